@@ -23,8 +23,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: env       ## four systems on a synthetic twin of Reddit: a table and pictures
 	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 \
 	  workers=4 epochs=30 results=results/demo
-	$(RUN) -m harness.report table results/demo
-	$(RUN) -m harness.report plot results/demo --out results/demo/figures
+	$(RUN) -m harness report results/demo
+	$(RUN) -m harness plot results/demo --out results/demo/figures
 
 redis:          ## redis-server from the system's packages, where it is missing and they can be installed
 	@command -v redis-server >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
@@ -85,19 +85,19 @@ wheel:          ## build the wheel, and try it in an empty environment outside t
 	PYTHON=$(PYTHON) .ci/wheel
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
-	$(RUN) -m harness.bench
+	$(RUN) -m harness bench
 
 bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, as one JSON, kept in results/bench/gpu.json
-	@$(RUN) -m harness.bench.gpu --json results/bench/gpu.json
+	@$(RUN) -m harness.dev.bench.gpu --json results/bench/gpu.json
 
 SIZE   ?= smoke
 FIG    ?=
 
 figures: env    ## figures and verdicts: SIZE=smoke|small|paper FIG=cdfgnn_fig7 KEEP=results/reference
-	$(RUN) -m harness.figures $(FIG) --size $(SIZE) --data-dir $(DATA) $(if $(KEEP),--keep $(KEEP))
+	$(RUN) -m harness figures $(FIG) --size $(SIZE) --data-dir $(DATA) $(if $(KEEP),--keep $(KEEP))
 
 fidelity: env   ## published statistics of each graph beside its twin's
-	$(RUN) -m harness.fidelity
+	$(RUN) -m harness fidelity
 
 clean-cache:    ## graphs and shards in results/cache; they are made again when needed
 	rm -rf results/cache

@@ -32,8 +32,8 @@ from typing import ClassVar
 
 import torch
 
+from harness.base.errors import InputError, at_least, choice
 from harness.base.hollow import either, hollow
-from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
 from harness.comm.work import code, moved
 from harness.core.draws import draws
@@ -58,8 +58,8 @@ class Adaqp(System):
     period: int = 50
     features: str = "once"
 
-    own_rows: ClassVar[str] = "quantises what it sends"
-    every_row: ClassVar[str] = ""
+    refuses_wire: ClassVar[str] = "quantises what it sends"
+    refuses_needed_rows: ClassVar[str] = ""
 
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))

@@ -30,14 +30,14 @@ from typing import ClassVar
 
 import torch
 
+from harness.base.errors import within_above
 from harness.base.splitmix import mix_int
-from harness.check import within_above
 from harness.comm.flight import HaloPlan
 from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
 from harness.core.system import System, check_features
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
 
 
@@ -52,7 +52,7 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
     features: str = "once"
 
     exact: ClassVar = {"rate": 1.0}
-    every_row: ClassVar[str] = "draws one sample of all boundary rows for all layers"
+    refuses_needed_rows: ClassVar[str] = "draws one sample of all boundary rows for all layers"
 
     def __post_init__(self):
         within_above("rate", self.rate, 0, 1)

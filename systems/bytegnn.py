@@ -63,12 +63,12 @@ from functools import partial
 
 import numpy as np
 
-from harness.check import at_least, choice
+from harness.base.errors import at_least, choice
 from harness.comm.pulls import Mapped, Purpose, Read, together
 from harness.core.batches import Sampled
 from harness.core.system import without_effect
 from systems.parts.ahead import tell
-from systems.parts.kept import in_order
+from systems.parts.feature_cache import in_order
 from systems.parts.neighbours import Chosen, Expander, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
 from systems.parts.tasks import Dag, Scheduler

@@ -36,7 +36,7 @@ class Cagnet(System):
 
     exact: ClassVar = {}
     passes: ClassVar = (GATHERED, GATHERED)
-    every_row: ClassVar[str] = "broadcasts whole blocks"
+    refuses_needed_rows: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         check_features(self.features)

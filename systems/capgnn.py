@@ -73,7 +73,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.check import InputError, at_least, choice, within
+from harness.base.errors import InputError, at_least, choice, within
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.system import System, check_features
@@ -143,7 +143,7 @@ class Capgnn(System):
     hosts: int = 1
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
-    every_row: ClassVar[str] = "caches rows by their place in the whole halo"
+    refuses_needed_rows: ClassVar[str] = "caches rows by their place in the whole halo"
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)

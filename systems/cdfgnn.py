@@ -49,8 +49,8 @@ from typing import ClassVar
 
 import torch
 
+from harness.base.errors import InputError, at_least, choice, within
 from harness.base.hollow import hollow
-from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import code, stream
 from harness.core import quantise as linear
@@ -103,7 +103,7 @@ class Cdfgnn(ReplicaSystem):
     features: str = "once"
 
     exact: ClassVar = {"cache": False, "quantise": False}
-    every_row: ClassVar[str] = "needs the same sums on all replicas of a vertex"
+    refuses_needed_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex"
 
     def __post_init__(self):
         choice("bits", self.bits, linear.BITS)

@@ -50,11 +50,11 @@ from typing import ClassVar
 
 import torch
 
-from harness.check import InputError, at_least, choice
+from harness.base.errors import InputError, at_least, choice
 from harness.comm.backend import check_address
 from harness.core.system import System, check_features
 from systems.parts.representations import Representations
-from systems.parts.straggler import refusal, slowed
+from systems.parts.slow_worker import refusal, slowed
 
 
 @dataclass
@@ -98,9 +98,9 @@ class Digest(System):
     delay_spread: float = 0.0
     slowdown: float = 1.0
 
-    own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+    refuses_wire: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
     sums_gradients: ClassVar[bool] = True
-    every_row: ClassVar[str] = "keeps a representation of every boundary vertex"
+    refuses_needed_rows: ClassVar[str] = "keeps a representation of every boundary vertex"
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)

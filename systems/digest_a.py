@@ -54,13 +54,13 @@ from typing import ClassVar
 
 import torch
 
-from harness.check import at_least, choice
+from harness.base.errors import at_least, choice
 from harness.comm.backend import check_address
 from harness.comm.parameters import Parameters
 from harness.core.optimisers import Adam
 from harness.core.system import System, check_features
 from systems.parts.representations import Representations
-from systems.parts.straggler import refusal, slowed
+from systems.parts.slow_worker import refusal, slowed
 
 
 @dataclass
@@ -100,8 +100,8 @@ class DigestA(System):
 
     asynchronous: ClassVar[bool] = True
 
-    own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
-    every_row: ClassVar[str] = "keeps a representation of every boundary vertex"
+    refuses_wire: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+    refuses_needed_rows: ClassVar[str] = "keeps a representation of every boundary vertex"
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)

@@ -66,11 +66,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.check import at_least, choice, within
+from harness.base.errors import at_least, choice, within
 from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
 from systems.parts.ahead import Ahead
-from systems.parts.kept import kept_ids
+from systems.parts.feature_cache import kept_ids
 from systems.parts.neighbours import Chosen, everybodys, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
 

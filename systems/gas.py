@@ -63,7 +63,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.check import at_least, choice
+from harness.base.errors import at_least, choice
 from harness.comm.comm import Comm
 from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.comm.work import moved
@@ -71,8 +71,8 @@ from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import Ready, check_features, without_effect
 from systems.parts.clusters import ClusterBatches, metis_clusters
-from systems.parts.kept import KeptRows, in_order
-from systems.parts.lists import lists_of
+from systems.parts.feature_cache import KeptRows, in_order
+from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, everybodys
 
 FEATURES = Purpose("ids", "features", 0)
@@ -97,8 +97,8 @@ class Gas(BatchSystem):
     refresh: str = "never"
     features: str = "once"
 
-    own_rows: ClassVar[str] = "pulls rows by vertex, of which wire says nothing"
-    every_row: ClassVar[str] = "keeps a history of every vertex"
+    refuses_wire: ClassVar[str] = "pulls rows by vertex, of which wire says nothing"
+    refuses_needed_rows: ClassVar[str] = "keeps a history of every vertex"
     smaller: ClassVar[str] = "a smaller system.batch or more system.clusters"
 
     def __post_init__(self):

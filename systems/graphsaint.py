@@ -52,7 +52,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.check import at_least, choice, more_than
+from harness.base.errors import at_least, choice, more_than
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
@@ -78,8 +78,8 @@ class Graphsaint(BatchSystem):
     coverage: float = 50.0
     graph: str = "all"
 
-    own_rows: ClassVar[str] = "sends no row of which wire would say anything"
-    every_row: ClassVar[str] = "computes all rows of a subgraph"
+    refuses_wire: ClassVar[str] = "sends no row of which wire would say anything"
+    refuses_needed_rows: ClassVar[str] = "computes all rows of a subgraph"
     smaller: ClassVar[str] = "a smaller system.budget"
 
     def __post_init__(self):

@@ -46,14 +46,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.check import choice
+from harness.base.errors import choice
 from harness.core.adjacency import Propagation
 from harness.core.combine import Exact, Quantised
 from harness.core.counting import times
 from harness.core.features import rows_times
 from harness.core.needed import PerLayer
 from harness.core.system import System, check_features
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 from systems.parts.messages import CodedHalo, CodedMessages, MessageAdjacency, Messages, served
 
 EXACT_BITS = 32
@@ -73,7 +73,7 @@ class Lean(System[Shard, PerLayer]):
     features: str = "once"
 
     exact: ClassVar = {"bits": EXACT_BITS}
-    every_row: ClassVar[str] = ""
+    refuses_needed_rows: ClassVar[str] = ""
     default_rows: ClassVar[str] = "needed"
     default_features_wire: ClassVar[str] = "auto"
     serves_attention: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class Lean(System[Shard, PerLayer]):
     def propagate(self, layer, h, weight, dropout):
         a = self.adjacency.at(layer)
         assert isinstance(a, MessageAdjacency)
-        x = dropout.inner(a.own_rows(h))
+        x = dropout.inner(a.inner_rows(h))
         y = rows_times(x, weight, self.recorder, a.fixed) if a.transformed else x
         z = served(y, a, self.messages_of(layer, *a.counts))
         return z if a.transformed else times(z, weight, self.recorder, a.fixed)

@@ -31,7 +31,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.check import at_least
+from harness.base.errors import at_least
 from harness.core.optimisers import restore
 from harness.core.system import Ready, System, check_features
 
@@ -53,7 +53,7 @@ class Llcg(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    every_row: ClassVar[str] = "corrects its weights by steps over the whole graph"
+    refuses_needed_rows: ClassVar[str] = "corrects its weights by steps over the whole graph"
 
     def __post_init__(self):
         at_least("local_steps", self.local_steps, 1)

@@ -20,7 +20,7 @@ class Local(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    every_row: ClassVar[str] = "drops the edges that remote rows would come over"
+    refuses_needed_rows: ClassVar[str] = "drops the edges that remote rows would come over"
 
     def halo(self, layer, h):
         return Ready(h.new_empty(0, h.shape[1]))

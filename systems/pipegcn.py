@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.check import within
+from harness.base.errors import within
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
 from harness.core.system import System, check_features
@@ -50,7 +50,7 @@ class Pipegcn(System):
     momentum: float = 0.95
     features: str = "once"
 
-    every_row: ClassVar[str] = ""
+    refuses_needed_rows: ClassVar[str] = ""
 
     def __post_init__(self):
         within("momentum", self.momentum, 0, 0.999)

@@ -48,16 +48,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from harness.base.errors import at_least, choice, more_than, within, within_above
 from harness.base.hollow import Unknown, either, hollow
-from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved, pack, sample, stream
 from harness.core.adjacency import Propagation
 from harness.core.features import Rows, rows_times
-from harness.core.kernels import spmm
+from harness.core.kernels.spmm import spmm
 from harness.core.propagate import propagate
 from harness.core.system import System, check_features, without_effect
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
 from systems.parts.pipeline import Pipe
 from systems.parts.sampling import Edges
@@ -98,7 +98,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     features: str = "once"
 
     exact: ClassVar = {"tau": 0, "rate": 1.0, "gradients": "sampled"}
-    every_row: ClassVar[str] = "draws its samples from all boundary rows"
+    refuses_needed_rows: ClassVar[str] = "draws its samples from all boundary rows"
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)
@@ -244,7 +244,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     @torch.no_grad()
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:
         if self.norms == "layers":
-            self.norm_sums += rows_times(self.full.own_rows(h), weight, self.recorder).square().sum(1)
+            self.norm_sums += rows_times(self.full.inner_rows(h), weight, self.recorder).square().sum(1)
         elif layer > 0:
             self.norm_sums += torch.linalg.vector_norm(h.detach(), dim=1)
 
@@ -261,7 +261,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         have no gradient."""
         adjacency = self.now.adjacency
         x_halo = self.sparse_rows(h)
-        z = spmm(adjacency.inner, rows_times(dropout.inner(adjacency.own_rows(h)), weight, self.recorder))
+        z = spmm(adjacency.inner, rows_times(dropout.inner(adjacency.inner_rows(h)), weight, self.recorder))
         if adjacency.halo is None:
             return z
         return spmm(

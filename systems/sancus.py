@@ -50,8 +50,8 @@ from typing import ClassVar
 
 import torch
 
+from harness.base.errors import InputError, at_least, choice, more_than
 from harness.base.hollow import either, hollow
-from harness.check import InputError, at_least, choice, more_than
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System
@@ -93,7 +93,7 @@ class Sancus(System):
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
-    every_row: ClassVar[str] = "broadcasts whole blocks"
+    refuses_needed_rows: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))

@@ -21,7 +21,7 @@ block delta is what its decentralised scheme communicates, and weight gradients 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.check import at_least
+from harness.base.errors import at_least
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
@@ -39,7 +39,7 @@ class Skipg(System):
 
     exact: ClassVar = {"bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
-    every_row: ClassVar[str] = "broadcasts whole blocks"
+    refuses_needed_rows: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)

@@ -27,7 +27,7 @@ class Vanilla(System):
 
     exact: ClassVar = {}
     role: ClassVar[str] = "reference"
-    every_row: ClassVar[str] = ""
+    refuses_needed_rows: ClassVar[str] = ""
 
     def __post_init__(self):
         check_features(self.features)

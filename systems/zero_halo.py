@@ -17,7 +17,7 @@ class ZeroHalo(System):
     """No knobs."""
 
     role: ClassVar[str] = "control"
-    every_row: ClassVar[str] = ""
+    refuses_needed_rows: ClassVar[str] = ""
     exact_input: ClassVar[bool] = False
 
     def halo(self, layer, h):

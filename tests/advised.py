@@ -26,10 +26,10 @@ from typing import NamedTuple
 import yaml
 
 from harness.base import tables
-from harness.plan import advise
+from harness.model.plan import advise
+from harness.results.reader import Trace
+from harness.results.summary import leading_score
 from harness.run import runner
-from harness.trace.reader import Trace
-from harness.trace.summary import leading_score
 from tests.hosts import Hosts, lacking
 from tests.launching import ROOT
 

@@ -20,10 +20,6 @@ PROGRAMS = re.compile(
     r"(?:[A-Z_]+=\S+ )*"
     r"(?:\S*/)?(?:python|halobench|make|torchrun|srun|git|pip|pre-commit|docker|pytest)\s[^=:]"
 )
-# `python -m MODULE` of a subcommand.
-MODULES = {"harness": "run", "harness.importing": "import"} | {
-    f"harness.{name}": name for name in ("report", "figures", "study", "bench", "fidelity", "replay", "plan")
-}
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Command:
             alone = self.words[1].startswith("-") or "=" in self.words[1]  # no subcommand: it is `run`
             return "run" if alone else two if two in COMMANDS else self.words[1]
         if self.words[:2] == ("python", "-m"):
-            return MODULES.get(self.words[2], self.words[2])
+            return "run" if self.words[2] == "harness" else self.words[2]
         return "set before" if "=" in self.words[0] else Path(self.words[0]).name
 
     @property
@@ -118,7 +114,7 @@ TRIED = {
     ),
     "halobench runs extend RUN": "test_cli_runs.py::test_an_extended_run_is_the_longer_run_bit_for_bit",
     "halobench figures --from my_figures": "test_figures.py::test_the_figure_of_the_page",
-    "torchrun --nproc-per-node 2 -m harness.worker": (
+    "torchrun --nproc-per-node 2 -m harness.run.worker": (
         "test_torchrun.py::test_what_prepare_prints_trains_as_the_local_launcher_does"
     ),
     "torchrun --nnodes 2": "test_hosts.py::",

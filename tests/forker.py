@@ -14,7 +14,7 @@ import traceback
 
 from harness import cli
 from harness.base.ending import end_with
-from harness.report import table  # noqa: F401
+from harness.results.report import table  # noqa: F401
 from harness.run import command, preload  # noqa: F401
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from harness.graph.csr import from_edges
-from harness.graph.graph import Graph, validate
+from harness.data.csr import from_edges
+from harness.data.graph import Graph, validate
 
 
 def random_graph(

@@ -1,5 +1,5 @@
 """One worker of several prepared runs in turn, which saves importing torch again: RUN_DIR ...; the last as
-`harness.worker` does. What each ended with is printed.
+`harness.run.worker` does. What each ended with is printed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from harness.check import InputError
-from harness.run.worker import main
+from harness.base.errors import InputError
+from harness.run.train import main
 
 rendezvous = dist.rendezvous
 
@@ -37,4 +37,4 @@ if __name__ == "__main__":
             print(f"run {number}: {error}", flush=True)
     meet_for(len(runs))
     sys.argv[1:] = [last]
-    runpy.run_module("harness.worker", run_name="__main__")
+    runpy.run_module("harness.run.worker", run_name="__main__")

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from harness.graph.config import DatasetConfig
-from harness.graph.graph import Graph
-from harness.graph.sources import load
-from harness.importing.__main__ import main
+from harness.data.config import DatasetConfig
+from harness.data.graph import Graph
+from harness.data.importing.__main__ import main
+from harness.data.sources import load
 from tests.oracles.samples import random_graph, with_edge_weights
 
 SPLIT_NAMES = {"train": "train", "val": "val", "test": "test"}

@@ -11,19 +11,19 @@ import psutil
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.bench.overlap import SlowLink
-from harness.check.target import ALLOW
-from harness.cluster.config import Cluster
+from harness.base.target import ALLOW
 from harness.comm.flight import HaloPlan
-from harness.comm.members import Seat
+from harness.comm.members import WorkerPlace
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.comm.work import PRODUCTS
-from harness.conformance.train import train
 from harness.core.attention import _Attend
+from harness.core.cluster import Cluster
 from harness.core.cuts import halo_plan
-from harness.core.numba_kernel import NumbaProduct
+from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
+from harness.dev.bench.overlap import SlowLink
+from harness.dev.conformance.train import train
 from systems.digest_a import DigestA
 from tests.memory import shared_memory
 
@@ -116,7 +116,7 @@ def devices(comm, run, run_dir) -> Cluster | None:
     """What a run's workers take their devices to be."""
     from harness.run.devices import cluster_of  # pyarrow: only here
 
-    return cluster_of(run, run_dir, comm, Seat.on_cpu(comm.rank, comm.size))
+    return cluster_of(run, run_dir, comm, WorkerPlace.on_cpu(comm.rank, comm.size))
 
 
 def score(comm, logits, shard) -> dict[str, float]:
@@ -137,7 +137,7 @@ def work(comm, run_dir) -> None:
     from harness.run import config, worker  # what only a run of its own needs
 
     os.environ[ALLOW] = "tests"  # systems of the tests, as the launcher would have trusted them
-    seat = Seat.on_cpu(comm.rank, comm.size)
+    seat = WorkerPlace.on_cpu(comm.rank, comm.size)
     worker.train(config.load(run_dir), run_dir, seat, comm.transport, Recorder())
 
 

@@ -1,4 +1,5 @@
-"""Tables of a page from what results/reference keeps of experiments' runs (`harness.claims.reference`)."""
+"""Tables of a page from what results/reference keeps of experiments' runs
+(`harness.papers.claims.reference`)."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.claims import reference
-from harness.report.estimate import Estimate, estimate
+from harness.papers.claims import reference
+from harness.results.report.estimate import Estimate, estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 SPLITS = {"dataset.split=low_label": "20 per class", "dataset.split=random": "60/20/20"}

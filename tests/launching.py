@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
 from tests.graphs import edge_list, random_graph
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ PATIENCE = 90  # seconds that a slow machine may take over anything here
 TROUBLE = """
 import os, signal, threading, torch
 from dataclasses import dataclass
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.system import System
 
 @dataclass

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.claims import reference
+from harness.papers.claims import reference
 from tests.kept import ROOT, called, kept, mean, of, said, with_tables
 
 PAGE, COMMAND = ROOT / "docs" / "systems" / "lean.md", "python -m tests.lean"

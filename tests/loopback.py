@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 
-from harness.conformance.pool import WorkerPool
+from harness.dev.conformance.pool import WorkerPool
 from tests import jobs
 
 

@@ -29,6 +29,6 @@ def exchange_bytes(process: psutil.Process) -> int:
 
 
 def _labels(process: psutil.Process, kind: str) -> list[str]:
-    """Memory without a name has a label all the same (`harness.comm.nameless`)."""
+    """Memory without a name has a label all the same (`harness.comm.anonymous_memory`)."""
     begins = f"/memfd:halobench-{kind}-"
     return sorted({part.path for part in process.memory_maps() if part.path.startswith(begins)})

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from harness.claims import published, reference, table
-from harness.claims.decide import decided
-from harness.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
-from harness.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
+from harness.papers.claims import published, reference, table
+from harness.papers.claims.decide import decided
+from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
+from harness.papers.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
 from harness.run.runner import Places
 from tests.kept import with_tables
 

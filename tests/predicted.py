@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.base import tables
-from harness.replay.engine import Timeline
-from harness.replay.settings import parse
-from harness.replay.times import times_of
+from harness.model.replay.engine import Timeline
+from harness.model.replay.settings import parse
+from harness.model.replay.times import times_of
+from harness.results.reader import Trace
 from harness.run import runner
 from harness.run.runner import Places
-from harness.trace.reader import Trace
 from tests.shaped import measured
 
 GRAPH = ["dataset=twin/reddit", "dataset.scale=0.1", "model.hidden=128", "workers=2", "device=cpu"]

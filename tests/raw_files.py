@@ -13,11 +13,11 @@ import pytest
 import scipy.sparse as sp
 import yaml
 
-from harness.check import InputError, typed
-from harness.graph import real
-from harness.graph.config import DatasetConfig
-from harness.graph.graph import Graph
-from harness.graph.sources import load
+from harness.base.errors import InputError, typed
+from harness.data import real
+from harness.data.config import DatasetConfig
+from harness.data.graph import Graph
+from harness.data.sources import load
 from tests.conftest import ROOT
 
 

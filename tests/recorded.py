@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.comm.recorder import Epoch, Span
-from harness.replay.engine import Timeline
-from harness.replay.settings import parse
-from harness.replay.times import Times, times_of
-from harness.trace import writer
-from harness.trace.reader import Trace
+from harness.model.replay.engine import Timeline
+from harness.model.replay.settings import parse
+from harness.model.replay.times import Times, times_of
+from harness.results import writer
+from harness.results.reader import Trace
 from tests import traces
 
 MB = 10**6

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.report import groups, table
-from harness.report.__main__ import main
+from harness.results.report import groups, table
+from harness.results.report.__main__ import main
 from tests import traces
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from harness.graph.real import DATASETS
-from harness.graph.sets import RealSet
-from harness.graph.twin_specs import SPECS
+from harness.data.real import DATASETS
+from harness.data.sets import RealSet
+from harness.data.twin_specs import SPECS
 from tests.kept import ROOT, with_tables
 
 PAGE, COMMAND = ROOT / "docs" / "data.md", "python -m tests.sets"
@@ -50,7 +50,7 @@ def table() -> str:
         rows.append("| " + " | ".join(cells) + " |")
     cited: dict[str, list[str]] = {}
     for name in DATASETS:
-        module = import_module(f"harness.graph.sets.{name.replace('-', '_')}")
+        module = import_module(f"harness.data.sets.{name.replace('-', '_')}")
         cited.setdefault(" ".join((module.__doc__ or "").split()), []).append(name)
     return "\n".join(
         [*rows, "", "To cite:", "", *(f"* {', '.join(of)}: {what}" for what, of in cited.items())]

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from harness.base import tables
 from harness.comm.recorder import cpu_count
-from harness.replay.settings import parse
-from harness.replay.times import times_of
-from harness.trace.reader import Trace
+from harness.model.replay.settings import parse
+from harness.model.replay.times import times_of
+from harness.results.reader import Trace
 from tests.hosts import Hosts, lacking
 from tests.launching import ROOT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.claims.experiment import Experiment
+from harness.papers.claims.experiment import Experiment
 from harness.run import runner
 from tests.launching import Started
 

@@ -1,10 +1,11 @@
 """A program timed by SimGrid, for tests/test_replay_simgrid.py: JSON in, JSON out.
 
 It runs under the interpreter that has SimGrid's module, which has none of the harness's packages. It has its
-own account of when workers post, wait and meet, so that it checks that of `harness.replay.engine` too.
+own account of when workers post, wait and meet, so that it checks that of `harness.model.replay.engine` too.
 
 in    capacity of links; paths [source, target, links, latency]; by worker its steps; operations, with their
-      messages as of `harness.replay.collectives.Message` and the workers that must have posted before each
+      messages as of `harness.model.replay.collectives.Message` and the workers that must have posted before
+      each
 out   the moments of worker 0, then of worker 1, ...: where its epochs begin, and its work and waits end
 """
 

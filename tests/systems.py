@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
-from harness.conformance.subject import facts_of
-from harness.partition.build_replicas import build_replicas  # noqa: F401
-from harness.partition.vertexcut import assign_edges  # noqa: F401
+from harness.data.partition.build_replicas import build_replicas  # noqa: F401
+from harness.data.partition.vertexcut import assign_edges  # noqa: F401
+from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
+from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from tests import variants
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import harness.api as halobench
-from harness.report import columns, drawn, groups, table
+from harness.results.report import columns, groups, plot_data, table
 from harness.run import overrides
 from harness.run.command import CONF
 from tests import traces
@@ -169,7 +169,7 @@ def test_runs_without_an_epoch_are_warned_of(folder, tmp_path):
 )
 def test_plot_draws_what_it_is_asked_for(folder, over, axis, labels, tmp_path):
     figure = halobench.plot(folder, over)
-    data = drawn.drawn(figure)
+    data = plot_data.drawn(figure)
     assert data["x_axis"].iloc[0].startswith(axis)
     lines = data[(data["kind"] == "line")]
     assert labels in (None, lines["label"][~lines["label"].str.startswith("_")].nunique())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,20 +14,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     "harness.base",
-    "harness.check",
-    "harness.cluster",
-    "harness.graph",
-    "harness.partition",
+    "harness.data",
     "harness.comm",
     "harness.core",
     "systems.parts",
     "systems",
-    "harness.trace",
-    "harness.report",
-    "harness.replay",
+    "harness.results",
     "harness.run",
-)
-ENTRY = len(LAYERS)  # every other package of harness/: commands
+    "harness.cli",
+)  # systems and systems.parts are one layer
+# Beside the layers, and not needed by any of them; one may use those before it.
+OPTIONAL = ("harness.dev", "harness.model", "harness.papers")
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("systems/**/*.py")])
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("harness/*/__init__.py"))
 
@@ -36,13 +34,13 @@ def module_of(path: Path) -> str:
 
 
 def layer_of(module: str) -> int:
-    """The number of a module's package layer; the package itself, which holds the version, is below all."""
+    """The number of a module's package layer; the package itself, which holds the version, is below all, and
+    what `halobench` and Python begin with are above the layers."""
     if module in ("harness", "harness.__version__"):
         return -1
-    return next(
-        (i for i, package in enumerate(LAYERS) if module == package or module.startswith(package + ".")),
-        ENTRY,
-    )
+    known = (*LAYERS, *OPTIONAL)
+    inside = [i for i, each in enumerate(known) if module == each or module.startswith(each + ".")]
+    return inside[0] if inside else LAYERS.index("harness.cli")
 
 
 @cache
@@ -70,25 +68,28 @@ def test_imports_run_downwards(path):
         if name.split(".")[0] in ("harness", "systems"):
             assert layer_of(name) <= layer_of(own), f"{own} imports {name} from a package layer above"
             assert not (
-                layer_of(own) < ENTRY and name.startswith("systems") and not own.startswith("systems")
+                layer_of(own) < len(LAYERS) and name.startswith("systems") and not own.startswith("systems")
             ), f"{own} imports {name}: only Hydra's _target_ names a system"
 
 
 def test_an_upward_import_would_be_seen():
     assert (
-        layer_of("harness.trace.reader")
+        layer_of("harness.results.reader")
         > layer_of("systems.vanilla")
         > layer_of("harness.core.trainer")
         > layer_of("harness.comm.comm")
     )
     assert (
-        layer_of("harness.bench.roofline")
-        == ENTRY
+        layer_of("harness.papers.claims.verdict")
+        > layer_of("harness.model.replay.engine")
+        > layer_of("harness.dev.bench.roofline")
+        > layer_of("harness.__main__")
+        >= layer_of("harness.cli.runs")
         > layer_of("harness.run.launch")
-        > layer_of("harness.report.table")
+        > layer_of("harness.results.report.table")
     )
     assert layer_of("systems.vanilla") > layer_of("systems.parts.blocks")
-    assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "worker.py")
+    assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "train.py")
 
 
 def test_no_modules_import_each_other():
@@ -101,16 +102,22 @@ def test_no_modules_import_each_other():
 
 def test_every_module_is_in_a_package_and_short():
     loose = {path.name for path in ROOT.glob("harness/*.py")}
-    assert loose == {"__init__.py", "__main__.py"}
+    assert loose == {"__init__.py", "__main__.py", "api.py"}
     long = {str(path.relative_to(ROOT)) for path in FILES if len(path.read_text().splitlines()) > 400}
     assert not long, "split them"
+
+
+def test_no_two_modules_of_the_core_have_one_name():
+    core = [path for path in FILES if not module_of(path).startswith(OPTIONAL)]
+    names = Counter(path.stem for path in core if path.stem not in ("__init__", "__main__", "config"))
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_only_comm_knows_torch_distributed():
     for path in FILES:
         own = module_of(path)
         known = {name for name in imports(path) if name.startswith("torch.distributed")}
-        if own in ("harness.run.launch", "harness.run.worker"):
+        if own in ("harness.run.launch", "harness.run.train"):
             # how processes are started
             known = {name for name in known if not name.startswith("torch.distributed.elastic")}
         assert not known or own.startswith("harness.comm."), f"{own} imports {known}"
@@ -150,7 +157,11 @@ SYSTEMS = {
 def test_no_system_is_named_in_the_harness():
     assert {"vanilla", "sancus", "cagnet", "zero_halo"} <= SYSTEMS
     for path in ROOT.glob("harness/**/*.py"):
-        if path.relative_to(ROOT).parts[1] in ("bench", "figures", "study"):
+        if path.relative_to(ROOT).parts[1:3] in (
+            ("dev", "bench"),
+            ("papers", "figures"),
+            ("papers", "study"),
+        ):
             continue  # they name the systems they run, as a command line does
         named = named_in(tree(path), SYSTEMS | {"shard"})  # which a system from outside may be called
         assert not named, f"{path.relative_to(ROOT)} names {named}"

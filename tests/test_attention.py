@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.architectures import Gat
 from harness.core.attention import AttentionEdges, attend, attend_with_torch
 from harness.core.system import RunFacts
-from harness.partition.build import build_shards
+from harness.data.partition.build import build_shards
 from systems.adaqp import Adaqp
 from systems.bns import Bns
 from systems.sancus import Sancus

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.service import ServiceLost
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
 from systems.parts.ahead import Ahead
 from tests.graphs import edge_list, random_graph
 from tests.launching import PATIENCE, losses

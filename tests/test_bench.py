@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.bench import (
+from harness.base.dgl import load_dgl
+from harness.core.architectures import Gcn
+from harness.dev.bench import (
     blocks,
     cpu,
     lines,
@@ -23,8 +25,6 @@ from harness.bench import (
     start,
     systems,
 )
-from harness.core.architectures import Gcn
-from harness.core.dgl_kernel import load_dgl
 from tests.graphs import random_graph
 from tests.launching import Started
 from tests.oracles import dense
@@ -49,7 +49,7 @@ def test_interleaved_takes_turns_and_drops_the_warm_up():
     (1.0, 2.0, None, None), (float("nan"), None, 1.0, False),
 ])  # fmt: skip
 def test_a_missed_target_is_told(ours, peer, target, met):
-    line = lines.Line("epoch", "x", ours, "s", peer, target)
+    line = lines.BenchLine("epoch", "x", ours, "s", peer, target)
     assert line.met is met and line.row()["met"] is met
     shown = lines.table([line])
     assert list(shown.columns[7].cells) == [{None: "", True: "met", False: "MISSED"}[met]]

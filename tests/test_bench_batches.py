@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import batches
-from harness.core.dgl_kernel import load_dgl
+from harness.base.dgl import load_dgl
+from harness.dev.bench import batches
 from tests import systems
 
 

@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.machine import cache_bytes, cpu_flags
-from harness.bench import __main__ as bench
-from harness.bench import against, compare, lines, parts, record, runs
-from harness.bench.load import Load
+from harness.dev.bench import __main__ as bench
+from harness.dev.bench import against, compare, lines, parts, record, runs
+from harness.dev.bench.load import Load
 from tests.launching import ROOT, Started
 
 
-def line(samples, name="x", unit="s", **more) -> lines.Line:
-    return lines.Line("epoch", name, lines.statistics.median(samples), unit, samples=samples, **more)
+def line(samples, name="x", unit="s", **more) -> lines.BenchLine:
+    return lines.BenchLine("epoch", name, lines.statistics.median(samples), unit, samples=samples, **more)
 
 
-def written(path: Path, *found: lines.Line) -> str:
+def written(path: Path, *found: lines.BenchLine) -> str:
     record.write(found, path, {})
     return str(path)
 
@@ -93,14 +93,17 @@ def test_a_file_that_no_bench_wrote_is_refused(tmp_path, capsys, text):
 
 
 def test_a_value_beside_zero_has_no_ratio():
-    assert lines.Line("against", "x", 3, compare.EXACT, 0).ratio is None
-    assert lines.Line("against", "x", 0, compare.EXACT, 0).ratio == 1
-    assert lines.Line("against", "x", 3, compare.EXACT, 0, target=1.0).met is False
+    assert lines.BenchLine("against", "x", 3, compare.EXACT, 0).ratio is None
+    assert lines.BenchLine("against", "x", 0, compare.EXACT, 0).ratio == 1
+    assert lines.BenchLine("against", "x", 3, compare.EXACT, 0, target=1.0).met is False
 
 
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
     path = tmp_path / "new" / "a.json"
-    found = [line(FAST, peer=2.0, peer_samples=[1.9, 2.0, 2.1]), lines.Line("epoch", "DGL", math.nan, "s")]
+    found = [
+        line(FAST, peer=2.0, peer_samples=[1.9, 2.0, 2.1]),
+        lines.BenchLine("epoch", "DGL", math.nan, "s"),
+    ]
     record.write(found, path, {"epoch": Load(before=1.0, after=2.0, others=0.25)})
     content = json.loads(path.read_text())
     assert content["lines"][0]["samples"] == FAST and content["lines"][0]["peer_samples"] == [1.9, 2.0, 2.1]
@@ -132,7 +135,7 @@ def measuring(monkeypatch):
 def test_a_missed_target_is_named_and_a_busy_machine_is_not_judged(
     tmp_path, capsys, measuring, took, load, code
 ):
-    measuring([lines.Line("partition", "cut", took, "s", target=1.0)], load)
+    measuring([lines.BenchLine("partition", "cut", took, "s", target=1.0)], load)
     path = tmp_path / "a.json"
     assert bench.main(["--only", "partition", "--json", str(path)]) == code
     said = capsys.readouterr().out
@@ -145,12 +148,12 @@ def test_a_missed_target_is_named_and_a_busy_machine_is_not_judged(
 
 
 def test_a_line_without_a_target_is_no_reason_to_refuse(tmp_path, measuring):
-    measuring([lines.Line("partition", "cut", 1.0, "s")], BUSY)
+    measuring([lines.BenchLine("partition", "cut", 1.0, "s")], BUSY)
     assert bench.main(["--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
 
 
 def test_a_small_bench_is_held_to_no_target(tmp_path, capsys, measuring):
-    measuring([lines.Line("partition", "cut", 5.0, "s", target=1.0)], QUIET)
+    measuring([lines.BenchLine("partition", "cut", 5.0, "s", target=1.0)], QUIET)
     assert bench.main(["--quick", "--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
     assert "MISSED" not in capsys.readouterr().out
 

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from harness.bench.device import WAITS_OF_ANY, device_lines
-from harness.bench.runs import RunFailed
+from harness.dev.bench.device import WAITS_OF_ANY, device_lines
+from harness.dev.bench.runs import RunFailed
 from tests.pretend.budget import BUDGET
 
 

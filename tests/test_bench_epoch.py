@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.bench import epoch, products
+from harness.base.dgl import load_dgl
 from harness.core.architectures import Gcn
-from harness.core.dgl_kernel import load_dgl
+from harness.core.kernels.tiling import Tiling, Timed
 from harness.core.optimisers import Adam
-from harness.core.tiling import Tiling, Timed
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
+from harness.dev.bench import epoch, products
 from tests.graphs import random_graph
 
 MODEL = Gcn(layers=2, hidden=16, dropout=0.0)

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from harness.base.machine import cpu_flags
-from harness.bench import load
-from harness.bench.load import BUSY, Load, Watch
+from harness.dev.bench import load
+from harness.dev.bench.load import BUSY, Load, Watch
 
 
 def clock(monkeypatch, times, own):

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.base.errors import InputError
 from harness.base.spent import spent
-from harness.check import InputError
-from harness.partition import cache as caches
-from harness.partition import io
-from harness.partition.assign import Block, Metis, Random, assign
-from harness.partition.cache import Cache, check_file, shards_for, took
-from harness.partition.config import EdgeCut
-from harness.partition.vertexcut import Dne, Ebv, Hep
+from harness.data.partition import cache as caches
+from harness.data.partition import io
+from harness.data.partition.assign import Block, Metis, Random, assign
+from harness.data.partition.cache import Cache, check_file, shards_for, took
+from harness.data.partition.config import EdgeCutPartitioner
+from harness.data.partition.vertexcut import Dne, Ebv, Hep
 from tests.graphs import random_graph
 
 METHODS = {"metis": Metis, "random": Random, "block": Block}
@@ -212,7 +212,7 @@ def test_no_knob_of_a_partitioner_can_be_left_out_of_the_cache(tmp_path):
 
 
 @dataclass
-class Shifted(EdgeCut):
+class Shifted(EdgeCutPartitioner):
     shift: int = 0
 
     def vertex_owners(self, graph, parts, seed):

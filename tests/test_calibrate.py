@@ -6,16 +6,16 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from harness.bench.load import Load, Watch
-from harness.calibrate import __main__ as calibrate
-from harness.calibrate import links, speeds
-from harness.calibrate.links import Measured
-from harness.calibrate.speeds import Shapes, Speeds, Timed
 from harness.comm.work import KINDS
-from harness.replay.__main__ import main as replay
-from harness.replay.roofline import Roofline
-from harness.replay.settings import cluster_of, parse
-from harness.trace.reader import Trace
+from harness.dev.bench.load import Load, Watch
+from harness.model.calibrate import __main__ as calibrate
+from harness.model.calibrate import links, speeds
+from harness.model.calibrate.links import Measured
+from harness.model.calibrate.speeds import Shapes, Speeds, Timed
+from harness.model.replay.__main__ import main as replay
+from harness.model.replay.roofline import Roofline
+from harness.model.replay.settings import cluster_of, parse
+from harness.results.reader import Trace
 
 SMALL = Shapes((4, 8), (64, 128), (2, 4), 1 << 10, (8,), (1 << 12, 1 << 14), 1 << 20)
 LINKS = [

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.context import RunFacts
-from harness.partition.assign import Metis, assign
+from harness.data.partition.assign import Metis, assign
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles import capgnn, rapa

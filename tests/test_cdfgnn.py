@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from harness.check import InputError
-from harness.conformance.train import make_trainer
+from harness.base.errors import InputError
 from harness.core.quantise import row_bytes
 from harness.core.replicas import synchronise
 from harness.core.system import ReplicaSystem
-from harness.partition.vertexcut import assign_edges, statistics
+from harness.data.partition.vertexcut import assign_edges, statistics
+from harness.dev.conformance.train import make_trainer
 from harness.run import config as configs
 from harness.run import prepare
 from harness.run.command import CONF

@@ -10,20 +10,20 @@ import pytest
 import yaml
 
 from harness import cli
-from harness.check import InputError
-from harness.claims import evaluate, experiment, picture, published, table
-from harness.claims.claim import Size
-from harness.claims.evaluate import NOT_RUN
-from harness.claims.experiment import FOLDER
-from harness.claims.verdict import (
+from harness.base.errors import InputError
+from harness.data import twin
+from harness.papers.claims import evaluate, experiment, picture, published, table
+from harness.papers.claims.claim import Size
+from harness.papers.claims.evaluate import NOT_RUN
+from harness.papers.claims.experiment import FOLDER
+from harness.papers.claims.verdict import (
     DIRECTION,
     FAILS,
     HOLDS,
     UNKNOWN,
 )
-from harness.figures import __main__ as figures
-from harness.graph import twin
-from harness.report.estimate import Estimate
+from harness.papers.figures import __main__ as figures
+from harness.results.report.estimate import Estimate
 from harness.run import overrides, runner
 from tests import traces
 

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.claims import evaluate, experiment, picture, published, reference, table
-from harness.claims.claim import Claim
-from harness.claims.verdict import FAILS, HOLDS
-from harness.report.estimate import Estimate
+from harness.base.errors import InputError
+from harness.papers.claims import evaluate, experiment, picture, published, reference, table
+from harness.papers.claims.claim import Claim
+from harness.papers.claims.verdict import FAILS, HOLDS
+from harness.results.report.estimate import Estimate
 from tests import traces
 
 TABLE = published.entry("capgnn_table7").published["values"]

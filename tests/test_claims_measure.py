@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from harness.check import InputError
-from harness.claims import evaluate, experiment, measure
-from harness.claims.claim import Claim, Size
-from harness.claims.measure import HOW, best_validation, measure_of
-from harness.replay.settings import parse
-from harness.replay.times import times_of
-from harness.report.groups import Run
-from harness.trace.reader import Trace
+from harness.base.errors import InputError
+from harness.model.replay.settings import parse
+from harness.model.replay.times import times_of
+from harness.papers.claims import evaluate, experiment, measure
+from harness.papers.claims.claim import Claim, Size
+from harness.papers.claims.measure import HOW, best_validation, measure_of
+from harness.results.reader import Trace
+from harness.results.report.groups import Run
 from tests import traces
 from tests.recorded import APART, recorded
 

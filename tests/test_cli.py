@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import re
 import sys
 import tomllib
@@ -12,9 +11,9 @@ import pytest
 
 import harness
 from harness import cli
+from harness.results.reader import Trace
 from harness.run import overrides
 from harness.run.command import CONF
-from harness.trace.reader import Trace
 from tests import traces
 from tests.launching import ROOT
 
@@ -45,19 +44,6 @@ def test_usage_names_what_was_typed(name, typed, monkeypatch, capsys):
     assert re.match(rf"usage: {typed} {name}\b", shown), shown[:100]
     other = "python -m harness" if typed == "halobench" else "halobench"
     assert other not in shown.partition("\n\n")[0]
-
-
-@pytest.mark.parametrize(
-    "module", ["study", "importing", "conformance", "figures", "fidelity", "bench", "report"]
-)
-def test_a_module_names_itself(module, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [module, "--help"])
-    with pytest.raises(SystemExit):
-        importlib.import_module(f"harness.{module}.__main__").main()
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"usage: python -m harness.{module} ")
-    # What it does is told to the end of a sentence.
-    assert re.search(r"[.:]\n\n(positional|options|commands)|harness\.bench", shown)
 
 
 def test_no_words_are_help_for_halobench_and_a_run_for_the_module(monkeypatch, capsys):
@@ -105,7 +91,7 @@ def test_prepare_makes_the_run_folder_and_no_epoch(place):
     done = place.run("prepare", "seed=3")
     assert done.code == 0, done.err
     (run_dir,) = place.runs()
-    assert f"-m harness.worker {run_dir}" in done.out and Trace(run_dir).epochs.empty
+    assert f"-m harness.run.worker {run_dir}" in done.out and Trace(run_dir).epochs.empty
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from harness import cli
-from harness.check import InputError
-from harness.check.target import target_class
-from harness.cluster.config import Cluster, Device, Link
+from harness.base.errors import InputError
+from harness.base.target import target_class
 from harness.core.architectures import model_class
+from harness.core.cluster import Cluster, Device, Link
 from harness.core.config import EvaluateConfig
 from harness.core.counted import Score
 from harness.run import config, keys

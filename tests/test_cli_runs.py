@@ -8,12 +8,12 @@ import pytest
 from filelock import FileLock
 
 from harness import cli
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.cli import runs
+from harness.results.reader import Trace
+from harness.results.schema import SCORES
 from harness.run import prepare
 from harness.run.lock import locked
-from harness.trace.reader import Trace
-from harness.trace.schema import SCORES
 from tests import traces
 from tests.launching import losses
 

@@ -12,13 +12,13 @@ from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.cluster.config import TIMES, Cluster, Device, relative
-from harness.cluster.measure import measure, pooled
+from harness.base.errors import InputError
+from harness.core.cluster import TIMES, Cluster, Device, relative
+from harness.core.cluster_measure import measure, pooled
+from harness.results import files
 from harness.run import config
 from harness.run.command import CONF
 from harness.run.config import make_system
-from harness.trace import files
 from tests import jobs, systems
 from tests.conftest import ROOT
 

@@ -99,9 +99,9 @@ def test_code_of_a_package_of_ones_own_holds_all_its_files(tmp_path, monkeypatch
 
 
 def test_code_of_a_run_holds_its_system_and_the_workers_harness():
-    ours = {name: code_of("harness.run.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
+    ours = {name: code_of("harness.run.train", f"systems.{name}") for name in ("vanilla", "sancus")}
     assert len(set(ours.values())) == 2 and all(len(code) == 12 for code in ours.values())
-    assert code_of("harness.run.worker") not in ours.values()
+    assert code_of("harness.run.train") not in ours.values()
 
 
 def test_code_is_that_of_the_process_and_not_what_its_files_became(tmp_path, monkeypatch):

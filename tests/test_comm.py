@@ -10,9 +10,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness.conformance.pool import MEMORY
-from harness.partition.assign import assign
-from harness.partition.build import build_shards
+from harness.data.partition.assign import assign
+from harness.data.partition.build import build_shards
+from harness.dev.conformance.pool import MEMORY
 from tests import jobs, systems
 from tests.conftest import ROOT
 from tests.oracles.samples import random_graph

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from harness.comm.recorder import cpu_count
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
 from tests.launching import PATIENCE, ROOT
 from tests.memory import exchanges_through_memory, linux
 

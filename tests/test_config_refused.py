@@ -8,17 +8,17 @@ import re
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness.check import InputError, typed
-from harness.check.target import target_class
-from harness.cluster.config import Link
+from harness.base.errors import InputError, typed
+from harness.base.target import target_class
 from harness.core.architectures import Gat, Gcn
+from harness.core.cluster import Link
 from harness.core.config import EvaluateConfig
 from harness.core.optimisers import Adam, AdamW, Sgd
 from harness.core.schedules import Cosine, Step
 from harness.core.system import System
-from harness.graph.config import DatasetConfig
-from harness.partition.assign import Metis
-from harness.partition.vertexcut import Ebv, Hep
+from harness.data.config import DatasetConfig
+from harness.data.partition.assign import Metis
+from harness.data.partition.vertexcut import Ebv, Hep
 from harness.run import config, overrides, runner
 from harness.run.command import CONF
 from harness.run.settings import RunConfig

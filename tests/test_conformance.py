@@ -11,11 +11,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness.check import InputError
-from harness.conformance import checks
-from harness.conformance.__main__ import main
-from harness.conformance.subject import Subject, subject
+from harness.base.errors import InputError
 from harness.core.system import Ready, System
+from harness.dev.conformance import checks
+from harness.dev.conformance.__main__ import main
+from harness.dev.conformance.subject import Subject, subject
 from harness.run.config import make_system
 from tests.systems import EXACT
 
@@ -142,5 +142,5 @@ def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):
 @pytest.mark.nightly(200)
 @pytest.mark.parametrize("name", sorted({name.split("/")[0] for name in EXACT}))
 def test_every_system_of_ours_holds_the_checks(place, name):
-    done = place.truly("-m", "harness.conformance", f"system={name}")
+    done = place.truly("-m", "harness.dev.conformance", f"system={name}")
     assert done.returncode == 0, done.stdout + done.stderr

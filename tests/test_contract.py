@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.system import Ready, ReplicaSystem, System
 from harness.run.config import make_system
 from tests import systems

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
 from systems.parts.cover import least_cover, rows_alone
 
 

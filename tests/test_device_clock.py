@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from harness.bench import overlap
 from harness.comm.recorder import ThreadTimes
-from harness.conformance.runs import shards_of
-from harness.partition.assign import assign
+from harness.data.partition.assign import assign
+from harness.dev.bench import overlap
+from harness.dev.conformance.runs import shards_of
 from tests import systems
 from tests.graphs import random_graph
 from tests.pretend.groups import BEHIND, BEYOND, LINK_S, behind

@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 from torch.nn import functional as F
 
-from harness.bench.blocks import dgl_sampler, our_sampler
-from harness.core.dgl_kernel import load_dgl
-from harness.graph.sources import load
+from harness.base.dgl import load_dgl
+from harness.data.sources import load
+from harness.dev.bench.blocks import dgl_sampler, our_sampler
 from tests import raw_files, systems
 from tests.systems import Settings
 

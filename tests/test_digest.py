@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.system import RunFacts
 from systems.digest import Digest
 from systems.digest_a import DigestA

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from harness.comm import server
 from harness.comm.server import NOT_APPLIED, ParameterServer, Settings
-from harness.partition import io
-from harness.trace import files
-from harness.trace.reader import Trace
-from harness.trace.schema import RUN, UPDATE
+from harness.data.partition import io
+from harness.results import files
+from harness.results.reader import Trace
+from harness.results.schema import RUN, UPDATE
 from tests import jobs, systems, traces
 from tests.oracles.samples import random_graph
 from tests.systems import Settings as How

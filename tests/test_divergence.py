@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from harness.trace.reader import Trace
-from harness.trace.rounds import epochs_of_run
+from harness.results.reader import Trace
+from harness.results.rounds import epochs_of_run
 
 WILD = "optimiser.lr=1e36"  # the first step overflows
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.claims.experiment import FOLDER
-from harness.fidelity import __main__ as fidelity
-from harness.fidelity import cuts
-from harness.figures import __main__ as figures
-from harness.figures.figure import available
+from harness.dev.fidelity import __main__ as fidelity
+from harness.dev.fidelity import cuts
+from harness.papers.claims.experiment import FOLDER
+from harness.papers.figures import __main__ as figures
+from harness.papers.figures.figure import available
+from harness.papers.study import __main__ as study
 from harness.run import runner
-from harness.study import __main__ as study
 from tests.commands import ROOT, TRIED, commands, mentioned, of, tried
 from tests.launching import Started
 from tests.short import ONE, TINY, shorten_figures
@@ -37,7 +37,7 @@ HERE = {
         *("report", "plot", "report html", "report claims", "report history", "replay", "runs", "import"),
     ),
     "test_docs_commands.py": (
-        *("figures", "study", "fidelity", "harness.fidelity.cuts", "bench", "git", "make", "pip"),
+        *("figures", "study", "fidelity", "harness.dev.fidelity.cuts", "bench", "git", "make", "pip"),
     ),
 }
 
@@ -189,7 +189,7 @@ def test_the_study_of_a_page_is_written(command, place, monkeypatch, tmp_path, c
 
 
 @pytest.mark.nightly(300)
-@pytest.mark.parametrize("command", of("fidelity", "harness.fidelity.cuts"))
+@pytest.mark.parametrize("command", of("fidelity", "harness.dev.fidelity.cuts"))
 def test_a_table_of_twins_is_printed(command, monkeypatch, tmp_path, capsys):
     """At a hundredth of the scale."""
     words = command.rest

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from harness import cli
-from harness.claims import reference
+from harness.papers.claims import reference
 from tests.commands import ROOT, of
 from tests.graphs import edge_list, random_graph
 from tests.launching import Started

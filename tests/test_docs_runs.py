@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.graph import real
+from harness.data import real
 from harness.run import overrides, runner
 from harness.run.runner import Places
 from tests.commands import of

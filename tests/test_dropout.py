@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from harness.base.errors import InputError
 from harness.base.splitmix import mix_int
-from harness.check import InputError
 from harness.core.dropout import LEVELS, dropout
-from harness.core.dropout_device import drop_with_torch
+from harness.core.kernels.dropout_device import drop_with_torch
 from harness.core.trainer import dropout_key
 
 

@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from harness.base.splitmix import mix_int
-from harness.core import dropout_device
 from harness.core.dropout import LEVELS, dropout
-from harness.core.dropout_device import drop_on_device, drop_with_torch
+from harness.core.kernels import dropout_device
+from harness.core.kernels.dropout_device import drop_on_device, drop_with_torch
 
 ROOT = Path(__file__).resolve().parent.parent
 triton = pytest.mark.skipif(
@@ -50,23 +50,23 @@ def anew():
 
 
 @pytest.mark.parametrize("wrong, reason", [
-    (None, "import of harness.core.dropout_triton halted; None in sys.modules"),
+    (None, "import of harness.core.kernels.dropout_triton halted; None in sys.modules"),
     (lambda x, *_: x, "its bits differ from those of torch's operations"),
 ])  # fmt: skip
 def test_without_the_kernel_torchs_operations_drop_and_a_warning_says_why(anew, monkeypatch, wrong, reason):
-    module = None if wrong is None else type(sys)("harness.core.dropout_triton")
+    module = None if wrong is None else type(sys)("harness.core.kernels.dropout_triton")
     if module is not None:
         module.drop_rows = wrong
-    monkeypatch.setitem(sys.modules, "harness.core.dropout_triton", module)
+    monkeypatch.setitem(sys.modules, "harness.core.kernels.dropout_triton", module)
     with pytest.warns(UserWarning, match="takes some twenty kernels instead of one") as said:
         assert dropout_device.kernel(torch.device("cpu")) is drop_with_torch
     assert reason in str(said[0].message)
 
 
 def test_a_kernel_with_the_same_bits_is_taken(anew, monkeypatch):
-    module = type(sys)("harness.core.dropout_triton")
+    module = type(sys)("harness.core.kernels.dropout_triton")
     module.drop_rows = drop_on_device
-    monkeypatch.setitem(sys.modules, "harness.core.dropout_triton", module)
+    monkeypatch.setitem(sys.modules, "harness.core.kernels.dropout_triton", module)
     assert dropout_device.kernel(torch.device("cpu")) is drop_on_device
 
 
@@ -84,8 +84,8 @@ def said_by(program: str, **environment: str) -> str:
 
 INTERPRETED = """
 import torch
-from harness.core.dropout_device import drop_with_torch, kernel
-from harness.core.dropout_triton import drop_rows
+from harness.core.kernels.dropout_device import drop_with_torch, kernel
+from harness.core.kernels.dropout_triton import drop_rows
 assert kernel(torch.device("cpu")) is drop_rows
 for rows, width in ((1, 1), (64, 4), (65, 41), (16, 64), (17, 65), (5, 130), (0, 8), (8, 0)):
     x, ids = torch.randn(rows, width), (torch.arange(rows) * 33_000_001).int()
@@ -108,7 +108,7 @@ COMPILED = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from harness.core.dropout_triton import COLUMNS, ROWS, _drop_tile
+from harness.core.kernels.dropout_triton import COLUMNS, ROWS, _drop_tile
 types = ["*fp32", "*i32", "*fp32", "i32", "i32", "i64", "i32", "fp32", "constexpr", "constexpr"]
 signature, sizes = dict(zip(_drop_tile.arg_names, types)), {"ROWS": ROWS, "COLUMNS": COLUMNS}
 source = ASTSource(_drop_tile, signature=signature, constexprs=sizes)

@@ -12,22 +12,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.adjacency import Adjacency
 from harness.core.draws import draws
-from harness.core.kernels import make_kernel
+from harness.core.kernels.spmm import make_kernel
 from harness.core.system import RunFacts
-from harness.graph import csr
-from harness.graph.config import DatasetConfig
-from harness.graph.graph import validate
-from harness.graph.sources import fingerprint, load
-from harness.partition import io
-from harness.partition.assign import METHODS, Random, assign
-from harness.partition.build import build_shards
-from harness.partition.build_replicas import build_replicas
-from harness.partition.cache import Cache, shards_for
-from harness.partition.config import EDGE_METHODS
-from harness.partition.vertexcut import assign_edges
+from harness.data import csr
+from harness.data.config import DatasetConfig
+from harness.data.graph import validate
+from harness.data.partition import io
+from harness.data.partition.assign import METHODS, Random, assign
+from harness.data.partition.build import build_shards
+from harness.data.partition.build_replicas import build_replicas
+from harness.data.partition.cache import Cache, shards_for
+from harness.data.partition.config import EDGE_METHODS
+from harness.data.partition.vertexcut import assign_edges
+from harness.data.sources import fingerprint, load
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles import adaqp, dense, digest, halo, pipegcn

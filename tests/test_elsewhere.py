@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness.comm.meeting import Meeting
-from harness.run import elsewhere
-from harness.trace import files
-from harness.trace.environment import of_hosts
-from harness.trace.resolved import machine
+from harness.results import files
+from harness.results.environment import of_hosts
+from harness.results.resolved import machine
+from harness.run import separate_hosts
 
 HOSTS = "ab"  # of worker 0 and of worker 1
 
@@ -24,7 +24,7 @@ def described(tmp_path: Path, folders: list[Path], hosts: str = HOSTS) -> list[t
 
     def work(rank: int) -> tuple[list[bool], str]:
         meeting = Meeting(rank, len(folders), str(store), 60)
-        return elsewhere.describe(meeting, hosts[rank], folders[rank])
+        return separate_hosts.describe(meeting, hosts[rank], folders[rank])
 
     with ThreadPoolExecutor(len(folders)) as threads:
         return list(threads.map(work, range(len(folders))))
@@ -55,7 +55,7 @@ def test_a_copy_has_what_describes_the_run_and_shards_of_its_own(tmp_path, folde
     assert (copy / "config.yaml").read_text() == (run / "config.yaml").read_text()
     assert files.read_json(copy / "shards.json")["folder"] == str(copy / "shards")
     assert (copy / "shards" / "spec.json").read_text() == "{}"
-    elsewhere.forget(copy, keep=False)
+    separate_hosts.forget(copy, keep=False)
     assert not copy.exists()
 
 
@@ -71,7 +71,7 @@ def test_what_an_earlier_start_left_in_a_copy_counts_only_in_a_run_that_goes_on(
         (run / "checkpoints" / "latest").write_text("3")
     assert described(tmp_path, folders)[1] == ([True, False], "")
     assert (copy / "stream").exists() == (copy / "checkpoints" / "latest").exists() == goes_on
-    elsewhere.forget(copy, keep=True)
+    separate_hosts.forget(copy, keep=True)
     assert copy.exists() and not (copy / "stream").exists()
 
 
@@ -85,7 +85,7 @@ def test_a_folder_of_something_else_is_refused_and_kept(tmp_path, folders, name,
     (copy / name).write_text("mine")
     (_, own), (_, wrong) = described(tmp_path, folders)
     assert own == "" and sentence in wrong and f'RUN_DIR="{copy}"' in wrong
-    elsewhere.forget(copy, keep=False)
+    separate_hosts.forget(copy, keep=False)
     assert (copy / name).read_text() == "mine"
 
 

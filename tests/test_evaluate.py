@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from harness.core.scores import log_odds
-from harness.partition.stats import LabelCounts, constant_score
+from harness.data.partition.stats import LabelCounts, constant_score
 from tests import jobs, systems
 from tests.graphs import random_graph
 from tests.systems import shards_of

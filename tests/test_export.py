@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from harness import cli
-from harness.report import export
-from harness.report.groups import Run
-from harness.report.table import columns
+from harness.results.report import export
+from harness.results.report.groups import Run
+from harness.results.report.table import columns
 from tests import traces
 
 EPOCHS = 4

@@ -11,7 +11,7 @@ import signal
 import pytest
 from pandas.testing import assert_frame_equal
 
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
 from tests.launching import losses
 
 LONG = "epochs=1000000"

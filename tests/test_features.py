@@ -23,10 +23,10 @@ from harness.core.features import (
     rows_times,
     sparse_rows,
 )
-from harness.core.kernels import NumbaKernel
+from harness.core.kernels.spmm import NumbaKernel
 from harness.core.propagate import HaloDropout, propagate, propagate_gathered
 from harness.core.system import Ready
-from harness.partition.build import build_shards
+from harness.data.partition.build import build_shards
 from systems.parts.boundary import FeatureCache
 from tests import systems
 from tests.graphs import random_graph

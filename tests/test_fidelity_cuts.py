@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from harness.fidelity import cuts as fidelity_cuts
-from harness.fidelity.cuts import TABLE_3
-from harness.graph import twin
-from harness.graph.twin_specs import SPECS
-from harness.partition.vertexcut import assign_edges, statistics
+from harness.data import twin
+from harness.data.partition.vertexcut import assign_edges, statistics
+from harness.data.twin_specs import SPECS
+from harness.dev.fidelity import cuts as fidelity_cuts
+from harness.dev.fidelity.cuts import TABLE_3
 
 EBV = [(name, row) for name, (_, rows) in TABLE_3.items() for row in rows if row.method == "ebv"]
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.claims.experiment import FOLDER
-from harness.figures import (
+from harness.data.twin_specs import SPECS
+from harness.papers.claims.experiment import FOLDER
+from harness.papers.figures import (
     bytegnn_orders,
     capgnn_hits,
     capgnn_rapa,
@@ -24,9 +25,8 @@ from harness.figures import (
     staleness_stability,
     straggler,
 )
-from harness.figures.figure import available
-from harness.graph.twin_specs import SPECS
-from harness.report import groups
+from harness.papers.figures.figure import available
+from harness.results.report import groups
 from harness.run import runner
 from systems.parts.virtual import Stage
 from tests import traces

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from PIL import Image
 
+from harness.base.errors import InputError
 from harness.base.terminal import Terminal
-from harness.check import InputError
-from harness.claims.experiment import FOLDER
-from harness.figures import __main__ as figures
-from harness.figures import make as make_figures
-from harness.figures.figure import available
+from harness.papers.claims.experiment import FOLDER
+from harness.papers.figures import __main__ as figures
+from harness.papers.figures import make as make_figures
+from harness.papers.figures.figure import available
 from harness.run import runner
 from harness.run.runner import Places
 from tests.conftest import ROOT

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from harness.claims import experiment
-from harness.figures import __main__ as figures
+from harness.papers.claims import experiment
+from harness.papers.figures import __main__ as figures
 
 # Each makes its own graphs where it is the first to need them.
 SECONDS = {

@@ -7,9 +7,9 @@ import shlex
 
 import pytest
 
-from harness.claims import experiment
+from harness.papers.claims import experiment
+from harness.papers.study import __main__ as study
 from harness.run import overrides, runner
-from harness.study import __main__ as study
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "findings.md").read_text()

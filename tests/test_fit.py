@@ -13,12 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.claims import evaluate, experiment, fit, published, seconds
-from harness.claims.fit import Row, Target
-from harness.claims.verdict import Verdict
-from harness.report.estimate import Estimate
-from harness.trace import identity
+from harness.base.errors import InputError
+from harness.papers.claims import evaluate, experiment, fit, published, seconds
+from harness.papers.claims.fit import Row, Target
+from harness.papers.claims.verdict import Verdict
+from harness.results import identity
+from harness.results.report.estimate import Estimate
 from tests.test_claims import changed
 
 ROW = Row("capgnn_table7", "r", "g", "c", {"epoch": "", "waiting": ""}, "", link="inside")

@@ -14,7 +14,7 @@ from tests.launching import PATIENCE
 # A forker whose command neither ends nor looks at anything; modules that take seconds to import are empty.
 FORKER = """
 import runpy, signal, sys, types
-empty = ("harness.cli", "harness.report.table", "harness.run.command", "harness.run.preload")
+empty = ("harness.cli", "harness.results.report.table", "harness.run.command", "harness.run.preload")
 sys.modules.update({name: types.ModuleType(name) for name in empty})
 sys.modules["harness.cli"].main = lambda arguments: signal.pause()
 runpy.run_module("tests.forker", run_name="__main__")

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.bench import gpu
-from harness.trace import resolved
-from harness.trace.reader import Trace, find_runs
-from harness.trace.schema import PEAK_ALLOCATED, PEAK_RESERVED
+from harness.dev.bench import gpu
+from harness.results import resolved
+from harness.results.reader import Trace, find_runs
+from harness.results.schema import PEAK_ALLOCATED, PEAK_RESERVED
 from tests.graphs import random_graph
 from tests.systems import VARIANTS
 

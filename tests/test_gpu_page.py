@@ -11,8 +11,8 @@ import sys
 import pytest
 from hydra import compose, initialize_config_dir
 
+from harness.results.reader import Trace
 from harness.run.command import CONF
-from harness.trace.reader import Trace
 from tests.commands import blocks
 from tests.conftest import ROOT
 

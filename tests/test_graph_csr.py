@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.graph import csr
+from harness.base.errors import InputError
+from harness.data import csr
 
 
 @st.composite

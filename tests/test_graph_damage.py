@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.check import listed
-from harness.graph import real
+from harness.base.errors import listed
+from harness.data import real
 from tests.raw_files import Hostile, refused, small, write
 
 FORMATS = [

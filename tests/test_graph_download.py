@@ -11,10 +11,10 @@ from pathlib import Path
 import pooch
 import pytest
 
-from harness.check import InputError
-from harness.graph import download, real
-from harness.graph.sources import load
-from harness.graph.twin_specs import SPECS
+from harness.base.errors import InputError
+from harness.data import download, real
+from harness.data.sources import load
+from harness.data.twin_specs import SPECS
 from tests import raw_files, sets
 from tests.raw_files import block, small
 

@@ -12,10 +12,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from harness.check import InputError, typed
-from harness.graph import npz
-from harness.graph.config import DatasetConfig
-from harness.graph.sources import load
+from harness.base.errors import InputError, typed
+from harness.data import npz
+from harness.data.config import DatasetConfig
+from harness.data.sources import load
 from tests.raw_files import parts_of, refused, small, write
 
 CALL = b"ccollections\ndefaultdict\n(tR"

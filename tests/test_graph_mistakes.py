@@ -16,12 +16,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.graph import real
-from harness.graph.config import DatasetConfig
-from harness.graph.raw import class_count
-from harness.graph.sets import NAMES as REAL
-from harness.graph.sources import load
+from harness.base.errors import InputError
+from harness.data import real
+from harness.data.config import DatasetConfig
+from harness.data.raw import class_count
+from harness.data.sets import NAMES as REAL
+from harness.data.sources import load
 from tests import raw_files
 from tests.raw_files import Hostile, Small, parts_of, refused, small, write
 

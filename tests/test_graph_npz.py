@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.graph.config import DatasetConfig
-from harness.graph.sources import fingerprint, load
+from harness.base.errors import InputError
+from harness.data.config import DatasetConfig
+from harness.data.sources import fingerprint, load
 from tests.raw_files import dense, parts_of, small, write_attributed, write_heterophilous
 
 NOWHERE = Path("nowhere")

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.check import InputError
-from harness.graph import real
-from harness.graph.graph import Graph
-from harness.graph.sets import NAMES as REAL
-from harness.graph.sources import fingerprint, load
+from harness.base.errors import InputError
+from harness.data import real
+from harness.data.graph import Graph
+from harness.data.sets import NAMES as REAL
+from harness.data.sources import fingerprint, load
 from tests import raw_files
 from tests.raw_files import block, dense, refused, small, write
 

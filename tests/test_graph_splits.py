@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError, typed
-from harness.graph import csr, splits
-from harness.graph.config import DatasetConfig
-from harness.graph.graph import Graph, validate
-from harness.graph.real import DATASETS
-from harness.graph.sets import NAMES as REAL
+from harness.base.errors import InputError, typed
+from harness.data import csr, splits
+from harness.data.config import DatasetConfig
+from harness.data.graph import Graph, validate
+from harness.data.real import DATASETS
+from harness.data.sets import NAMES as REAL
 
 
 @given(st.lists(st.integers(-1, 3), min_size=5, max_size=200), st.integers(0, 9))

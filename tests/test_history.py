@@ -7,7 +7,7 @@ import os
 import pytest
 
 from harness import cli
-from harness.history.steps import steps
+from harness.dev.history.steps import steps
 from tests import traces
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
-from harness.trace import resolved
-from harness.trace.reader import Trace
+from harness.results import resolved
+from harness.results.reader import Trace
 from tests import hosts as two_hosts
 from tests import jobs
 from tests.hosts import WAIT, Command, hosts  # noqa: F401
@@ -93,11 +93,11 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
 def test_a_run_whose_host_was_lost_goes_on_from_what_each_host_has(place, pool, hosts):  # noqa: F811
     (run_dir,) = prepared(place, "system=vanilla", "workers=4", "epochs=400", "evaluate.every=100")
     alone = trained(pool, run_dir)
-    first, second = hosts.train("harness.worker", str(run_dir), apart=place.folder)
+    first, second = hosts.train("harness.run.worker", str(run_dir), apart=place.folder)
     until_checkpoint(run_dir, first, second)
     second.kill()
     assert first.end() != 0 and not (run_dir / "summary.json").exists()
-    for command in hosts.train("harness.worker", str(run_dir), apart=place.folder):
+    for command in hosts.train("harness.run.worker", str(run_dir), apart=place.folder):
         assert command.end() == 0, command.said
     assert len(resolved.read(run_dir)["attempts"]) == 2
     assert_frame_equal(losses(alone), losses(run_dir), check_exact=True)

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.optimisers import Adam
 from harness.core.schedules import Constant
-from harness.report import groups
+from harness.results import files, resolved
+from harness.results.identity import identity
+from harness.results.reader import Trace, checksums
+from harness.results.report import groups
 from harness.run import config, overrides, prepare
 from harness.run.command import CONF
-from harness.trace import files, resolved
-from harness.trace.identity import identity
-from harness.trace.reader import Trace, checksums
 from tests import traces
 
 ALIASES = (("workers", "gpus"), ("gpus", "workers"))
@@ -136,7 +136,7 @@ def test_the_command_of_before_composes():
 
 @pytest.mark.parametrize(
     "name, target",
-    [("model", "harness.core.architectures.Gcn"), ("dataset", "harness.graph.sources.Source")],
+    [("model", "harness.core.architectures.Gcn"), ("dataset", "harness.data.sources.Source")],
 )
 def test_a_target_spelled_out_is_the_same_run_under_another_name(name, target):
     """Why the tree's own models and datasets have none in their yaml."""

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.dgl_kernel import load_dgl
-from harness.importing.__main__ import main
-from harness.report.__main__ import main as report
+from harness.base.dgl import load_dgl
+from harness.data.importing.__main__ import main
+from harness.results.report.__main__ import main as report
 from tests.importing import (
     SPLIT_NAMES,
     assert_same,

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from harness.importing.__main__ import main
+from harness.data.importing.__main__ import main
 from tests.importing import refused, sample, tensors_of, write
 from tests.raw_files import Hostile
 
@@ -38,7 +38,7 @@ def test_without_its_package_a_kind_names_the_extra(tmp_path, capsys, monkeypatc
 
 def test_without_dgl_its_files_are_refused(tmp_path, capsys, monkeypatch):
     (tmp_path / "a.bin").write_text("")
-    monkeypatch.setattr("harness.importing.tensors.load_dgl", lambda: None)
+    monkeypatch.setattr("harness.data.importing.tensors.load_dgl", lambda: None)
     assert "install dgl==2.1.0" in refused(tmp_path, capsys, "dgl", tmp_path / "a.bin")
 
 

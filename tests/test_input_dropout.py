@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.check import InputError
-from harness.conformance.subject import facts_of
+from harness.base.errors import InputError
+from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_model, make_system
 from tests import systems
 from tests.oracles.samples import random_graph

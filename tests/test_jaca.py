@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.cuts import halo_plan
 from systems.capgnn import Capgnn
 from systems.parts.jaca import Halos, Tiers

@@ -12,14 +12,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.dgl import load_dgl
+from harness.base.errors import InputError
 from harness.comm.recorder import Recorder
 from harness.comm.rows import scatter_add_rows
-from harness.core import numba_kernel
-from harness.core.dgl_kernel import load_dgl
-from harness.core.kernels import SparseOperator, make_kernel, spmm, transpose
-from harness.core.numba_kernel import balanced_bounds
-from harness.partition.shard import Csr
+from harness.core.kernels import numba_kernel
+from harness.core.kernels.numba_kernel import balanced_bounds
+from harness.core.kernels.spmm import SparseOperator, make_kernel, spmm, transpose
+from harness.data.partition.shard import Csr
 
 ROOT = Path(__file__).parent.parent
 NAMES = ["numba", "torch"] + (["dgl"] if load_dgl() is not None else [])
@@ -274,8 +274,8 @@ class Blocker:
         if name.split(".")[0] == "dgl":
             raise ImportError(name)
 sys.meta_path.insert(0, Blocker())
-from harness.check import InputError
-from harness.core.kernels import make_kernel
+from harness.base.errors import InputError
+from harness.core.kernels.spmm import make_kernel
 assert make_kernel("auto").name == "numba"
 assert not any(name.split(".")[0] == "dgl" for name in sys.modules)
 try:
@@ -293,8 +293,8 @@ def test_without_dgl_auto_is_numba_and_dgl_is_refused():
 
 IMPORT_DGL = """
 import os
-from harness.core.dgl_kernel import load_dgl
-from harness.core.kernels import make_kernel
+from harness.base.dgl import load_dgl
+from harness.core.kernels.spmm import make_kernel
 before = dict(os.environ)
 dgl = load_dgl()
 assert dict(os.environ) == before
@@ -317,7 +317,7 @@ def test_numba_leaves_the_number_of_torch_threads_alone():
     done = in_fresh_python(
         "import torch\n"
         "torch.set_num_threads(3)\n"
-        "from harness.core.parallel import use_threads\n"
+        "from harness.core.kernels.parallel import use_threads\n"
         "assert use_threads() == 3\n"
         "assert torch.get_num_threads() == 3\n",
         NUMBA_NUM_THREADS="4",
@@ -343,8 +343,8 @@ FORK = """
 import multiprocessing, numpy as np, torch
 import harness.run.preload
 from harness.core.dropout import dropout
-from harness.core.kernels import SparseOperator, make_kernel
-from harness.partition.shard import Csr
+from harness.core.kernels.spmm import SparseOperator, make_kernel
+from harness.data.partition.shard import Csr
 for name in NAMES:
     make_kernel(name)
 

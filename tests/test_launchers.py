@@ -11,13 +11,13 @@ import yaml
 from omegaconf import OmegaConf
 from pandas.testing import assert_frame_equal
 
-from harness.check import InputError
+from harness.base.errors import InputError
+from harness.results import objective, summary
+from harness.results.identity import identity
+from harness.results.reader import Trace
 from harness.run import overrides, sweep
 from harness.run.command import CONF
 from harness.run.jobs import NOTES, Job, Jobs
-from harness.trace import objective, summary
-from harness.trace.identity import identity
-from harness.trace.reader import Trace
 from tests import traces
 from tests.launching import losses
 
@@ -25,7 +25,7 @@ from tests.launching import losses
 COUNTED = """
 from dataclasses import dataclass
 from pathlib import Path
-from harness.graph.sources import Source
+from harness.data.sources import Source
 
 @dataclass
 class Counted(Source):

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 FOLLOWED = """
 import sys
 from harness.core.trainer import Trainer
-from harness.run.worker import main
+from harness.run.train import main
 
 train, start = Trainer.train_epoch, Trainer.start_global_loss
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from harness.base import machine
-from harness.core import dgl_kernel
-from harness.partition.shard import Csr
+from harness.core.kernels import dgl_kernel
+from harness.data.partition.shard import Csr
 
 
 def caches(folder, *sizes):

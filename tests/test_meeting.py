@@ -11,16 +11,16 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm import group, members, watch
 from harness.comm.meeting import Marks, Meeting
-from harness.comm.members import Member, Seat, myself, seated
+from harness.comm.members import Member, WorkerPlace, myself, seated
 from harness.comm.recorder import Epoch
 from harness.comm.transport import PeerLost, is_lost
 from harness.comm.watch import Watch, stalled
+from harness.results.identity import fingerprint
 from harness.run import runner
 from harness.run.settings import RunConfig
-from harness.trace.identity import fingerprint
 
 MEMBERS = st.lists(
     st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 3), max_size=4, unique=True)).map(
@@ -33,7 +33,7 @@ MEMBERS = st.lists(
 
 @given(found=MEMBERS, device=st.sampled_from(["auto", "cpu", "cuda"]))
 def test_all_workers_agree_on_devices_and_backend(found, device):
-    def seats() -> list[Seat]:
+    def seats() -> list[WorkerPlace]:
         return [seated(found, rank, device) for rank in range(len(found))]
 
     everywhere = all(member.gpus for member in found)

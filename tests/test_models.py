@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.system import RunFacts
-from harness.graph.graph import Graph
-from harness.partition.vertexcut import assign_edges
+from harness.data.graph import Graph
+from harness.data.partition.vertexcut import assign_edges
 from harness.run import config
 from systems.digest_a import DigestA
 from systems.llcg import Llcg

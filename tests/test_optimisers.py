@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.schedules import Constant, Cosine, Schedule, Step
 from harness.core.system import RunFacts
 from harness.run import config

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.core import order_measured, tiling_measured
-from harness.core.kernels import NumbaKernel
+from harness.base.errors import InputError
+from harness.core import order_measured
+from harness.core.kernels import tiling_measured
+from harness.core.kernels.spmm import NumbaKernel
+from harness.core.kernels.tiling import Tiling, Tilings, Timed
 from harness.core.order import FEATURES, FIXED, GATHERED, HIDDEN, Costs, Order, Shape, SparseCost
-from harness.core.tiling import Tiling, Tilings, Timed
-from harness.partition.cache import Cache
+from harness.data.partition.cache import Cache
+from harness.results import files, resolved
+from harness.results.reader import Trace
 from harness.run import prepare, products
-from harness.trace import files, resolved
-from harness.trace.reader import Trace
 from tests.test_run_folder import run_in
 
 UNIT = Costs([SparseCost(1, 1, entry=1.0, row=0.0)], {1: 1.0})  # an entry and column costs a multiply-add

@@ -10,15 +10,15 @@ import pytest
 import torch
 import yaml
 
-from harness.check import InputError
-from harness.check.target import made
-from harness.core.kernels import Kernel, make_kernel
-from harness.core.numba_kernel import NumbaProduct
-from harness.graph.dataset import Dataset, identity_of
-from harness.partition.config import Partitioner
+from harness.base.errors import InputError
+from harness.base.target import made
+from harness.core.kernels.numba_kernel import NumbaProduct
+from harness.core.kernels.spmm import Kernel, make_kernel
+from harness.data.dataset import Dataset, identity_of
+from harness.data.partition.config import Partitioner
+from harness.results import resolved
+from harness.results.reader import Trace
 from harness.run import config
-from harness.trace import resolved
-from harness.trace.reader import Trace
 from tests.conftest import ROOT
 
 
@@ -122,7 +122,7 @@ class Lacking(Kernel):
 
 def test_a_kernel_is_a_class_that_its_name_imports(place):
     (place.folder / "modules" / "fast.py").write_text(
-        "from harness.core.kernels import Kernel, NumbaKernel\n\n\nclass Fast(NumbaKernel):\n    pass\n"
+        "from harness.core.kernels.spmm import Kernel, NumbaKernel\n\n\nclass Fast(NumbaKernel):\n    pass\n"
     )
     assert place.run("kernel=fast.Fast", "epochs=2").code == 0
     (run_dir,) = place.runs()
@@ -138,7 +138,10 @@ def test_a_kernel_is_a_class_that_its_name_imports(place):
     [
         ("fst", 'kernel="fst" is not known; known: auto, dgl, numba, torch'),
         ("tests.nowhere.Fast", r'kernel="tests.nowhere.Fast" cannot be imported'),
-        ("tests.test_outside.Filed", "is not a Kernel; derive the class from harness.core.kernels.Kernel"),
+        (
+            "tests.test_outside.Filed",
+            "is not a Kernel; derive the class from harness.core.kernels.spmm.Kernel",
+        ),
         ("tests.test_outside.Lacking", 'kernel="tests.test_outside.Lacking" lacks the method prepare'),
     ],
 )
@@ -155,16 +158,16 @@ def test_a_kernel_that_is_none_is_refused_before_a_worker_starts(name, said):
             {"_target_": "tests.test_outside.Filed"},
             "partition",
             Partitioner,
-            "is not a Partitioner; derive the class from harness.partition.config.Partitioner",
+            "is not a Partitioner; derive the class from harness.data.partition.config.Partitioner",
         ),
         (
-            {"_target_": "harness.partition.config.VertexCut"},
+            {"_target_": "harness.data.partition.config.VertexCutPartitioner"},
             "partition",
             Partitioner,
-            "lacks the method edge_owners; define it as harness/partition/config.py says",
+            "lacks the method edge_owners; define it as harness/data/partition/config.py says",
         ),
         (
-            {"_target_": "harness.graph.dataset.Dataset", "name": "x"},
+            {"_target_": "harness.data.dataset.Dataset", "name": "x"},
             "dataset",
             Dataset,
             r"lacks the method load\(self, data_dir, seed\)",

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.bench import overlap
 from harness.core.architectures import Gcn
+from harness.dev.bench import overlap
 from tests import jobs, systems
 from tests.graphs import random_graph as larger_graph
 from tests.oracles.samples import random_graph

@@ -12,10 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness import cli
-from harness.check import InputError
-from harness.page.__main__ import page, results_of
-from harness.report import groups
-from harness.run import again, runner
+from harness.base.errors import InputError
+from harness.cli.page.__main__ import page, results_of
+from harness.results.report import groups
+from harness.run import repeat_command, runner
 from tests import browser, traces
 
 HOSTILE = "<b>a & $b$</b>"
@@ -289,7 +289,7 @@ def test_light_and_dark_can_be_chosen_and_are_kept(shown, scheme):
 )
 def test_a_runs_command_is_found_from_its_config(words):
     (run,) = runner.composed([words.split()])
-    found = again.words(run.composed)
+    found = repeat_command.words(run.composed)
     (made,) = runner.composed([found])
     assert made.fingerprint == run.fingerprint
     assert len(found) <= len(words.split()) + 2

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.figures import __main__ as figures
+from harness.papers.figures import __main__ as figures
 from tests.conftest import ROOT
 from tests.short import TINY, shorten_figures
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness import cli
-from harness.claims import experiment, published
-from harness.claims.verdict import DECIDED, DIRECTION, FAILS, HOLDS, NO_EFFECT, UNKNOWN
+from harness.papers.claims import experiment, published
+from harness.papers.claims.verdict import DECIDED, DIRECTION, FAILS, HOLDS, NO_EFFECT, UNKNOWN
 from tests import papers
 
 

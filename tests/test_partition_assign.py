@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.check.target import made
-from harness.graph.csr import from_edges
-from harness.partition.assign import METHODS, EdgeCut, Metis, assign, fill_empty
-from harness.partition.config import Partitioner
+from harness.base.errors import InputError
+from harness.base.target import made
+from harness.data.csr import from_edges
+from harness.data.partition.assign import METHODS, EdgeCutPartitioner, Metis, assign, fill_empty
+from harness.data.partition.config import Partitioner
 from tests.graphs import edge_list, graphs, of_pattern, random_graph
 
 
@@ -107,7 +107,7 @@ def test_refusals(method, parts, sentence):
 
 
 def test_config_is_refused_by_name():
-    metis = {"_target_": "harness.partition.assign.Metis"}
+    metis = {"_target_": "harness.data.partition.assign.Metis"}
     assert made(metis, "partition", Partitioner) == Metis(None)
     with pytest.raises(InputError, match="partition.seed=-1 is too small"):
         made({**metis, "seed": -1}, "partition", Partitioner)
@@ -115,7 +115,7 @@ def test_config_is_refused_by_name():
         made({**metis, "sed": 1}, "partition", Partitioner)
 
 
-class Given(EdgeCut):
+class Given(EdgeCutPartitioner):
     """Answers what it is told."""
 
     def __init__(self, owners):

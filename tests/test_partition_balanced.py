@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.check import InputError
-from harness.graph.csr import from_edges
-from harness.partition import extended, metis_library
-from harness.partition.assign import Metis, assign
-from harness.partition.balanced import DGLS, WEIGHTS, Balanced
-from harness.partition.extended import Extended
+from harness.base.errors import InputError
+from harness.data.csr import from_edges
+from harness.data.partition import extended, metis_library
+from harness.data.partition.assign import Metis, assign
+from harness.data.partition.balanced import DGLS, WEIGHTS, Balanced
+from harness.data.partition.extended import Extended
 from tests.graphs import random_graph
 
 

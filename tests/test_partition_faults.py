@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.partition import io
-from harness.partition.assign import assign
-from harness.partition.build import build_shards
-from harness.partition.build_replicas import build_replicas
-from harness.partition.config import VertexCut
-from harness.partition.faults import fault
-from harness.partition.shard import Csr
-from harness.partition.vertexcut import Ebv, assign_edges
+from harness.base.errors import InputError
+from harness.data.partition import io
+from harness.data.partition.assign import assign
+from harness.data.partition.build import build_shards
+from harness.data.partition.build_replicas import build_replicas
+from harness.data.partition.config import VertexCutPartitioner
+from harness.data.partition.faults import fault
+from harness.data.partition.shard import Csr
+from harness.data.partition.vertexcut import Ebv, assign_edges
 from tests.graphs import random_graph
 
 PARTS = 3
@@ -29,7 +29,7 @@ def shards(cut: str):
         graph = random_graph(40, 4, symmetric=False)
         return list(build_shards(graph, assign(graph, "random", PARTS, 0), PARTS))[1]
     graph = random_graph(40, 4)
-    partition: VertexCut = Ebv()
+    partition: VertexCutPartitioner = Ebv()
     return list(build_replicas(graph, assign_edges(graph, partition, PARTS, 0), partition.masters))[1]
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.check.target import made
-from harness.graph.csr import from_edges
-from harness.graph.graph import Graph, validate
-from harness.partition.assign import assign
-from harness.partition.config import Partitioner
-from harness.partition.neighbourhood import UNREACHED, Neighbourhood, blocks
+from harness.base.errors import InputError
+from harness.base.target import made
+from harness.data.csr import from_edges
+from harness.data.graph import Graph, validate
+from harness.data.partition.assign import assign
+from harness.data.partition.config import Partitioner
+from harness.data.partition.neighbourhood import UNREACHED, Neighbourhood, blocks
 from tests.graphs import graphs
 
 
@@ -144,6 +144,6 @@ def test_the_seed_decides_nothing_and_one_part_is_all():
     ],
 )
 def test_bad_knobs_are_one_sentence(knobs, says):
-    block = {"_target_": "harness.partition.neighbourhood.Neighbourhood", **knobs}
+    block = {"_target_": "harness.data.partition.neighbourhood.Neighbourhood", **knobs}
     with pytest.raises(InputError, match=says):
         made(block, "partition", Partitioner)

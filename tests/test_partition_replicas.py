@@ -13,14 +13,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check.target import made
-from harness.graph.graph import Graph
-from harness.partition import io
-from harness.partition.build_replicas import build_replicas
-from harness.partition.cache import Cache, shards_for
-from harness.partition.config import EDGE_METHODS, MASTER_RULES, Partitioner
-from harness.partition.shard import ReplicaShard
-from harness.partition.vertexcut import CUTS, EdgeAssignment, assign_edges, statistics
+from harness.base.target import made
+from harness.data.graph import Graph
+from harness.data.partition import io
+from harness.data.partition.build_replicas import build_replicas
+from harness.data.partition.cache import Cache, shards_for
+from harness.data.partition.config import EDGE_METHODS, MASTER_RULES, Partitioner
+from harness.data.partition.shard import ReplicaShard
+from harness.data.partition.vertexcut import CUTS, EdgeAssignment, assign_edges, statistics
 from tests.conftest import ROOT
 from tests.graphs import graphs, random_graph
 from tests.test_partition_shards import plain_edges, same

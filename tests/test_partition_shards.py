@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.graph.graph import Graph
-from harness.partition import io
-from harness.partition.assign import METHODS, assign
-from harness.partition.build import build_shards
-from harness.partition.shard import Csr, Shard
-from harness.partition.stats import Statistics, two_hops
+from harness.base.errors import InputError
+from harness.data.graph import Graph
+from harness.data.partition import io
+from harness.data.partition.assign import METHODS, assign
+from harness.data.partition.build import build_shards
+from harness.data.partition.shard import Csr, Shard
+from harness.data.partition.stats import Statistics, two_hops
 from tests.graphs import edge_list, graphs, random_graph
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.partition import dne, hep
-from harness.partition.assign import Metis, assign, metis
-from harness.partition.vertexcut import (
+from harness.base.errors import InputError
+from harness.data.partition import dne, hep
+from harness.data.partition.assign import Metis, assign, metis
+from harness.data.partition.vertexcut import (
     EDGE_METHODS,
     MASTER_RULES,
     EdgeAssignment,

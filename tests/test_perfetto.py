@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from harness import cli
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.plan.__main__ import main
-from harness.plan.plan import grown, plan
-from harness.plan.sized import PROCESS
-from harness.plan.words import parse
+from harness.model.plan.__main__ import main
+from harness.model.plan.plan import grown, plan
+from harness.model.plan.sized import PROCESS
+from harness.model.plan.words import parse
+from harness.results import files
 from harness.run import runner
-from harness.trace import files
 from tests.commands import commands
 from tests.launching import Started
 

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from harness.cluster.config import Cluster, Device, Link
-from harness.cluster.measure import processor
-from harness.plan import advise
-from harness.plan.advise import Candidate, chosen, main, verdict
-from harness.plan.trial import trial
+from harness.core.cluster import Cluster, Device, Link
+from harness.core.cluster_measure import processor
+from harness.model.plan import advise
+from harness.model.plan.advise import Candidate, chosen, main, verdict
+from harness.model.plan.trial import trial
+from harness.results.reader import Trace
 from harness.run import runner
-from harness.trace.reader import Trace
 from tests import browser
 from tests.commands import commands
 from tests.launching import Started

@@ -13,14 +13,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from harness.base.hollow import Dry, Held, Hollow, Unknown, count_filled, rows_like
-from harness.cluster.config import Cluster, Device, Rate
 from harness.comm.work import dense, sparse, stream
-from harness.conformance.train import make_trainer
 from harness.core.batches import BatchSystem
+from harness.core.cluster import Cluster, Device, Rate
 from harness.core.order import FIXED, Shape
-from harness.plan.dry import Ran, dry_run
-from harness.plan.seconds import EFFICIENCY, MODELLED, Profile
-from harness.replay.roofline import Speeds
+from harness.dev.conformance.train import make_trainer
+from harness.model.plan.dry import Ran, dry_run
+from harness.model.plan.seconds import EFFICIENCY, MODELLED, Profile
+from harness.model.replay.roofline import Speeds
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
@@ -115,7 +115,7 @@ def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices):
     block = systems.block(name, **({"cache": False} if name == "cdfgnn" else {}))
     if asked.model["name"] not in systems.models_of(name):
         return
-    if asked.rows == "needed" and make_system(block).every_row:
+    if asked.rows == "needed" and make_system(block).refuses_needed_rows:
         return
     if (asked.model.get("norm") == "batch") and name == "lean":
         return  # statistics are of all rows

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from harness.check import InputError
-from harness.report import columns, formats, groups
+from harness.base.errors import InputError
+from harness.results.reader import Trace
+from harness.results.report import columns, formats, groups
 from harness.run import config
-from harness.trace.reader import Trace
 from tests.conftest import ROOT
 from tests.test_config_refused import accept
 from tests.test_identity import run_of

@@ -141,7 +141,7 @@ def test_a_note_names_the_line_that_asked(tally):
     tally.counts.clear()
     dropout(x, ids, 0.5, 1)
     lines = {note.line.partition(":")[0] for note in tally.counts}
-    assert lines == {"harness/core/dropout_device.py"}
+    assert lines == {"harness/core/kernels/dropout_device.py"}
     assert all(int(note.line.partition(":")[2]) > 1 for note in tally.counts)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.conformance.pool import MEMORY
+from harness.dev.conformance.pool import MEMORY
 from tests import systems
 from tests.launching import losses
 from tests.pretend.budget import BUDGET, cost_of

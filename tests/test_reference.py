@@ -15,12 +15,12 @@ import yaml
 from PIL import Image, ImageChops
 
 from harness import cli
-from harness.check import InputError
-from harness.claims import evaluate, experiment, reference, table
-from harness.claims.experiment import Experiment
-from harness.claims.verdict import DIRECTION, FAILS, HOLDS
-from harness.figures import __main__ as figures
-from harness.report.columns import ALL
+from harness.base.errors import InputError
+from harness.papers.claims import evaluate, experiment, reference, table
+from harness.papers.claims.experiment import Experiment
+from harness.papers.claims.verdict import DIRECTION, FAILS, HOLDS
+from harness.papers.figures import __main__ as figures
+from harness.results.report.columns import ALL
 from tests.test_claims import RULE, changed, runs_of
 
 

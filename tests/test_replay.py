@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.cli import runs
-from harness.replay.__main__ import main
-from harness.replay.settings import cluster_of, parse
-from harness.replay.times import times_of
-from harness.report import groups
-from harness.report.table import sections
-from harness.trace import files
-from harness.trace.reader import Trace
+from harness.model.replay.__main__ import main
+from harness.model.replay.settings import cluster_of, parse
+from harness.model.replay.times import times_of
+from harness.results import files
+from harness.results.reader import Trace
+from harness.results.report import groups
+from harness.results.report.table import sections
 from tests import traces
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
 

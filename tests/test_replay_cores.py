@@ -10,20 +10,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.cluster.config import Cluster, Device, Link
+from harness.base.errors import InputError
 from harness.comm.recorder import BATCH, STRAGGLE, Epoch, Span
-from harness.replay.__main__ import main
-from harness.replay.cores import Cores
-from harness.replay.critical import critical_path
-from harness.replay.engine import Timeline, simulate
-from harness.replay.platform import platform_of
-from harness.replay.program import Aside, Begin, Beside, Operation, Post, Program, Take, Wait, Work, grown
-from harness.replay.read import program_of
-from harness.replay.settings import parse
-from harness.replay.times import first_epoch, times_of
-from harness.trace import writer
-from harness.trace.reader import Trace
+from harness.core.cluster import Cluster, Device, Link
+from harness.model.replay.__main__ import main
+from harness.model.replay.cores import Cores
+from harness.model.replay.critical import critical_path
+from harness.model.replay.engine import Timeline, simulate
+from harness.model.replay.platform import platform_of
+from harness.model.replay.program import (
+    Aside,
+    Begin,
+    Beside,
+    Operation,
+    Post,
+    Program,
+    Take,
+    Wait,
+    Work,
+    grown,
+)
+from harness.model.replay.read import program_of
+from harness.model.replay.settings import parse
+from harness.model.replay.times import first_epoch, times_of
+from harness.results import writer
+from harness.results.reader import Trace
 from tests import traces
 
 seconds = st.floats(0.01, 10)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.replay.flows import HOPS, NONE, Flows, max_min
+from harness.model.replay.flows import HOPS, NONE, Flows, max_min
 
 LINKS = 6
 

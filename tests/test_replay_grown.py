@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.replay.settings import parse
-from harness.replay.times import Times, times_of
-from harness.trace.reader import Trace, find_runs
+from harness.model.replay.settings import parse
+from harness.model.replay.times import Times, times_of
+from harness.results.reader import Trace, find_runs
 
 WORDS = ["cluster=pscgcn", "per_host=2", "compute=roofline", "efficiency=0.5", "uncounted=none"]
 SMALL, TIMES = 0.05, 4  # at both METIS halos are near those of the whole graph (docs/twins.md)

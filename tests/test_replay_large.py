@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.replay import collectives, flows
-from harness.replay.__main__ import main
-from harness.replay.collectives import Shapes, lumped, messages
-from harness.replay.engine import simulate
-from harness.replay.flows import Flows
-from harness.replay.program import Begin, Operation, Post, Program, Wait
-from harness.replay.times import times_of
+from harness.model.replay import collectives, flows
+from harness.model.replay.__main__ import main
+from harness.model.replay.collectives import Shapes, lumped, messages
+from harness.model.replay.engine import simulate
+from harness.model.replay.flows import Flows
+from harness.model.replay.program import Begin, Operation, Post, Program, Wait
+from harness.model.replay.times import times_of
 from tests.recorded import recorded
 from tests.replayed import platform, program
 

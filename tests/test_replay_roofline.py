@@ -10,15 +10,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.cluster.config import Cluster, Device, Link, Rate
+from harness.base.errors import InputError
 from harness.comm import work
 from harness.comm.recorder import Epoch, Span
-from harness.replay.__main__ import main
-from harness.replay.roofline import Efficiency, Roofline, shape_of
-from harness.replay.settings import parse
-from harness.replay.times import times_of
-from harness.trace.reader import Trace
+from harness.core.cluster import Cluster, Device, Link, Rate
+from harness.model.replay.__main__ import main
+from harness.model.replay.roofline import Efficiency, Roofline, shape_of
+from harness.model.replay.settings import parse
+from harness.model.replay.times import times_of
+from harness.results.reader import Trace
 from tests import traces
 from tests.recorded import timed
 

@@ -13,17 +13,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.recorder import Epoch, Span
-from harness.replay import rounds
-from harness.replay.__main__ import main
-from harness.replay.engine import simulate
-from harness.replay.settings import parse
-from harness.replay.times import first_epoch, times_of
-from harness.report import groups, style
-from harness.report.groups import Run
-from harness.trace import files, writer
-from harness.trace.reader import Trace
+from harness.model.replay import rounds
+from harness.model.replay.__main__ import main
+from harness.model.replay.engine import simulate
+from harness.model.replay.settings import parse
+from harness.model.replay.times import first_epoch, times_of
+from harness.results import files, writer
+from harness.results.reader import Trace
+from harness.results.report import groups, style
+from harness.results.report.groups import Run
 from tests import traces
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.cluster.config import Cluster, Device, Link
-from harness.replay.collectives import BROADCASTS, REDUCTIONS, Message, Shapes, messages
-from harness.replay.engine import Timeline, simulate
-from harness.replay.platform import Platform, platform_of
-from harness.replay.program import ALONE, BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
-from harness.replay.times import times_of
+from harness.core.cluster import Cluster, Device, Link
+from harness.model.replay.collectives import BROADCASTS, REDUCTIONS, Message, Shapes, messages
+from harness.model.replay.engine import Timeline, simulate
+from harness.model.replay.platform import Platform, platform_of
+from harness.model.replay.program import ALONE, BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
+from harness.model.replay.times import times_of
 
 # The interpreter that has the module; neither its script's folder nor PYTHONPATH is searched.
 INTERPRETER = [os.environ.get("HALOBENCH_SIMGRID", "/usr/bin/python3"), "-I"]

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.check import InputError
-from harness.report import groups, plot, single, style, table
-from harness.report.__main__ import main
-from harness.report.estimate import Estimate, estimate
-from harness.trace import summary
-from harness.trace.reader import Trace
+from harness.base.errors import InputError
+from harness.results import summary
+from harness.results.reader import Trace
+from harness.results.report import groups, plot, single, style, table
+from harness.results.report.__main__ import main
+from harness.results.report.estimate import Estimate, estimate
 from tests import traces
 from tests.reported import rendered, rows, rows_of, run_markdown, scored_run
 
@@ -255,7 +255,7 @@ def test_any_other_difference_makes_another_row_and_stands_in_its_name(tmp_path,
         {"system__features": "once"},
         {"model__hidden": 16},
         {"gpus": 3},
-        {"partition___target_": "harness.partition.assign.Random"},
+        {"partition___target_": "harness.data.partition.assign.Random"},
         {"epochs": 3},
         {"label": "ours"},
         {"system___target_": "elsewhere.mine.Mine"},

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.page import svg
-from harness.report import scatter
-from harness.report.advice import advise, comparable
+from harness.cli.page import svg
+from harness.results.report import scatter
+from harness.results.report.advice import advise, comparable
 from tests.reported import runs, section_of
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from harness.report import against, columns, drawn, groups, plot, style, table
-from harness.report.__main__ import main
+from harness.results.report import columns, groups, plot, plot_data, style, sweep_plots, table
+from harness.results.report.__main__ import main
 from tests import traces
 from tests.reported import section_of
 
@@ -32,7 +32,7 @@ def sweep(tmp_path_factory):
 def test_a_line_per_system_with_the_values_of_the_tables(sweep):
     section = section_of(sweep, "system.bound")
     assert {group.label for group in section.groups} == {"alpha", "beta", "exact"}
-    data = drawn.drawn(against.over_knob("system.bound", section))
+    data = plot_data.drawn(sweep_plots.over_knob("system.bound", section))
     data = data[data["kind"] == "line"]
     assert set(data["x_axis"]) == {"system.bound"}
     shown = (columns.ACCURACY, columns.ALL["mb_epoch"], columns.TIMES["wall"][0])
@@ -46,10 +46,10 @@ def test_a_line_per_system_with_the_values_of_the_tables(sweep):
 
 
 def test_its_names_are_told_apart_and_the_key_has_none(sweep):
-    figure = against.over_knob("system.bound", section_of(sweep, "system.bound"))
+    figure = sweep_plots.over_knob("system.bound", section_of(sweep, "system.bound"))
     (legend,) = figure.legends
     assert sorted(text.get_text() for text in legend.get_texts()) == ["alpha", "beta", "exact"]
-    styles = [tuple(map(str, style.values())) for style in against._styles(28)]
+    styles = [tuple(map(str, style.values())) for style in sweep_plots._styles(28)]
     assert len(set(styles)) == 28
 
 
@@ -57,7 +57,7 @@ def test_a_knob_of_whole_numbers_has_no_ticks_between_them(sweep, tmp_path):
     for bound in (1, 2):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound))
     for folder in (sweep, tmp_path):
-        for ax in against.over_knob("system.bound", section_of(folder, "system.bound")).axes:
+        for ax in sweep_plots.over_knob("system.bound", section_of(folder, "system.bound")).axes:
             assert all(float(tick).is_integer() for tick in ax.get_xticks())
 
 
@@ -68,7 +68,7 @@ def test_a_system_with_one_value_of_the_key_is_a_point_that_says_so(tmp_path, va
         for bound in bounds:
             traces.of(tmp_path / f"{system}{bound}", system, system__bound=bound)
     traces.of(tmp_path / "exact", "exact")
-    figure = against.over_knob("system.bound", section_of(tmp_path, "system.bound"))
+    figure = sweep_plots.over_knob("system.bound", section_of(tmp_path, "system.bound"))
     named = f"beta, only system.bound={shown}"
     (legend,) = figure.legends
     assert sorted(" ".join(t.get_text().split()) for t in legend.get_texts()) == ["alpha", named, "exact"]
@@ -83,13 +83,13 @@ def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
         composed = traces.config(workers=workers, system__norm=norm)
         composed.pop("gpus")
         traces.finished(tmp_path / str(number), composed, target=0.5 + number / 10)
-    by_norm = against.over_knob("system.norm", section_of(tmp_path, "system.norm"))
+    by_norm = sweep_plots.over_knob("system.norm", section_of(tmp_path, "system.norm"))
     assert [label.get_text() for label in by_norm.axes[0].get_xticklabels()] == ["max", "mean"]
     assert sorted(t.get_text() for t in by_norm.legends[0].get_texts()) == [
         "plain 1 worker",
         "plain 2 workers",
     ]
-    by_workers = drawn.drawn(against.over_knob("workers", section_of(tmp_path, "workers")))
+    by_workers = plot_data.drawn(sweep_plots.over_knob("workers", section_of(tmp_path, "workers")))
     assert set(by_workers[by_workers["kind"] == "line"]["x"]) == {1, 2}
 
 
@@ -105,14 +105,14 @@ def test_a_key_that_was_not_swept_is_refused(sweep, tmp_path, capsys, key, sente
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
 def test_the_front_is_what_nothing_beats(points):
-    found = against.front(points)
+    found = sweep_plots.front(points)
     beaten = [p for p in points if any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in points)]
     assert set(found) == set(points) - set(beaten) and found == sorted(found)
 
 
 def test_accuracy_against_cost_has_a_point_per_row_of_the_table(sweep):
     section = section_of(sweep)
-    data = drawn.drawn(against.pareto(section))
+    data = plot_data.drawn(sweep_plots.pareto(section))
     for panel, cost in enumerate((columns.ALL["mb_epoch"], columns.TIMES["wall"][0])):
         points = data[(data["panel"] == panel) & (data["label"] != "Pareto front")]
         for group in section.groups:
@@ -124,7 +124,7 @@ def test_accuracy_against_cost_has_a_point_per_row_of_the_table(sweep):
 def test_its_title_names_the_score_as_axes_do(sweep, score, named, monkeypatch):
     """These runs have no AUC, as runs that diverged have no score: then there is no front either."""
     monkeypatch.setattr(table, "leading", lambda groups: score)
-    figure = against.pareto(section_of(sweep))
+    figure = sweep_plots.pareto(section_of(sweep))
     assert f"{named} against its cost" in [text.get_text() for text in figure.texts]
     (legend,) = figure.legends
     assert ("Pareto front" in {text.get_text() for text in legend.get_texts()}) == (score == "acc")
@@ -149,7 +149,7 @@ def test_without_a_title_its_room_goes_too(tmp_path, sweep):
     strokes = style.strokes_of(group.label for group in section.groups)
     tops = []
     for titled in (True, False):
-        figure = against.pareto(section)
+        figure = sweep_plots.pareto(section)
         path = style.save(figure, tmp_path / f"front{titled}.png", titled)
         assert bool(figure.texts) == titled and path.exists()
         tops.append(figure.axes[0].get_position().y1)
@@ -181,7 +181,7 @@ def test_graphs_whose_runs_lack_the_key_are_named_and_the_others_drawn(tmp_path,
 
 
 def test_the_front_names_what_the_lines_have_on_their_axis(sweep):
-    figure = against.pareto(section_of(sweep, "system.bound"), "system.bound")
+    figure = sweep_plots.pareto(section_of(sweep, "system.bound"), "system.bound")
     (legend,) = figure.legends
     shown = {text.get_text() for text in legend.get_texts()} - {"Pareto front"}
     assert shown == {"exact", *(f"{name} bound={bound}" for name in ("alpha", "beta") for bound in (1, 2, 8))}

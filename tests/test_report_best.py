@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.report import columns
+from harness.results.report import columns
 from tests import traces
 from tests.reported import section_of
 

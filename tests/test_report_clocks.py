@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.report import columns, plot
-from harness.trace import files, summary
-from harness.trace.reader import Trace
+from harness.results import files, summary
+from harness.results.reader import Trace
+from harness.results.report import columns, plot
 from tests import traces
 from tests.reported import rows, run_markdown, section_of
 

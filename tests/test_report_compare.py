@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.figures import accuracy, panels
-from harness.report import columns, compare, curves, formats, groups, plot, single, style, table
-from harness.trace import reader
+from harness.papers.figures import accuracy, panels
+from harness.results import reader
+from harness.results.report import columns, compare, curves, formats, groups, plot, single, style, table
 from tests import traces
 from tests.reported import rendered, rows, rows_of, run_markdown, scored_run, section_of
 
@@ -202,7 +202,7 @@ def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, sa
 
 def test_the_control_is_compared_under_its_own_setting_only(tmp_path):
     control_runs(tmp_path, {1: 0.8, 2: 0.8}, {})
-    control_runs(tmp_path, {}, {1: 0.8, 2: 0.8}, partition___target_="harness.partition.assign.Random")
+    control_runs(tmp_path, {}, {1: 0.8, 2: 0.8}, partition___target_="harness.data.partition.assign.Random")
     compared, _ = groups.load([tmp_path])
     assert compare.cannot_tell(compared, columns.ACCURACY) == []
 
@@ -245,7 +245,7 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
             tmp_path,
             reference,
             {1: 0.5, 2: 0.5, 3: 0.5},
-            partition___target_="harness.partition.assign.Random",
+            partition___target_="harness.data.partition.assign.Random",
         )
         shown = {(row["system"], row["partition"]): row["minus exact"] for row in rows_of(capsys, tmp_path)}
         assert float(shown["control", "random"].split(" ± ")[0]) == pytest.approx(less)

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from harness.report import columns, formats, groups, table
-from harness.report.__main__ import main
+from harness.results.report import columns, formats, groups, table
+from harness.results.report.__main__ import main
 from tests import traces
 from tests.reported import rows, section_of
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from harness.report import compare, groups
-from harness.trace import files, resolved, summary, writer
+from harness.results import files, resolved, summary, writer
+from harness.results.report import compare, groups
 from tests import traces
 from tests.reported import rows_of, run_markdown
 

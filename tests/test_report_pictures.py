@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from harness.report import columns, curves, drawn, groups, plot, style, table
-from harness.report.__main__ import main
-from harness.trace import summary
-from harness.trace.reader import Trace
+from harness.results import summary
+from harness.results.reader import Trace
+from harness.results.report import columns, curves, groups, plot, plot_data, style, table
+from harness.results.report.__main__ import main
 from tests import traces
 from tests.reported import section_of
 
@@ -56,7 +56,7 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed_and_stand_in_a_pictures
         assert np.allclose(b[name], expected)
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in each], axis=0))
     names, strokes = style.names_of(section.groups), style.strokes_of(["plain"])
-    data = drawn.drawn(curves.accuracy_over(curves.AXES[0], section, names, strokes))
+    data = plot_data.drawn(curves.accuracy_over(curves.AXES[0], section, names, strokes))
     for bound in ("low", "high"):
         found = data[data["kind"] == bound]
         assert set(found["label"]) == {"plain"}
@@ -73,7 +73,7 @@ def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_pa
     right.bar([0, 2], [5, 6], label="up")
     right.barh([1], [2.25], left=[10], label="along")
     right.set_title("bars", loc="left")
-    read = pd.read_csv(drawn.write(figure, tmp_path / "picture.png"), keep_default_na=False)
+    read = pd.read_csv(plot_data.write(figure, tmp_path / "picture.png"), keep_default_na=False)
     points = [
         [row.panel, row.title, row.x_axis, row.kind, row.label, row.x, row.y] for row in read.itertuples()
     ]
@@ -163,7 +163,7 @@ def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
         "alpha": {},
         "beta": {},
         "gamma": {"epochs": 3},
-        "delta": {"partition___target_": "harness.partition.assign.Random"},
+        "delta": {"partition___target_": "harness.data.partition.assign.Random"},
     }
     for name, keys in rows.items():
         traces.of(tmp_path / name, name, **keys)

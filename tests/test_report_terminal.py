@@ -7,9 +7,9 @@ import re
 import pytest
 
 from harness.base.terminal import counted
-from harness.report import columns, formats, groups, single
-from harness.report.__main__ import main
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
+from harness.results.report import columns, formats, groups, single
+from harness.results.report.__main__ import main
 from tests import traces
 from tests.reported import rendered
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from harness import cli
-from harness.check import InputError
-from harness.report.estimate import estimate
-from harness.report.versus import side, versus
+from harness.base.errors import InputError
+from harness.results.report.estimate import estimate
+from harness.results.report.versus import side, versus
 from tests import traces
 from tests.reported import run, runs
 

@@ -9,11 +9,11 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from harness import cli
-from harness.check import InputError
+from harness.base.errors import InputError
+from harness.results import files, resolved
+from harness.results.reader import Trace
 from harness.run import config
-from harness.run.worker import held
-from harness.trace import files, resolved
-from harness.trace.reader import Trace
+from harness.run.train import held
 from tests import traces
 from tests.launching import ROOT, losses
 from tests.memory import linux

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness.bench.epoch import epoch_curve
-from harness.bench.lines import exponent
-from harness.bench.roofline import random_graph
+from harness.dev.bench.epoch import epoch_curve
+from harness.dev.bench.lines import exponent
+from harness.dev.bench.roofline import random_graph
 
 
 def test_random_graph_has_the_edges_asked_for_in_ascending_rows():

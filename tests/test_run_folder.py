@@ -16,13 +16,13 @@ from filelock import FileLock
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.checkpoint import Checkpoints
+from harness.results import files
+from harness.results.reader import Trace
 from harness.run import config, prepare
 from harness.run.command import CONF
 from harness.run.process import RunFailed
-from harness.trace import files
-from harness.trace.reader import Trace
 
 
 def run_in(folder: Path, *more: str) -> config.Run:

@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.pulls import Own
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.batches import Block
-from harness.core.kernels import make_kernel
+from harness.core.kernels.spmm import make_kernel
 from harness.core.system import RunFacts
 from harness.core.trainer import dropout_key
-from harness.graph.csr import from_edges
-from harness.graph.graph import Graph, validate
+from harness.data.csr import from_edges
+from harness.data.graph import Graph, validate
+from harness.results import resolved
+from harness.results.reader import Trace
 from harness.run.config import make_system
-from harness.trace import resolved
-from harness.trace.reader import Trace
-from systems.parts.lists import lists_of
+from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, hop_key
 from systems.parts.seeds import Seeds
 from tests.graphs import graphs
@@ -115,7 +115,7 @@ def test_the_mean_over_draws_is_the_exact_layer(normalisation):
         found, sources = made.hop(vertex, hop_key(0, key, 0, 1), 3, 0)
         layer = Block(found, whole, 0)
         h = x[torch.from_numpy(sources).long()]
-        total += layer.apply(layer.own_rows(h).contiguous(), layer.halo_rows(h).contiguous())[0]
+        total += layer.apply(layer.inner_rows(h).contiguous(), layer.halo_rows(h).contiguous())[0]
     exact = whole.apply(x, None)[0]
     weight = {"symmetric": 7**-0.5, "row": 1 / 7, "mean": 1 / 6}[normalisation]
     sigma = weight * x[1:].std(0) * 6 / draws**0.5  # of the mean, generously

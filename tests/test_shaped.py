@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from harness.bench.load import Watch
+from harness.dev.bench.load import Watch
 from tests.hosts import lacking
 from tests.shaped import held, table
 

@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from harness.run.silence import LENGTH, SINCE, STOPPED, Beats, Silence
+from harness.run.silence import LENGTH, SINCE, STOPPED, Heartbeats, Silence
 from tests.launching import PATIENCE
 
 FROZEN = """
@@ -45,7 +45,7 @@ def sleepers():
         process.wait()
 
 
-def looked(beats: Beats, processes=None, times: int = 1) -> list[str]:
+def looked(beats: Heartbeats, processes=None, times: int = 1) -> list[str]:
     said: list[str] = []
     silence = Silence(beats, processes or {}, said.append)
     for _ in range(times):
@@ -56,7 +56,7 @@ def looked(beats: Beats, processes=None, times: int = 1) -> list[str]:
 @pytest.fixture
 def beats(tmp_path):
     """Of two workers in epoch 9, of which the longest has taken a second, silent for 61 s."""
-    beats = Beats(tmp_path / "beats", 2)
+    beats = Heartbeats(tmp_path / "beats", 2)
     for worker in (0, 1):
         beats.begin(worker, 9)
         beats.rows[worker, SINCE] -= 61
@@ -87,12 +87,12 @@ def test_nothing_is_said_of_workers_that_may_well_be_at_work(calm, beats, tmp_pa
     elif calm == "ended":
         beats.end(0), beats.end(1)
     else:
-        beats = Beats(tmp_path / "others", 2)
+        beats = Heartbeats(tmp_path / "others", 2)
     assert looked(beats) == []
 
 
 def test_what_a_worker_notes_the_launcher_reads(tmp_path):
-    launcher, worker = Beats(tmp_path / "beats", 2), Beats(tmp_path / "beats", 2)
+    launcher, worker = Heartbeats(tmp_path / "beats", 2), Heartbeats(tmp_path / "beats", 2)
     worker.begin(1, 3)
     worker.begin(1, 4)
     assert launcher.rows[1, 0] == 4 and 0 < launcher.rows[1, LENGTH] < 60 and launcher.rows[0, 0] == -1

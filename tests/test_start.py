@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.loading import load
-from harness.trace.batch import record_batch
-from harness.trace.schema import TABLES
+from harness.results.batch import record_batch
+from harness.results.schema import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each costs a start a tenth of a second or more.
@@ -40,7 +40,7 @@ LATER = (
 RUN = """
 import sys
 from harness.cli import main
-from harness.trace.writer import TraceWriter
+from harness.results.writer import TraceWriter
 
 modules, folder, *words = sys.argv[1:]
 close = TraceWriter.close
@@ -180,8 +180,8 @@ def test_a_number_beyond_its_column_is_refused():
 
 def test_what_is_imported_before_forking_has_loaded_the_loops_of_nearly_every_run():
     code = (
-        "import harness.run.preload; from harness.core import dropout, features, numba_kernel as kernel;"
-        "from harness.graph import csr;"
+        "import harness.run.preload; from harness.core import dropout, features;"
+        "from harness.core.kernels import numba_kernel as kernel; from harness.data import csr;"
         "loops = [kernel._product, kernel.sum_unpacked, dropout._drop_rows, features._compact,"
         " csr.transpose_entries];"
         "assert all(loop.signatures for loop in loops), loops"

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.core.stopping import EarlyStopping
 from harness.core.system import RunFacts
-from harness.trace.reader import Trace
+from harness.results.reader import Trace
 from systems.digest_a import DigestA
 from tests import training
 from tests.graphs import random_graph

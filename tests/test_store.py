@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm import host, redis_store
 from harness.comm.backend import PASSWORD, check_address
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
-from harness.partition.assign import assign
-from harness.partition.build import build_shards
+from harness.data.partition.assign import assign
+from harness.data.partition.build import build_shards
 from tests import jobs
 from tests.launching import ROOT
 from tests.memory import linux

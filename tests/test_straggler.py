@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, Span
 from harness.core import straggler
-from harness.report import groups
+from harness.results.report import groups
 from tests import systems, traces
 from tests.oracles.samples import random_graph
 from tests.pretend.install import pretended

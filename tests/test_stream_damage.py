@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.trace import reader, writer
+from harness.base.errors import InputError
+from harness.results import reader, writer
 from tests import traces
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.check import InputError
+from harness.base.errors import InputError
+from harness.papers.study import __main__ as study
+from harness.papers.study.parts import read_parts, write_parts
 from harness.run import runner
 from harness.run.runner import Places
-from harness.study import __main__ as study
-from harness.study.parts import read_parts, write_parts
 from tests import traces
 from tests.launching import ROOT, Started
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.recorder import Epoch
-from harness.report import groups, swept
+from harness.results.reader import Trace
+from harness.results.report import groups, swept
 from harness.run import overrides, runner
 from harness.run.command import CONF
 from harness.run.progress import LINES, Progress
-from harness.trace.reader import Trace
 from tests import traces
 
 SWEEP = ["-m", "system=vanilla,sancus,cagnet", "system.bound=1,2", "seed=1,2"]

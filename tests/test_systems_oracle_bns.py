@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.cuts import halo_plan
-from harness.core.kernels import make_kernel
+from harness.core.kernels.spmm import make_kernel
 from harness.core.propagate import HaloDropout
-from harness.partition.build import build_shards
+from harness.data.partition.build import build_shards
 from systems.bns import Bns
 from systems.parts.sampling import HaloSampler
 from tests import systems

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.service import ServiceLost

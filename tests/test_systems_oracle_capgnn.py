@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.run.config import make_system
 from systems.capgnn import Capgnn
 from tests import systems

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from harness.conformance.train import make_trainer, snapshot
+from harness.dev.conformance.train import make_trainer, snapshot
 from tests import systems
 from tests.oracles import cdfgnn
 from tests.oracles.samples import RUNS, random_graph

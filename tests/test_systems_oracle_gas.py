@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.run.config import make_system
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from tests import systems

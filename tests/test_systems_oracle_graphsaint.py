@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.partition.shard import Csr
+from harness.base.errors import InputError
+from harness.data.partition.shard import Csr
 from harness.run.config import make_system
 from systems.parts.subgraphs import Counts, Sampler, induced
 from tests import systems

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.conformance.checks import same_bits
+from harness.base.errors import InputError
 from harness.core.context import RunFacts
 from harness.core.draws import draws
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
+from harness.dev.conformance.checks import same_bits
 from harness.run.config import make_system
 from systems.parts.cover import least_cover
 from tests import systems
@@ -36,7 +36,7 @@ def least(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found.rows, found.target
 
 
-def every_row(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def refuses_needed_rows(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return edges.any(0), np.zeros(0, int)
 
 
@@ -85,7 +85,7 @@ def test_lean_equals_its_oracle(pool, bits, run):
         outcome.assignment,
         outcome.weights[0],
         drawing(how.seed),
-        least if run["messages"] == "cover" else every_row,
+        least if run["messages"] == "cover" else refuses_needed_rows,
         bits=bits,
         narrow=run["narrow"],
         model=how.model["name"],

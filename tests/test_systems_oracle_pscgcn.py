@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.conformance.train import make_trainer
-from harness.partition.build import build_shards
+from harness.data.partition.build import build_shards
+from harness.dev.conformance.train import make_trainer
 from systems.parts.sampling import Edges
 from tests import systems
 from tests.oracles import pscgcn as oracle

@@ -11,15 +11,15 @@ import pytest
 import yaml
 from rich.table import Table
 
+from harness.base.errors import InputError
 from harness.base.terminal import Terminal
-from harness.check import InputError
 from harness.comm.backend import Layout
 from harness.comm.redis_store import Redis
 from harness.comm.service import ServiceLost
-from harness.report.__main__ import main
+from harness.results import files
+from harness.results.reader import Trace
+from harness.results.report.__main__ import main
 from harness.run import progress
-from harness.trace import files
-from harness.trace.reader import Trace
 from tests import traces
 from tests.test_config_refused import accept
 

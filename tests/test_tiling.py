@@ -6,14 +6,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.core import huge_pages, numba_kernel, tiling, tiling_measured
-from harness.core.huge_pages import allocate
-from harness.core.kernels import NumbaKernel, SparseOperator
-from harness.core.tiling import Tiling, Tilings, Timed, even_lines, fixed, shape_class
-from harness.partition.cache import Cache
-from harness.partition.shard import Csr
+from harness.core.kernels import huge_pages, numba_kernel, tiling, tiling_measured
+from harness.core.kernels.huge_pages import allocate
+from harness.core.kernels.spmm import NumbaKernel, SparseOperator
+from harness.core.kernels.tiling import Tiling, Tilings, Timed, even_lines, fixed, shape_class
+from harness.data.partition.cache import Cache
+from harness.data.partition.shard import Csr
+from harness.results import files, resolved
 from harness.run import prepare
-from harness.trace import files, resolved
 from tests.test_kernels import random_block
 from tests.test_run_folder import run_in
 

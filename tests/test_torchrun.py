@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
+from harness.results import files, resolved
 from harness.run.lock import locked
-from harness.trace import files, resolved
 from tests.launching import losses
 
 
@@ -30,7 +30,7 @@ def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
     path = run_dir / "environment.json"
     elsewhere = json.loads(path.read_text())
     files.write_json_atomic(path, {**elsewhere, "processor": "Login node", "code": "of then"})
-    assert printed == ["torchrun", "--nproc-per-node", "2", "-m", "harness.worker", str(run_dir)]
+    assert printed == ["torchrun", "--nproc-per-node", "2", "-m", "harness.run.worker", str(run_dir)]
     done = place.truly("-m", "torch.distributed.run", *printed[1:])
     assert done.returncode == 0, done.stderr
     assert f"{run_dir}: 2 workers on 1 host (2), on cpu" in done.stderr and "epoch 1/" in done.stderr
@@ -54,7 +54,7 @@ def test_another_number_of_workers_is_refused(place, prepared):
         "--nproc-per-node",
         "1",
         "-m",
-        "harness.worker",
+        "harness.run.worker",
         str(run_dir),
     )
     assert done.returncode != 0

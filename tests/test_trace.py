@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm import work
 from harness.comm.recorder import Epoch, Recorder, Span
-from harness.trace import environment, files, reader, schema, writer
+from harness.results import environment, files, reader, schema, writer
 from tests import traces
 
 TIMES = st.integers(0, 40).map(float)

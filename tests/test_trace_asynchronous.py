@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.recorder import Epoch
-from harness.report import curves, groups, single, table
+from harness.results import writer
+from harness.results.asynchronous import AsynchronousTrace
+from harness.results.reader import Trace
+from harness.results.report import curves, groups, single, table
+from harness.results.rounds import Rounds
+from harness.results.schema import RUN, UPDATE
 from harness.run.progress import Progress
-from harness.trace import writer
-from harness.trace.asynchronous import AsynchronousTrace
-from harness.trace.reader import Trace
-from harness.trace.rounds import Rounds
-from harness.trace.schema import RUN, UPDATE
 from tests import traces
 from tests.reported import rendered
 

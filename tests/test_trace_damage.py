@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError
-from harness.report import groups
-from harness.report.__main__ import main
-from harness.trace import files, reader
-from harness.trace.reader import Trace
+from harness.base.errors import InputError
+from harness.results import files, reader
+from harness.results.reader import Trace
+from harness.results.report import groups
+from harness.results.report.__main__ import main
 from tests import traces
 
 

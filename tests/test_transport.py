@@ -21,9 +21,9 @@ from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.ring import Ring
 from harness.comm.sockets import SocketTransport
-from harness.conformance.pool import MEMORY, WorkerPool
-from harness.conformance.subject import facts_of
-from harness.conformance.train import train
+from harness.dev.conformance.pool import MEMORY, WorkerPool
+from harness.dev.conformance.subject import facts_of
+from harness.dev.conformance.train import train
 from harness.run.config import make_system
 from tests import jobs, systems
 from tests.oracles.samples import random_graph

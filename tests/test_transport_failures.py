@@ -18,14 +18,14 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness.check import InputError
-from harness.comm import group, memory_transport, nameless, segments
+from harness.base.errors import InputError
+from harness.comm import anonymous_memory, group, memory_transport, segments
 from harness.comm.comm import Comm
 from harness.comm.meeting import Meeting
-from harness.comm.members import Seat
+from harness.comm.members import WorkerPlace
 from harness.comm.recorder import Recorder
 from harness.comm.transport import PeerLost
-from harness.conformance.pool import MEMORY
+from harness.dev.conformance.pool import MEMORY
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
 
@@ -66,7 +66,9 @@ def test_rows_of_another_operation_are_no_silent_garbage(pool):
 @linux
 def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    joining = group.process_group(Meeting(0, 2, str(tmp_path / "first"), 0.2), Seat.on_cpu(0, 2), "sockets")
+    joining = group.process_group(
+        Meeting(0, 2, str(tmp_path / "first"), 0.2), WorkerPlace.on_cpu(0, 2), "sockets"
+    )
     with (
         pytest.raises(PeerLost, match=r"worker 0 could not reach the others: .*GLOO_SOCKET_IFNAME=lo"),
         joining,
@@ -116,7 +118,7 @@ def test_a_peer_that_failed_in_the_middle_of_a_message_is_heard_of(pool):
 def told_when_killed(rank: int, folder: str, answers) -> None:
     meeting = Meeting(rank, 3, str(Path(folder) / "store"), 30)
     try:
-        with group.process_group(meeting, Seat.on_cpu(rank, 3), "sockets") as transport:
+        with group.process_group(meeting, WorkerPlace.on_cpu(rank, 3), "sockets") as transport:
             fails_in_the_middle(Comm(rank, 3, torch.device("cpu"), Recorder(), transport), killed=True)
     except PeerLost as lost:
         answers.put((rank, str(lost)))
@@ -160,7 +162,7 @@ def cannot_share(comm, where, folder) -> str:
         "others": ("readlink", _refuse),
         "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
     }[where]
-    with mock.patch.object(nameless.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
+    with mock.patch.object(anonymous_memory.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
         try:
             memory_transport.MemoryTransport(meeting_of(comm, folder))
             return "made"
@@ -207,7 +209,7 @@ def test_auto_is_memory_on_one_host_and_sockets_between_hosts():
 def chosen_without_memory(comm, folder) -> tuple[str, str]:
     """What auto takes where worker 1 has no memory to give, and what is said of it."""
     said = io.StringIO()
-    without = mock.patch.object(nameless.os, "ftruncate", _refuse)
+    without = mock.patch.object(anonymous_memory.os, "ftruncate", _refuse)
     with without if comm.rank == 1 else contextlib.nullcontext(), contextlib.redirect_stderr(said):
         carrier = group.memory_of(meeting_of(comm, folder), "auto")
     return type(carrier).__name__, said.getvalue()

@@ -10,15 +10,15 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from harness.check import InputError, target
+from harness.base.errors import InputError, target
+from harness.results import files
+from harness.results.reader import Trace
 from harness.run import config, prepare
 from harness.run.runner import CONF
-from harness.trace import files
-from harness.trace.reader import Trace
 
 EVIL = """
 import pathlib
-from harness.core.kernels import NumbaKernel
+from harness.core.kernels.spmm import NumbaKernel
 from systems.vanilla import Vanilla
 
 pathlib.Path(__file__).with_name("ran").touch()

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from harness.core.cuts import halo_plan
-from harness.partition.build import build_shards
-from harness.trace.reader import Trace, find_runs
+from harness.data.partition.build import build_shards
+from harness.results.reader import Trace, find_runs
 from tests.conftest import ROOT
 from tests.graphs import random_graph
 from tests.launching import Started

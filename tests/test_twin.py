@@ -9,12 +9,12 @@ import numba
 import numpy as np
 import pytest
 
-from harness.check import InputError
-from harness.fidelity import __main__ as fidelity
-from harness.fidelity import measure as fidelity_measure
-from harness.graph import twin, twin_edges
-from harness.graph.graph import validate
-from harness.graph.twin_specs import SPECS
+from harness.base.errors import InputError
+from harness.data import twin, twin_edges
+from harness.data.graph import validate
+from harness.data.twin_specs import SPECS
+from harness.dev.fidelity import __main__ as fidelity
+from harness.dev.fidelity import measure as fidelity_measure
 
 # Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours.
 QUICK = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.claims import evaluate, table
-from harness.claims.verdict import (
+from harness.papers.claims import evaluate, table
+from harness.papers.claims.verdict import (
     CAUSES,
     DIRECTION,
     FAILS,
@@ -25,7 +25,7 @@ from harness.claims.verdict import (
     judge_order,
     signed,
 )
-from harness.report.estimate import Estimate
+from harness.results.report.estimate import Estimate
 
 FLOATS = st.floats(-100, 100)
 

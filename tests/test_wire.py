@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from harness.core.system import RunFacts
+from harness.results.reader import Trace
 from harness.run import config
-from harness.trace.reader import Trace
 from tests import systems, training
 from tests.graphs import random_graph
 from tests.systems import shards_of

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import yaml
 
 from harness.comm.recorder import Epoch, Span
-from harness.trace import files, resolved, schema, summary, writer
-from harness.trace.identity import canonical
-from harness.trace.schema import SCHEMA_VERSION
+from harness.results import files, resolved, schema, summary, writer
+from harness.results.identity import canonical
+from harness.results.schema import SCHEMA_VERSION
 
 ENVIRONMENT = {
     "schema": SCHEMA_VERSION,
@@ -120,7 +120,7 @@ def config(**changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
         "system": {"_target_": "somewhere.plain.Plain", "features": "refetch"},
         "dataset": {"name": "cora", "source": "real", "split": "own"},
-        "partition": {"_target_": "harness.partition.assign.Metis", "seed": None},
+        "partition": {"_target_": "harness.data.partition.assign.Metis", "seed": None},
         "model": {"name": "gcn", "layers": 2, "hidden": 64},
         "cluster": {"name": "measured", "matrix": None},
         "gpus": 2,

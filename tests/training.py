@@ -17,8 +17,8 @@ from harness.core.cuts import halo_plan
 from harness.core.normalisation import BatchNorm
 from harness.core.scores import Scorer, Scores
 from harness.core.trainer import Trainer
-from harness.graph.graph import Graph
-from harness.partition.assign import assign
+from harness.data.graph import Graph
+from harness.data.partition.assign import assign
 from harness.run import config
 from tests.systems import shards_of
 

@@ -41,42 +41,48 @@ COMMANDS = {
         "run",
         after=("launch=prepare",),
     ),
-    "report": Command("harness.report.__main__", "tables of finished runs"),
+    "report": Command("harness.results.report.__main__", "tables of finished runs"),
     "report claims": Command(
-        "harness.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
+        "harness.papers.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
     ),
     "report html": Command(
-        "harness.page.__main__", "one page of finished runs: the answer, verdicts, pictures, tables"
+        "harness.cli.page.__main__", "one page of finished runs: the answer, verdicts, pictures, tables"
     ),
     "report history": Command(
-        "harness.history.__main__", "what became slower or sends more, over the code that computed runs"
+        "harness.dev.history.__main__", "what became slower or sends more, over the code that computed runs"
     ),
-    "plot": Command("harness.report.__main__", "pictures of finished runs"),
+    "plot": Command("harness.results.report.__main__", "pictures of finished runs"),
     "replay": Command(
-        "harness.replay.__main__", "what finished runs would take on another cluster: modelled, from traces"
+        "harness.model.replay.__main__",
+        "what finished runs would take on another cluster: modelled, from traces",
     ),
     "plan": Command(
-        "harness.plan.__main__", "what runs would take, before they run: does it fit, bytes, modelled seconds"
+        "harness.model.plan.__main__",
+        "what runs would take, before they run: does it fit, bytes, modelled seconds",
     ),
     "advise": Command(
-        "harness.plan.advise",
+        "harness.model.plan.advise",
         "which system for a graph on a cluster: plans and probes all, trains the best three",
     ),
-    "cluster fit": Command("harness.claims.fit", "a preset fitted to a row that its paper prints"),
+    "cluster fit": Command("harness.papers.claims.fit", "a preset fitted to a row that its paper prints"),
     "cluster measure": Command(
-        "harness.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
+        "harness.model.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
     ),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command(
-        "harness.figures.__main__", "experiments: starts the runs they lack, draws, prints verdicts"
+        "harness.papers.figures.__main__", "experiments: starts the runs they lack, draws, prints verdicts"
     ),
-    "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
+    "study": Command("harness.papers.study.__main__", "every system on real graphs, as one page of tables"),
     "import": Command(
-        "harness.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"
+        "harness.data.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"
     ),
-    "check": Command("harness.conformance.__main__", "the checks that every system inherits, for one system"),
-    "bench": Command("harness.bench.__main__", "speed of the harness, beside its peers' where there are any"),
-    "fidelity": Command("harness.fidelity.__main__", "how near the synthetic twins are to their graphs"),
+    "check": Command(
+        "harness.dev.conformance.__main__", "the checks that every system inherits, for one system"
+    ),
+    "bench": Command(
+        "harness.dev.bench.__main__", "speed of the harness, beside its peers' where there are any"
+    ),
+    "fidelity": Command("harness.dev.fidelity.__main__", "how near the synthetic twins are to their graphs"),
 }
 # Options of the shell's completion, which Hydra answers.
 COMPLETION = ("-sc", "--shell-completion")
@@ -110,7 +116,7 @@ def _called(words: list[str], typed: str) -> int:
     if name is None and words and words[0] in ("-h", "--help"):
         print(_listed())
     elif name is None and words and words[0].isalpha():
-        from harness.check import did_you_mean
+        from harness.base.errors import did_you_mean
 
         print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
         return 2

@@ -17,20 +17,20 @@ from omegaconf import OmegaConf
 from rich.table import Table
 
 from harness.base import tables
+from harness.base.errors import InputError, did_you_mean
 from harness.base.terminal import Terminal
-from harness.check import InputError, did_you_mean
-from harness.check.words import key_value
-from harness.report import single
-from harness.report.columns import LEADING, times
-from harness.report.compare import differing
-from harness.report.groups import Group, Run, knob
-from harness.report.table import leading
+from harness.base.words import key_value
+from harness.results.identity import PLACE_KEYS
+from harness.results.reader import find_runs
+from harness.results.report import single
+from harness.results.report.columns import LEADING, times
+from harness.results.report.compare import differing
+from harness.results.report.groups import Group, Run, knob
+from harness.results.report.table import leading
+from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, until_stopped
-from harness.trace.identity import PLACE_KEYS
-from harness.trace.reader import find_runs
-from harness.trace.summary import graph_name
 
 LINES, WIDTH = 25, 110  # of what `show` prints of a run
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache

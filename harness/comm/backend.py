@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.check import InputError
-from harness.check.extras import package
+from harness.base.errors import InputError
+from harness.base.extras import package
 
 PASSWORD = "HALOBENCH_REDIS_PASSWORD"  # the environment variable: a password is no part of a run
 EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written

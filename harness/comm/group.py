@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import psutil
 import torch.distributed as dist
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.meeting import Meeting
-from harness.comm.members import Seat
+from harness.comm.members import WorkerPlace
 from harness.comm.memory_transport import MemoryTransport
 from harness.comm.nccl import NcclTransport
-from harness.comm.neighbours import let_nobody_in, listening
+from harness.comm.socket_access import let_nobody_in, listening
 from harness.comm.sockets import SocketTransport
 from harness.comm.transport import (
     ALONE,
@@ -32,7 +32,7 @@ LEAVING = 30.0  # seconds that a group has to end, after which the process does 
 
 
 @contextlib.contextmanager
-def process_group(meeting: Meeting, seat: Seat, transport: str = "auto") -> Iterator[Transport]:
+def process_group(meeting: Meeting, seat: WorkerPlace, transport: str = "auto") -> Iterator[Transport]:
     """Join the other workers for as long as this is open; gives what carries bytes between them.
 
     seat        which all workers have agreed on, so that they take the same backend
@@ -59,7 +59,7 @@ def process_group(meeting: Meeting, seat: Seat, transport: str = "auto") -> Iter
 
 
 @contextlib.contextmanager
-def _open_group(meeting: Meeting, seat: Seat) -> Iterator[None]:
+def _open_group(meeting: Meeting, seat: WorkerPlace) -> Iterator[None]:
     """torch.distributed's default group, for as long as this is open. PeerLost where one of the others is not
     reached.
     """
@@ -98,7 +98,7 @@ def _open_group(meeting: Meeting, seat: Seat) -> Iterator[None]:
         _leave(failed)
 
 
-def _choose_interface(seat: Seat) -> None:
+def _choose_interface(seat: WorkerPlace) -> None:
     """Set GLOO_SOCKET_IFNAME where the user has not."""
     if len(seat.hosts) == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")

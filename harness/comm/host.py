@@ -6,8 +6,8 @@ import os
 import random
 from collections.abc import Collection, Sequence
 
-from harness.check import InputError
-from harness.comm import nameless
+from harness.base.errors import InputError
+from harness.comm import anonymous_memory
 from harness.comm.comm import Comm
 
 
@@ -25,8 +25,8 @@ def map_shared(
              is an empty piece here
 
     Collective, outside the train clock. Nothing is left behind however the workers end
-    (`harness.comm.nameless`). InputError where they are not on one host, or it has no room; the sentence ends
-    with `instead`.
+    (`harness.comm.anonymous_memory`). InputError where they are not on one host, or it has no room; the
+    sentence ends with `instead`.
     """
     token, own = draw_token(comm), lengths[comm.rank]
     labels = [f"halobench-rows-{token}-{rank}" for rank in range(comm.size)]
@@ -36,7 +36,7 @@ def map_shared(
     try:
         try:
             if own:
-                descriptor = nameless.make(labels[comm.rank], own)
+                descriptor = anonymous_memory.make(labels[comm.rank], own)
                 # else what does not fit is found out by a signal, when it is written
                 if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(descriptor, 0, own)
@@ -55,7 +55,7 @@ def map_shared(
             if min(told) >= 0:
                 maps = [
                     memoryview(
-                        nameless.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length)
+                        anonymous_memory.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length)
                         if length and (among is None or p in among)
                         else b""
                     )
@@ -67,7 +67,7 @@ def map_shared(
         (lacking,) = comm.total([refused is not None])
     finally:
         if descriptor is not None:
-            nameless.release(descriptor, labels[comm.rank])
+            anonymous_memory.release(descriptor, labels[comm.rank])
     if refused is not None:
         raise refused
     if lacking:

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from harness.base.errors import InputError
 from harness.base.terminal import counted
-from harness.check import InputError
 
 NAMESPACES = ("/proc/self/ns/net", "/proc/self/ns/pid")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -36,7 +36,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Seat:
+class WorkerPlace:
     """A worker's place among all, as they agreed.
 
     hosts     ranks of the workers, host by host
@@ -52,7 +52,7 @@ class Seat:
     note: str = ""
 
     @classmethod
-    def on_cpu(cls, rank: int, size: int, local: int | None = None) -> Seat:
+    def on_cpu(cls, rank: int, size: int, local: int | None = None) -> WorkerPlace:
         """Of a worker on a CPU: of a host that it shares with all others, or with `local` in all."""
         local = local or size
         hosts = tuple(tuple(range(at, min(at + local, size))) for at in range(0, size, local))
@@ -115,7 +115,7 @@ def visible_gpus() -> tuple[str, ...]:
     )
 
 
-def seated(members: Sequence[Member], rank: int, device: str) -> Seat:
+def seated(members: Sequence[Member], rank: int, device: str) -> WorkerPlace:
     """Worker `rank`'s place; each worker computes the same of all.
 
     device   "auto", "cpu" or "cuda"
@@ -152,11 +152,11 @@ def seated(members: Sequence[Member], rank: int, device: str) -> Seat:
         )
     gpus = tuple(members[k].gpus[indices[k]] if indices else None for k in range(len(members)))
     own = torch.device("cuda", indices[rank]) if indices else torch.device("cpu")
-    seat = Seat(rank, hosts, gpus, own, note)
+    seat = WorkerPlace(rank, hosts, gpus, own, note)
     if indices and seat.backend == "gloo":
         shared = f"{counted(len(members), 'worker')} share {counted(len(set(gpus)), 'GPU')}"
         note = f"{shared}: rows travel through host memory, not through NCCL"
-        seat = Seat(rank, hosts, gpus, own, note)
+        seat = WorkerPlace(rank, hosts, gpus, own, note)
     return seat
 
 

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import time
 import weakref
-from pathlib import Path
 
 import numpy as np
 import torch
 
+from harness.base.errors import InputError
+from harness.base.places import ROOT
 from harness.base.scratch import place, scratch
-from harness.check import InputError
 from harness.comm import server
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
@@ -73,7 +73,7 @@ class Parameters:
         comm.barrier()
 
     def _start(self, address: str) -> subprocess.Popen[bytes]:
-        root = str(Path(server.__file__).resolve().parents[2])
+        root = str(ROOT)
         settings = json.dumps(dataclasses.asdict(self.settings))
         process = subprocess.Popen(
             [sys.executable, "-m", "harness.comm.server", address, settings],

@@ -20,7 +20,7 @@ from types import TracebackType
 import numpy as np
 import redis
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.backend import EMPTY, PASSWORD, Layout
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token

@@ -16,8 +16,8 @@ import os
 import random
 from dataclasses import dataclass
 
-from harness.check import InputError
-from harness.comm import nameless
+from harness.base.errors import InputError
+from harness.comm import anonymous_memory
 from harness.comm.meeting import Meeting
 from harness.comm.ring import Ring
 
@@ -61,7 +61,7 @@ def share(meeting: Meeting) -> Segments:
     opened: list[int] = []
     reason, maps = "", {}
     try:
-        opened.extend(nameless.make(label, length) for length in lengths)
+        opened.extend(anonymous_memory.make(label, length) for length in lengths)
         maps[rank] = [mmap.mmap(descriptor, length) for descriptor, length in zip(opened, lengths)]
         for p in range(size):
             for kind in (MESSAGES, ACKNOWLEDGEMENTS):
@@ -78,7 +78,7 @@ def share(meeting: Meeting) -> Segments:
                 reason = reason or f"worker {p} has none to give"
             elif p != rank and not reason:
                 maps[p] = [
-                    nameless.open_of(process, descriptor, theirs, length)
+                    anonymous_memory.open_of(process, descriptor, theirs, length)
                     for descriptor, length in zip(descriptors, lengths)
                 ]
     except (OSError, ValueError) as error:
@@ -87,7 +87,7 @@ def share(meeting: Meeting) -> Segments:
     # so the descriptors are needed no more.
     failed = any(meeting.tell("memory is lacking", bool(reason)))
     for descriptor in opened:
-        nameless.release(descriptor, label)
+        anonymous_memory.release(descriptor, label)
     if failed:
         raise InputError(
             f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give"

@@ -32,7 +32,7 @@ from harness.comm.comm import Comm
 from harness.comm.host import map_shared
 from harness.comm.recorder import Route, Span
 from harness.comm.service import STORE
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 
 Result = TypeVar("Result")
 Pulled = tuple[torch.Tensor, list[int]]  # rows, and their stamps by owner

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.recorder import Recorder
 from harness.comm.transport import Transfer, Transport
 

@@ -1,5 +1,5 @@
 """What products, and passes over rows, do: operations, and bytes read and written, in closed forms of their
-shapes. A roofline (`harness.replay`) makes seconds of them.
+shapes. A roofline (`harness.model.replay`) makes seconds of them.
 
     dense      Z = X W                       X [rows, columns], W [columns, width]
     sparse     Z = r * (B + s I) (c * X)     B [rows, columns] with `entries`, X [columns, width]

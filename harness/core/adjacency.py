@@ -21,9 +21,9 @@ import torch
 from harness.comm.recorder import Recorder
 from harness.core.attention import AttentionEdges
 from harness.core.features import TakesFeatures
-from harness.core.kernels import Kernel, SparseOperator
+from harness.core.kernels.spmm import Kernel, SparseOperator
 from harness.core.order import FEATURES, HIDDEN, Passes, Shape
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 
 
 def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndarray | None]:

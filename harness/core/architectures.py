@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.check import InputError, at_least, choice
-from harness.check.target import target_class
+from harness.base.errors import InputError, at_least, choice
+from harness.base.target import target_class
 from harness.core.config import ModelConfig
 from harness.core.models import AttentionLayer, Layer
 

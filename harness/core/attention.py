@@ -21,9 +21,9 @@ from harness.base.autograd import applied
 from harness.base.hollow import hollow
 from harness.comm.recorder import Recorder
 from harness.comm.work import attention
-from harness.core.numba_kernel import balanced_bounds
-from harness.core.parallel import use_threads
-from harness.partition.shard import Csr
+from harness.core.kernels.numba_kernel import balanced_bounds
+from harness.core.kernels.parallel import use_threads
+from harness.data.partition.shard import Csr
 
 SLOPE = 0.2  # of the LeakyReLU
 

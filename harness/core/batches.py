@@ -33,10 +33,10 @@ from harness.core.adjacency import Adjacency, Propagation, scales
 from harness.core.attention import AttentionEdges
 from harness.core.context import RunFacts
 from harness.core.features import R, Rows
-from harness.core.kernels import SparseOperator
+from harness.core.kernels.spmm import SparseOperator
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import Ready, System
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Block(Propagation):
         halo = self.found.halo if self.found.halo.num_columns else None
         return AttentionEdges(self.found.inner, halo, self.device)
 
-    def own_rows(self, h: torch.Tensor) -> Rows:
+    def inner_rows(self, h: torch.Tensor) -> Rows:
         """The destinations' rows [n, F] among the sources'."""
         return h[: self.num_inner]
 
@@ -220,24 +220,24 @@ class BatchSystem(System):
     keeps is kept from step to step.
     """
 
-    own_rows: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
+    refuses_wire: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
     # what is to be given where a batch asks for more memory than there is
     smaller: ClassVar[str] = "smaller batches"
-    every_row: ClassVar[str] = "computes the rows that the seeds of its batches need as it is"
+    refuses_needed_rows: ClassVar[str] = "computes the rows that the seeds of its batches need as it is"
 
     @classmethod
-    def lacks(cls) -> str | None:
+    def missing_method(cls) -> str | None:
         return "make_batch(self, epoch, step)" if cls.make_batch is BatchSystem.make_batch else None
 
     def supports(self, run: RunFacts) -> str | None:
         if run.norm == "batch":
             return (
-                f"the vertices of a mini-batch are not all vertices, and {self.called} has"
+                f"the vertices of a mini-batch are not all vertices, and {self.display_name} has"
                 " no statistics of all for model.norm=batch; give model.norm=layer"
             )
         if run.combine != "exact":
             return (
-                f"combine={run.combine} codes one sum of gradients per epoch, and {self.called} takes"
+                f"combine={run.combine} codes one sum of gradients per epoch, and {self.display_name} takes"
                 " several steps in one; give combine=exact"
             )
         return super().supports(run)

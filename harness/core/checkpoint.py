@@ -15,7 +15,7 @@ import xxhash
 
 from harness.base import checksum
 from harness.base.checksum import Damaged
-from harness.check import InputError, writing
+from harness.base.errors import InputError, writing
 from harness.comm.comm import Comm
 from harness.core.trainer import Trainer
 

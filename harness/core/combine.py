@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.check import at_least, choice
+from harness.base.errors import at_least, choice
 from harness.comm.comm import Comm
 from harness.comm.work import code, dense, stream
 from harness.core.draws import draws

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.check import InputError, at_least, choice, within
+from harness.base.errors import InputError, at_least, choice, within
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "gelu", "tanh")
 NORMS = ("none", "layer", "batch", "l2")

@@ -16,7 +16,7 @@ from harness.core.adjacency import Adjacency, Propagation
 from harness.core.needed import PerLayer
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.replicas import ReplicaAdjacency
-from harness.partition.shard import ReplicaShard, Shard
+from harness.data.partition.shard import ReplicaShard, Shard
 
 # What a system trains on: an edge-cut's, unless it is a `ReplicaSystem`.
 S = TypeVar("S", bound=Shard | ReplicaShard, default=Shard)

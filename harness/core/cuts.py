@@ -14,8 +14,8 @@ from typing import Protocol
 
 import torch
 
+from harness.base.errors import InputError
 from harness.base.heap import give_back_freed_memory
-from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency, Propagation
@@ -23,13 +23,13 @@ from harness.core.config import ModelConfig
 from harness.core.evaluate import ExactForward
 from harness.core.features import Features
 from harness.core.inputs import Static, StaticInput
-from harness.core.kernels import Kernel
+from harness.core.kernels.spmm import Kernel
 from harness.core.models import AnyAdjacency, Strategy
 from harness.core.needed import NeededAdjacency, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout
 from harness.core.replicas import VertexCut
 from harness.core.system import AnySystem, System
-from harness.partition.shard import ReplicaShard, Shard
+from harness.data.partition.shard import ReplicaShard, Shard
 
 
 class Cut(Protocol):
@@ -217,7 +217,7 @@ def check_cut(system: AnySystem, cut: str, what: str) -> None:
     """
     if system.cut != cut:
         raise InputError(
-            f"{what} {_article(cut)}-cut and {system.called} trains on"
+            f"{what} {_article(cut)}-cut and {system.display_name} trains on"
             f" {_article(system.cut)}-cut: give {MENDS[system.cut]}"
         )
 

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from harness.base.autograd import applied
+from harness.base.errors import within
 from harness.base.hollow import hollow
 from harness.base.splitmix import GOLDEN, mix, mix_int
-from harness.check import within
-from harness.core.dropout_device import LEVELS, LIBRARY, drop_on_device
-from harness.core.parallel import use_threads
-from harness.partition.shard import Csr
+from harness.core.kernels.dropout_device import LEVELS, LIBRARY, drop_on_device
+from harness.core.kernels.parallel import use_threads
+from harness.data.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
 

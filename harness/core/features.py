@@ -16,8 +16,8 @@ from harness.base.hollow import Hollow, filled_of, storage_of
 from harness.comm.recorder import Recorder
 from harness.core.counting import times
 from harness.core.dropout import drop_entries, dropout
-from harness.core.kernels import Kernel, SparseOperator, spmm
-from harness.partition.shard import Csr
+from harness.core.kernels.spmm import Kernel, SparseOperator, spmm
+from harness.data.partition.shard import Csr
 
 CHUNK = 16  # values that are looked at together: nearly all chunks of a bag of words are 0
 
@@ -235,7 +235,7 @@ class TakesFeatures:
         """The features, where a layer's input h is they."""
         return self.features if self.features is not None and h is self.features.x else None
 
-    def own_rows(self, h: torch.Tensor) -> Rows:
+    def inner_rows(self, h: torch.Tensor) -> Rows:
         """A layer's own input h [n, F]; features sparse where that saves."""
         features = self.layer_0(h)
         return h if features is None else features.own

@@ -13,7 +13,7 @@ from harness.base.autograd import applied
 from harness.core.adjacency import Propagation
 from harness.core.counting import times
 from harness.core.features import Rows, SparseRows, first_rows, rows_times, saves, sparse_rows
-from harness.core.kernels import Kernel, spmm
+from harness.core.kernels.spmm import Kernel, spmm
 from harness.core.propagate import HaloDropout
 
 

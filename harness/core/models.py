@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from harness.base.autograd import applied
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Propagation
@@ -138,7 +138,7 @@ class Layer(nn.Module):
         self, adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout, recorder: Recorder
     ) -> torch.Tensor:
         """H W_root of the own rows of h that the layer gives Z of, dropped."""
-        rows = first_rows(drop.inner(adjacency.own_rows(h)), adjacency.num_rows)
+        rows = first_rows(drop.inner(adjacency.inner_rows(h)), adjacency.num_rows)
         assert self.root is not None
         return rows_times(rows, self.root, recorder, adjacency.fixed)
 
@@ -182,7 +182,7 @@ class AttentionLayer(nn.Module):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
-            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight, recorder, adjacency.fixed)
+            y = rows_times(drop.inner(adjacency.inner_rows(h)), self.weight, recorder, adjacency.fixed)
             remote = arrived(pending, adjacency, h)
             if adjacency.halo is not None:
                 features = adjacency.layer_0(h)
@@ -271,7 +271,7 @@ class Model(nn.Module):
                 h = self._normalised(l, h, strategy)
                 h = streamed(self.activation(h), recorder, reads=1, writes=1, back=(2, 1))
                 if self.residual:
-                    rows = first_rows(strategy.adjacency.at(l).own_rows(taken), len(h))
+                    rows = first_rows(strategy.adjacency.at(l).inner_rows(taken), len(h))
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
                     more = rows if layer.skip is None else self._projected(rows, static, layer.skip, recorder)
                     assert isinstance(more, torch.Tensor)

@@ -26,8 +26,8 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Propagation, scales
 from harness.core.attention import AttentionEdges
-from harness.core.kernels import Kernel, SparseOperator
-from harness.partition.shard import Csr, Shard
+from harness.core.kernels.spmm import Kernel, SparseOperator
+from harness.data.partition.shard import Csr, Shard
 
 
 @dataclass

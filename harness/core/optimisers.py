@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from harness.base.errors import InputError, at_least, more_than, within
 from harness.base.uncompiled import keep_compiler_out
-from harness.check import InputError, at_least, more_than, within
 
 keep_compiler_out()  # every torch optimiser imports it
 

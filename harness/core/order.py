@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.check import choice
-from harness.core.tiling import nearest
+from harness.base.errors import choice
+from harness.core.kernels.tiling import nearest
 
 ORDERS = ("auto", "transform", "aggregate")
 

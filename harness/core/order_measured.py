@@ -19,13 +19,13 @@ import numpy as np
 import torch
 
 from harness.core.dense import adjoint, times_weight
-from harness.core.gather import LINE
-from harness.core.kernels import Kernel, NumbaKernel, SparseOperator
+from harness.core.kernels.gather import LINE
+from harness.core.kernels.spmm import Kernel, NumbaKernel, SparseOperator
+from harness.core.kernels.tiling import LEAST_ENTRIES as LEAST_TILED
+from harness.core.kernels.tiling import Tilings, shape_class
 from harness.core.order import Costs, Shape, SparseCost
-from harness.core.tiling import LEAST_ENTRIES as LEAST_TILED
-from harness.core.tiling import Tilings, shape_class
-from harness.partition.cache import Cache
-from harness.partition.shard import Csr
+from harness.data.partition.cache import Cache
+from harness.data.partition.shard import Csr
 
 SOURCES = 1 << 10, 1 << 13, 1 << 16
 WIDTHS = 16, 64, 256, 600  # the widest as rows of features are: no whole number of cache lines

@@ -21,7 +21,7 @@ from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.counting import adjoint_times, times
 from harness.core.features import Features, R, Rows, SparseRows, drop_rows, rows_times
-from harness.core.kernels import spmm
+from harness.core.kernels.spmm import spmm
 
 
 class Pending(Protocol):
@@ -97,7 +97,7 @@ def propagate(
     adjacency: Propagation, h: torch.Tensor, pending: Pending, weight: torch.Tensor, drop: HaloDropout
 ) -> torch.Tensor:
     """(A_ii h + A_ih halo) W  [n, f_out], the local part computed while the halo is in flight."""
-    features, rows = adjacency.layer_0(h), drop.inner(adjacency.own_rows(h))
+    features, rows = adjacency.layer_0(h), drop.inner(adjacency.inner_rows(h))
     recorder = adjacency.recorder
     if isinstance(rows, SparseRows):
         first, x = True, rows_times(rows, weight)
@@ -196,7 +196,7 @@ def propagate_gathered(
 ) -> torch.Tensor:
     """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of
     the remote vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
-    features, rows = adjacency.layer_0(h), drop.inner(adjacency.own_rows(h))
+    features, rows = adjacency.layer_0(h), drop.inner(adjacency.inner_rows(h))
     sparse = rows if isinstance(rows, SparseRows) else None
     x = rows if sparse is None else h
     return applied(_Gathered, x, weight, sparse, features, adjacency, pending, drop, gather_delta)

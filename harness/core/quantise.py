@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from harness.base.hollow import hollow
-from harness.core import quantise_loops as loops
+from harness.core.kernels import quantise_loops as loops
 
 BITS = (2, 4, 8, 16)
 # whole numbers, by a float's bytes

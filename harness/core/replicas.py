@@ -40,10 +40,10 @@ from harness.core.features import (
     sparse_rows,
 )
 from harness.core.inputs import Static
-from harness.core.kernels import Kernel, SparseOperator
+from harness.core.kernels.spmm import Kernel, SparseOperator
 from harness.core.order import FEATURES, HIDDEN
 from harness.core.propagate import HaloDropout
-from harness.partition.shard import ReplicaShard
+from harness.data.partition.shard import ReplicaShard
 
 
 class ReplicaAdjacency(TakesFeatures):
@@ -123,7 +123,7 @@ def propagate_parts(
     adjacency: ReplicaAdjacency, h: torch.Tensor, weight: torch.Tensor, drop: HaloDropout
 ) -> torch.Tensor:
     """A_i h W  [r, f_out]: what the worker's own edges contribute to each of its replicas."""
-    x = drop.inner(adjacency.own_rows(h))
+    x = drop.inner(adjacency.inner_rows(h))
     (f_in, f_out), first = weight.shape, adjacency.layer_0(h) is not None
     if isinstance(x, SparseRows) or adjacency.transform_first(f_in, f_out, first):
         return adjacency.times(rows_times(x, weight, adjacency.recorder, adjacency.fixed))

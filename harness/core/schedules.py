@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.check import at_least, more_than, within
+from harness.base.errors import at_least, more_than, within
 
 
 @dataclass

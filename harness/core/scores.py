@@ -50,7 +50,7 @@ class Scores:
 
     def leading(self, two_classes: bool) -> float:
         """The validation score that a run is judged by: the AUC of a graph with two classes, else the
-        accuracy (as `harness.trace.summary.leading_score`)."""
+        accuracy (as `harness.results.summary.leading_score`)."""
         return self.auc[0] if two_classes else self.accuracy[1]
 
     def named(self) -> dict[str, float]:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 class EarlyStopping:
     """patience: evaluations in a row without a better score after which a run ends; 0: it never ends early.
 
-    best    the highest score so far; since: evaluations that came after it
+    best    the highest score so far; without_better: evaluations that came after it
     """
 
     patience: int
     best: float = -math.inf
-    since: int = 0
+    without_better: int = 0
 
     def over(self, score: float) -> bool:
         """Whether the run ends with this evaluation. A split that cannot be scored (NaN) does not count."""
         if math.isnan(score):
             return False
-        self.since = 0 if score > self.best else self.since + 1
+        self.without_better = 0 if score > self.best else self.without_better + 1
         self.best = max(score, self.best)
-        return 0 < self.patience <= self.since
+        return 0 < self.patience <= self.without_better

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.check import at_least
+from harness.base.errors import at_least
 from harness.comm.comm import Comm
 from harness.comm.recorder import STRAGGLE, synchronise
 

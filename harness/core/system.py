@@ -24,18 +24,18 @@ from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
 
-from harness.check import InputError, choice
-from harness.cluster.config import Cluster
+from harness.base.errors import InputError, choice
 from harness.comm.comm import Comm
 from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import Propagation
+from harness.core.cluster import Cluster
 from harness.core.combine import Combine, Combiner, Exact
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.core.straggler import Straggler
-from harness.partition.shard import ReplicaShard, Shard
+from harness.data.partition.shard import ReplicaShard, Shard
 
 
 class Ready:
@@ -76,12 +76,12 @@ class System(Generic[S, A]):
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
     role: ClassVar[str] = ""
-    # knobs at which it is exact full-graph training (`harness.conformance` holds it to that); None: none
+    # knobs at which it is exact full-graph training (`harness.dev.conformance` holds it to that); None: none
     exact: ClassVar[dict[str, Any] | None] = None
     # why `wire` has no say over its rows, as "quantises what it sends"; "" where `comm` sends them all
-    own_rows: ClassVar[str] = ""
+    refuses_wire: ClassVar[str] = ""
     # why rows=needed cannot be, as "broadcasts whole blocks"; "" where it exchanges the rows of `plans`
-    every_row: ClassVar[str] = "exchanges the rows of `plan`, which are all"
+    refuses_needed_rows: ClassVar[str] = "exchanges the rows of `plan`, which are all"
     # whether its `halo` serves models without a propagation matrix, although `propagate` is its own
     serves_attention: ClassVar[bool] = False
     # where the run does not say: "all" or "needed", and "dense", "sparse" or "auto"
@@ -89,7 +89,7 @@ class System(Generic[S, A]):
     default_features_wire: ClassVar[str] = "dense"
 
     @classmethod
-    def lacks(cls) -> str | None:
+    def missing_method(cls) -> str | None:
         """The method that a system must define and this one does not, or not with these arguments; None
         where it is complete."""
         if cls.propagate is not System.propagate:
@@ -120,7 +120,7 @@ class System(Generic[S, A]):
         return f"system {type(self).__module__}.{type(self).__name__}"
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """What sentences call it: its name in `system=NAME`, or its class where it is one of its user's."""
         package, _, module = type(self).__module__.rpartition(".")
         return module if package == "systems" else type(self).__name__.lower()
@@ -136,9 +136,9 @@ class System(Generic[S, A]):
                 f"model={run.model} weighs neighbours by attention alone, and the edges of this graph have"
                 " weights; give model=gcn or model=sage, or leave edge_weight out of the file"
             )
-        name = self.called
-        if run.wire != "float32" and self.own_rows:
-            return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
+        name = self.display_name
+        if run.wire != "float32" and self.refuses_wire:
+            return f"wire={run.wire} cannot be: {name} {self.refuses_wire}; give wire=float32"
         if run.rows == "needed" and (reason := self.needs_every_row(run)):
             return f"rows=needed cannot be: {reason}; give rows=all"
         own_way = type(self).combine is not System.combine and not self.sums_gradients
@@ -168,8 +168,8 @@ class System(Generic[S, A]):
 
     def needs_every_row(self, run: RunFacts) -> str:
         """Why a run cannot compute and exchange the rows alone that the loss needs; "" where it can."""
-        if self.every_row:
-            return f"{self.called} {self.every_row}"
+        if self.refuses_needed_rows:
+            return f"{self.display_name} {self.refuses_needed_rows}"
         if run.norm == "batch":
             return "model.norm=batch takes statistics of all rows"
         return "" if run.fewer_rows else f"the layers of model={run.model} give as many rows as they take"
@@ -320,17 +320,17 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     """
 
     cut: ClassVar[str] = "vertex"
-    own_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex, which rounding would part"
+    refuses_wire: ClassVar[str] = "needs the same sums on all replicas of a vertex, which rounding would part"
 
     @classmethod
-    def lacks(cls) -> str | None:
+    def missing_method(cls) -> str | None:
         own = cls.synchronize is not ReplicaSystem.synchronize or cls.propagate is not ReplicaSystem.propagate
         return None if own else "synchronize(self, layer, z)"
 
     def supports(self, run: RunFacts) -> str | None:
         if not run.matrix:
             return (
-                f"model={run.model} has no propagation matrix, and {self.called} adds up"
+                f"model={run.model} has no propagation matrix, and {self.display_name} adds up"
                 " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
                 " or model=sage"
             )

@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
+from harness.base.errors import InputError
 from harness.base.machine import out_of_memory
 from harness.base.splitmix import mix_int
 from harness.base.terminal import counted
-from harness.check import InputError
-from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.batches import Batch, BatchSystem
+from harness.core.cluster import Cluster, Device
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.context import Context
@@ -23,7 +23,7 @@ from harness.core.counting import lost, stepped
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss, targets
 from harness.core.inputs import Static
-from harness.core.kernels import Kernel, make_kernel
+from harness.core.kernels.spmm import Kernel, make_kernel
 from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser, restore
 from harness.core.order import Order
@@ -33,7 +33,7 @@ from harness.core.scores import Scores
 from harness.core.stopping import EarlyStopping
 from harness.core.straggler import Straggler
 from harness.core.system import AnySystem
-from harness.partition.shard import ReplicaShard, Shard
+from harness.data.partition.shard import ReplicaShard, Shard
 
 
 class Trainer:
@@ -43,7 +43,7 @@ class Trainer:
     evaluate   threshold and patience; None: their defaults
     scores     what is scored beside accuracy, AUC and balanced accuracy, by name
     schedule   the learning rate of each epoch; None: the optimiser's own in all of them
-    kernel   the sparse kernel, or its name, see `harness.core.kernels.make_kernel`
+    kernel   the sparse kernel, or its name, see `harness.core.kernels.spmm.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
     rows     "all", or "needed": those that the loss needs; None: the system's own choice
@@ -335,7 +335,7 @@ class Trainer:
             "combiner": self.combiner.state_dict(),
             "system": self.system.state_dict(),
             "exact_static": self.exact_static is not None,
-            "stopping": (self.stopping.best, self.stopping.since),
+            "stopping": (self.stopping.best, self.stopping.without_better),
             "next_epoch": self.next_epoch,
         }
 
@@ -345,7 +345,7 @@ class Trainer:
         self.combiner.load_state_dict(state["combiner"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
-        self.stopping.best, self.stopping.since = state["stopping"]
+        self.stopping.best, self.stopping.without_better = state["stopping"]
         if self._keeps_input:
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from hydra import version
 from hydra._internal.utils import _run_hydra, get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 
-from harness.check import InputError
+from harness.base.errors import InputError
+from harness.base.places import CONF
 from harness.run import overrides, sweep
 from harness.run.jobs import Jobs, plain_warnings
 from harness.run.process import until_stopped
-
-CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
 
 def run(arguments: Sequence[str], program: str = "python -m harness") -> int:

@@ -17,11 +17,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
-from harness.check import InputError, check_text, did_you_mean, typed
-from harness.check.mistyped import as_given
-from harness.check.target import check_trusted, made, target_class, target_of, trust
-from harness.cluster.config import Cluster
+from harness.base.errors import InputError, check_text, did_you_mean, typed
+from harness.base.mistyped import as_given
+from harness.base.target import check_trusted, made, target_class, target_of, trust
 from harness.core.architectures import model_class
+from harness.core.cluster import Cluster
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
@@ -29,12 +29,12 @@ from harness.core.optimisers import Adam, Optimiser
 from harness.core.schedules import Constant, Schedule
 from harness.core.straggler import Straggler
 from harness.core.system import System
-from harness.graph.dataset import Dataset
-from harness.partition.config import Partitioner
+from harness.data.dataset import Dataset
+from harness.data.partition.config import Partitioner
+from harness.results import files, objective
+from harness.results.identity import WORKERS, canonical, fingerprint, identity
 from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
-from harness.trace import files, objective
-from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {
     "evaluate": EvaluateConfig,
@@ -50,7 +50,7 @@ TARGETS: dict[str, type[Any]] = {
 }
 # What a block without a `_target_` names: the tree's datasets have none, and a block may be left out.
 BUILT_IN = {
-    "dataset": "harness.graph.sources.Source",
+    "dataset": "harness.data.sources.Source",
     "optimiser": target_of(Adam),
     "schedule": target_of(Constant),
 }
@@ -122,7 +122,7 @@ class Run:
         pieces = [self.model, *(getattr(self, name) for name in TARGETS), *self.scores.values()]
         pieces += [self.combine] if self.combine else []
         kernel = [self.settings.kernel.rpartition(".")[0]] if "." in self.settings.kernel else []
-        return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces), *kernel)
+        return code_of("harness.run.train", *(type(piece).__module__ for piece in pieces), *kernel)
 
     @property
     def follows_epochs(self) -> bool:
@@ -321,8 +321,8 @@ def shard_folder(run_dir: Path) -> Path:
 
 
 def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
-    """What was measured for the sparse products of a prepared run, see `harness.core.tiling`; empty where
-    nothing was.
+    """What was measured for the sparse products of a prepared run (`harness.core.kernels.tiling`); empty
+    where nothing was.
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         return files.read_json(Path(run_dir) / "shards.json").get("tilings", {})

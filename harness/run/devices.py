@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from harness.check import InputError
-from harness.cluster.config import GIB, Cluster, Device
-from harness.cluster.measure import host_memory, measure, pooled
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
-from harness.comm.members import Seat
+from harness.comm.members import WorkerPlace
+from harness.core.cluster import GIB, Cluster, Device
+from harness.core.cluster_measure import host_memory, measure, pooled
+from harness.results import files
 from harness.run.config import Run
-from harness.run.elsewhere import told
-from harness.trace import files
+from harness.run.separate_hosts import told
 
 
-def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: Seat) -> Cluster | None:
+def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluster | None:
     """The run's cluster with a device for each worker; None where it names none and the system asks for none.
 
     Measured devices are kept in the run folder, so that a resumed run goes on with the values that it began

@@ -13,23 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from omegaconf import OmegaConf
 
+from harness.base.errors import InputError
 from harness.base.scratch import scratch
-from harness.check import InputError
 from harness.core.checkpoint import number_in
+from harness.results import files, resolved
+from harness.results.batch import write_sealed
+from harness.results.reader import Tables, Trace
+from harness.results.schema import SCORES, TABLES
 from harness.run import config as configs
 from harness.run import prepare
 from harness.run.config import Run
-from harness.trace import files, resolved
-from harness.trace.batch import write_sealed
-from harness.trace.reader import Tables, Trace
-from harness.trace.schema import SCORES, TABLES
 
 
 def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     """The run in `run_dir`, asked for `epochs` epochs in all and ready to go on, bit for bit as if it had
     been asked for so many from the start. Its folder is another, beside; this one stays as it is.
 
-    changes   keys that say where it is kept and how it is shown (`harness.trace.identity.PLACE_KEYS`)
+    changes   keys that say where it is kept and how it is shown (`harness.results.identity.PLACE_KEYS`)
 
     Raises InputError where the run cannot go on so: too few epochs, no checkpoint, a system that is
     asynchronous or follows the number of epochs, or a run that diverged.

@@ -19,15 +19,15 @@ from typing import Any, cast
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from harness.base.errors import InputError
+from harness.base.target import ALLOW, trusted_in
 from harness.base.terminal import Terminal
-from harness.check import InputError
-from harness.check.target import ALLOW, trusted_in
-from harness.check.words import key_values
+from harness.base.words import key_values
+from harness.results import files, objective
 from harness.run import config as configs
 from harness.run import launch, prepare
 from harness.run.process import RunFailed
 from harness.run.sweep import Sweep
-from harness.trace import files, objective
 
 NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
 
@@ -47,7 +47,7 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
             run_dir = prepare.prepare(run)
             if run.settings.launch == "prepare":
                 allow = trusted_in(run.composed)
-                command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.worker {run_dir}"
+                command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.run.worker {run_dir}"
                 command = f"{ALLOW}={allow} {command}" if allow else command
                 console.print(command, highlight=False, soft_wrap=True)
                 return run_dir
@@ -55,7 +55,7 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
     if not show:
         return run.directory
     # Not before: it brings in statistics that nothing up to here has to wait for.
-    from harness.report import single
+    from harness.results.report import single
 
     console.print(single.run_table(run.directory))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
@@ -200,7 +200,7 @@ class Jobs:
         finished = [(job, folder) for job, folder in done if (folder / "summary.json").exists()]
         if not self.sweep or not self.sweep.keys or len(finished) < 2:
             return
-        from harness.report import swept
+        from harness.results.report import swept
 
         console = Terminal()
         table, notes = swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished])

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from harness.report.groups import knob
+from harness.results.report.groups import knob
 from harness.run import config as configs
 from harness.run import overrides
 

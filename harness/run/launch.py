@@ -17,13 +17,13 @@ import torch
 from rich.console import Console
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
+from harness.base.errors import InputError
 from harness.base.loading import load
 from harness.base.scratch import scratch
-from harness.check import InputError
-from harness.check.target import ALLOW, trusted_in
+from harness.base.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
-from harness.run import silence, worker
+from harness.run import silence, train
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 
@@ -40,7 +40,7 @@ def launch(run: Run, run_dir: Path) -> None:
     refuses what it was given. However this ends, also by Ctrl-C, all workers are gone by then, and what they
     traced so far stays readable.
     """
-    worker.check_device(run.settings.device)
+    train.check_device(run.settings.device)
     size = run.settings.workers
     with scratch() as folder:
         meeting = str(folder / "meeting")
@@ -57,7 +57,7 @@ def launch(run: Run, run_dir: Path) -> None:
         context = None
         # A forked worker has the run that was checked here; another process reads it from its folder.
         known = run if start_method(run.settings.device) == "fork" else None
-        beats = silence.Beats(folder / silence.FILE, size)
+        beats = silence.Heartbeats(folder / silence.FILE, size)
         try:
             if known is not None:
                 load("harness.run.preload")  # half a second that every worker would pay
@@ -93,7 +93,7 @@ def _worker(run_dir: str, meeting: str, launcher: int, known: Run | None) -> Non
     """
     be_child(launcher)
     try:
-        worker.main(run_dir, meeting, known)
+        train.main(run_dir, meeting, known)
     except PeerLost:
         # Some other worker is to blame. The launcher ends this one as soon as it sees which.
         time.sleep(PATIENCE)
@@ -121,6 +121,6 @@ def _failure(failure) -> Exception:
         return RunFailed(f"worker {rank} ended with exit code {code} and no word of why", code)
     if code == BAD_INPUT:
         return InputError(told["message"].partition(": ")[2])
-    if code in (SERVICE_LOST, worker.STALLED):
+    if code in (SERVICE_LOST, train.STALLED):
         return RunFailed(told["message"].partition(": ")[2])
     return RunFailed(f"worker {rank} failed:\n{told['extraInfo']['py_callstack'].rstrip()}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from harness.check import InputError
+from harness.base.errors import InputError
 
 LOCK = "running.lock"
 

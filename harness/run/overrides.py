@@ -19,11 +19,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.check import InputError, did_you_mean
-from harness.check.words import key_value
+from harness.base.errors import InputError, did_you_mean
+from harness.base.places import CONF
+from harness.base.words import key_value
 from harness.run import refused
-
-PRESETS = Path(__file__).resolve().parents[2] / "conf"
 
 SEARCHPATH = "hydra.searchpath"
 # Hydra's own groups, and for some of their options the extra of this project that brings them.
@@ -347,7 +346,7 @@ def _keys(node: Any) -> list[str]:
 def _preset_with(key: str, block: str) -> str:
     """Of a block as "system=vanilla": what to say where presets below it have a key that it lacks."""
     group, _, name = block.partition("=")
-    folder = PRESETS / group / name
+    folder = Path(CONF) / group / name
     if not (name and folder.is_dir()):
         return ""
     having = [path.stem for path in sorted(folder.glob("*.yaml")) if key in (OmegaConf.load(path) or ())]

@@ -12,8 +12,8 @@ import torch
 from harness.comm.rows import scatter_add_rows
 from harness.core.dropout import dropout
 from harness.core.features import compact
-from harness.core.kernels import NumbaKernel, SparseOperator
-from harness.partition.shard import Csr
+from harness.core.kernels.spmm import NumbaKernel, SparseOperator
+from harness.data.partition.shard import Csr
 
 WIDTH = 16  # of rows that are a cache line long
 

@@ -21,20 +21,20 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from harness.base.errors import InputError
 from harness.base.machine import out_of_memory
-from harness.check import InputError
 from harness.core.config import EvaluateConfig
 from harness.core.context import RunFacts
 from harness.core.cuts import check_cut
-from harness.partition.cache import Cache, shards_for, took
+from harness.data.partition.cache import Cache, shards_for, took
+from harness.results import files, resolved
+from harness.results.environment import environment
+from harness.results.reader import Trace
 from harness.run import config as configs
 from harness.run import products
 from harness.run.config import Run
 from harness.run.lock import LOCK, locked
 from harness.run.process import RunFailed, be_child, forking, limit_memory
-from harness.trace import files, resolved
-from harness.trace.environment import environment
-from harness.trace.reader import Trace
 
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
 

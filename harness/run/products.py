@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from harness.base.heap import keep_freed_memory
-from harness.core.kernels import make_kernel
+from harness.core.kernels.spmm import make_kernel
+from harness.core.kernels.tiling import shape_class
+from harness.core.kernels.tiling_measured import tilings_for
 from harness.core.order_measured import LEAST_ENTRIES, classes, costs_for
-from harness.core.tiling import shape_class
-from harness.core.tiling_measured import tilings_for
-from harness.partition import io
-from harness.partition.cache import Cache
-from harness.partition.shard import Csr
+from harness.data.partition import io
+from harness.data.partition.cache import Cache
+from harness.data.partition.shard import Csr
 from harness.run import config as configs
 from harness.run.config import Run
 

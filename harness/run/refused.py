@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hydra.core.override_parser.types import Override
 
-from harness.check import InputError, did_you_mean
-from harness.check.words import key_value
+from harness.base.errors import InputError, did_you_mean
+from harness.base.words import key_value
 
 
 def unreadable(word: str) -> str:

@@ -25,13 +25,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base.errors import InputError
+from harness.base.places import CONF
 from harness.base.scratch import scratch
-from harness.check import InputError
-from harness.graph import real
+from harness.data import real
 from harness.run import config as configs
 from harness.run import overrides, process
-
-CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
 
 @dataclass

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.check import InputError, at_least, choice, more_than
+from harness.base.errors import InputError, at_least, choice, more_than
 from harness.comm.meeting import RENDEZVOUS
 from harness.comm.sparse import FORMS
 from harness.comm.transport import TRANSPORTS
 from harness.comm.wire import WIRES
-from harness.core.kernels import check_kernel
+from harness.core.kernels.spmm import check_kernel
 from harness.core.order import ORDERS
 
 
 @dataclass
 class RunConfig:
     """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`
-    stands for it wherever a config is read (`harness.trace.identity.canonical`).
+    stands for it wherever a config is read (`harness.results.identity.canonical`).
 
     workers    number of workers. Each takes a GPU of its own where there are enough, otherwise they share; on
                the CPU each is a process. `gpus` is another name for it

@@ -29,7 +29,7 @@ NONE = -1.0
 STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
-class Beats:
+class Heartbeats:
     """The page: [workers, 3] float64. A worker that has not begun an epoch, or has ended, is at epoch -1."""
 
     def __init__(self, path: Path, workers: int):
@@ -60,7 +60,7 @@ class Silence:
     least      seconds of silence of which nothing is said
     """
 
-    beats: Beats
+    beats: Heartbeats
     processes: Mapping[int, int]
     say: Callable[[str], None]
     least: float = LEAST

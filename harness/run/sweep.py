@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.check import InputError
-from harness.check.words import key_of, key_value
+from harness.base.errors import InputError
+from harness.base.words import key_of, key_value
+from harness.results import objective
 from harness.run import overrides
-from harness.trace import objective
 
 OPTUNA = "hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper"
 DIRECTION = "hydra.sweeper.direction"

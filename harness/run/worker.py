@@ -1,382 +1,41 @@
-"""One worker of a run: `python -m harness.worker RUN_DIR` under torchrun, or forked by the local launcher.
-
-It reads the run folder and its own shard, trains, and writes its own part of the trace.
-"""
+"""One worker of a prepared run, as torchrun starts it: `python -m harness.run.worker RUN_DIR`."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import math
 import os
-import resource
+import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-import torch
-from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
-
-from harness.base.heap import keep_freed_memory
-from harness.base.terminal import counted
-from harness.check import InputError
-from harness.check.target import check_trusted
-from harness.comm.comm import Comm
-from harness.comm.group import process_group
-from harness.comm.meeting import RENDEZVOUS, Meeting, first_line
-from harness.comm.members import Seat, host_name, myself, seated, workers
-from harness.comm.recorder import Epoch, Recorder, cpu_count
+from harness.base.errors import InputError
 from harness.comm.service import ServiceLost
-from harness.comm.transport import PeerLost, Transport
-from harness.comm.watch import Watch
-from harness.core.checkpoint import Checkpoints
-from harness.core.kernels import make_kernel
-from harness.core.order import FIXED, Costs, Order
-from harness.core.tiling import Tilings
-from harness.core.trainer import Trainer
-from harness.partition import io
-from harness.partition.cache import check_file
-from harness.run import config as configs
-from harness.run import elsewhere, silence
-from harness.run.devices import cluster_of
-from harness.run.lock import locked
-from harness.run.process import RunFailed
-from harness.run.progress import Progress
-from harness.run.silence import Beats
-from harness.trace import files, resolved, writer
-from harness.trace.asynchronous import AsynchronousTrace
-from harness.trace.environment import environment, of_hosts
-from harness.trace.reader import Trace, bytes_sent, check_streams, checksums
-from harness.trace.schema import NOT_FINITE, PEAK_ALLOCATED, PEAK_RESERVED
-
-STALLED = 4  # exit code of a worker that ended itself because nothing moved any more, or another had failed
+from harness.comm.transport import PeerLost
+from harness.run.train import main
 
 
-@record
-def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = None) -> None:
-    """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`.
+def ended(error: Exception, code: int) -> None:
+    """Say why in one sentence, and end at once: a group of NCCL that has lost a peer may never end."""
+    sys.stderr.flush()
+    # At once: the other workers of the host write to the same place.
+    os.write(sys.stderr.fileno(), f"error: {error}\n".encode())
+    os._exit(code)
 
-    meeting   file in which the workers of one host meet, which have been started by what prepared the run;
-              None: where torchrun's environment says
-    known     the run that `run_dir` was prepared for, where whoever started this worker has it; null: read
-              from there
 
-    Raises InputError, on all workers, where one of them cannot take part: the run folder or a shard is
-    missing or damaged, a device is not there, the number of workers is another. Raises PeerLost where another
-    worker went away, with that worker's last words where it had any.
-    """
-    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    folder, recorder = Path(run_dir), Recorder()
-    found = known
-    if found is None:
-        with contextlib.suppress(InputError):  # which is told to the others below
-            found = configs.load(folder)
-    met = Meeting(rank, size, meeting, found.settings.rendezvous if found else RENDEZVOUS)
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: torchrun --nproc-per-node WORKERS -m harness.run.worker RUN_DIR")
+    # Ctrl-C is torchrun's to report: no traceback from every worker
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        with contextlib.ExitStack() as stack:
-            sees, wrong, run = [True] * size, "", None
-            if meeting is None:
-                sees, wrong = elsewhere.describe(met, host_name(), folder)
-            try:
-                # Who was started elsewhere may have another run's folder until worker 0 has told of it.
-                run = held(found if found and meeting else configs.load(folder), folder)
-                if meeting is None:
-                    _check_start(run, folder, size, sees[rank])
-                    if rank == 0:
-                        stack.enter_context(locked(folder))
-            except InputError as error:
-                wrong = wrong or str(error)
-            device = run.settings.device if run is not None else "cpu"
-            seat = seated(met.members(myself(device, wrong)), rank, device)
-            assert run is not None, "who has none has said what is wrong"
-            if meeting is None:
-                _say_where(met, run, folder, seat)
-            if seat.note and rank == 0:
-                print(f"note: {seat.note}", file=sys.stderr)
-            if seat.device.type == "cuda":
-                torch.cuda.set_device(seat.device)
-            stack.enter_context(Watch(met, lambda: recorder.epoch, run.settings.patience, _ends(met)))
-            transport = stack.enter_context(process_group(met, seat, run.settings.transport))
-            beats = Beats(Path(meeting).with_name(silence.FILE), size) if meeting else None
-            train(run, folder, seat, transport, recorder, sees, beats)
-    except PeerLost as error:
-        raise PeerLost(met.failure() or str(error)) from error
-    except Exception as error:
-        kind = "" if isinstance(error, InputError | ServiceLost) else f"{type(error).__name__}: "
-        met.fail(f"{kind}{first_line(error)}")
-        raise
-
-
-def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None:
-    """Of a worker that another process has prepared, perhaps elsewhere and some time ago."""
-    if size != run.settings.workers:
-        raise InputError(
-            f"workers={run.settings.workers} in {run_dir}/config.yaml but {counted(size, 'worker')} started;"
-            " start as many as workers says"
-        )
-    if sees:  # else its shard is still to come
-        check_file(configs.shard_folder(run_dir), io.shard_name(int(os.environ.get("RANK", 0))))
-
-
-def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: Seat) -> None:
-    """Write environment.json with what every host is, and print where the workers stand. Collective."""
-    own = {**environment(), "code": run.code} if seat.rank == seat.neighbours[0] else None
-    hosts = [found for found in met.tell("environment", own) if found is not None]
-    if seat.rank != 0:
-        return
-    files.write_json_atomic(run_dir / "environment.json", of_hosts(hosts, seat.hosts))
-    for ranks, found in zip(seat.hosts[1:], hosts[1:]):
-        if found["code"] != hosts[0]["code"]:
-            print(
-                f"note: the host of {workers(ranks)} has code {found['code']}, that of worker 0"
-                f" {hosts[0]['code']}",
-                file=sys.stderr,
-            )
-    if str(run.settings.progress).lower() != "false":
-        counts = " + ".join(str(len(ranks)) for ranks in seat.hosts)
-        print(
-            f"{run_dir}: {counted(seat.size, 'worker')} on {counted(len(seat.hosts), 'host')} ({counts}), on"
-            f" {seat.device.type}",
-            file=sys.stderr,
-        )
-
-
-def _ends(met: Meeting) -> Callable[[str], None]:
-    """What ends this process from a thread beside its training, with a sentence for whoever started it."""
-
-    def end(sentence: str) -> None:
-        get_error_handler().record_exception(RunFailed(sentence))
-        if met.under_launcher:
-            print(f"error: {sentence}", file=sys.stderr, flush=True)
-        os._exit(STALLED)
-
-    return end
-
-
-def held(run: configs.Run, run_dir: Path) -> configs.Run:
-    """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
-    another device, kernel or number of threads would go on with other bits.
-
-    Raises InputError where such a value is not to be had on this host.
-    """
-    found = _began(run_dir)
-    if found is None:
-        return run
-    began = {name: found["attempts"][-1][name] for name in resolved.HELD}
-    check_trusted({"kernel": began["kernel"]}, run_dir / resolved.FILE)
-    try:
-        check_device(began["device"])
-        make_kernel(began["kernel"], began["device"])
+        main(sys.argv[1])
     except InputError as error:
-        raise InputError(
-            f"{run_dir} goes on only with what it began with, for the same bits, but {error}; give fresh=true"
-            " to start anew"
-        ) from None
-    return dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
+        ended(error, 2)
+    except (ServiceLost, PeerLost) as error:
+        ended(error, 1)
+    if int(os.environ.get("RANK", 0)) == 0:
+        # Not before: it brings in statistics that nothing up to here has to wait for.
+        from rich.console import Console
 
+        from harness.results.report.single import run_table
 
-def _began(run_dir: Path) -> dict[str, Any] | None:
-    """What the run was when it began; None where it has no checkpoint to go on from."""
-    return resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
-
-
-def train(
-    run: configs.Run,
-    run_dir: Path,
-    seat: Seat,
-    transport: Transport,
-    recorder: Recorder,
-    sees: Sequence[bool] = (),
-    beats: Beats | None = None,
-) -> None:
-    """The whole of a worker's work inside an open process group.
-
-    sees    which workers see the run folder of worker 0, by rank; empty: all do
-    beats   where a worker notes which epoch it begins, for a launcher on this host that watches whether it
-            moves; None: nobody watches
-    """
-    began = _began(run_dir)
-    if began is not None:
-        before = began["attempts"][-1]["transport"]
-        if not resolved.adds_alike(before, transport.name):
-            raise InputError(
-                f"{run_dir} goes on only with what it began with, for the same bits, but it began over"
-                f" transport {before} and would go on over {transport.name}; give fresh=true to start anew"
-            )
-    rank, size, device = seat.rank, seat.size, seat.device
-    threads = run.settings.threads or max(1, cpu_count() // len(seat.neighbours))
-    torch.set_num_threads(threads)
-    keep_freed_memory()
-    comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
-    apart = not all(sees)
-    if apart:
-        elsewhere.bring_shards(comm, run_dir, sees)
-    shard = io.load(configs.shard_folder(run_dir), rank)
-    measured = configs.costs(run_dir)
-    trainer = Trainer(
-        shard,
-        comm,
-        run.system,
-        run.model,
-        run.optimiser,
-        seed=run.settings.seed,
-        epochs=run.settings.epochs,
-        schedule=run.schedule,
-        evaluate=run.evaluate,
-        scores=run.scores,
-        kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
-        cluster=cluster_of(run, run_dir, comm, seat),
-        order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
-        rows=run.settings.rows,
-        combine=run.combine,
-        features_wire=run.settings.features_wire,
-        straggler=run.straggler,
-    )
-    # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
-    name = (began or {}).get("run") or run.fingerprint
-    earlier = writer.attempts(run_dir) if rank == 0 else 0
-    # Of workers that see one folder the first removes from it what is no longer needed.
-    keeper = rank == (0 if not apart or sees[rank] else next(k for k in seat.neighbours if not sees[k]))
-    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier, keeper)
-    met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
-    if rank == 0:
-        check_streams(run_dir, checkpoints.attempt)
-        machine = Trace(run_dir).environment
-        attempt = {
-            "device": device.type,
-            "threads": threads,
-            "transport": comm.carrier,
-            "kernel": trainer.kernel.name,
-            "tilings": trainer.kernel.tilings.as_json(),
-            "costs": measured,
-            "machine": resolved.machine(machine),
-            "code": machine.get("code"),
-        }
-        facts = {
-            "role": run.system.role,
-            "steps": run.system.steps(),
-            "asynchronous": run.system.asynchronous,
-            "devices": run.system.needs_devices(),
-            "overlaps": run.system.overlaps(),
-            "combine": str(run.combine or run.system.default_combine()),
-            "knobs": run.system.resolved(),
-            "run": name,
-        }
-        resolved.record(run_dir, met, attempt, facts)
-    own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
-    rounds = (
-        AsynchronousTrace(run_dir, own, comm, checkpoints.attempt, met, trainer.train_share)
-        if run.system.asynchronous
-        else None
-    )
-    trace = own if rounds is None else rounds
-    last = run.settings.epochs - 1
-    every, saved_every = run.evaluate.every, run.settings.checkpoint_every
-
-    def scored(number: int) -> bool:
-        return number == last or bool(every and number % every == 0)
-
-    with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
-        if met and rank == 0:
-            progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
-        saving, diverged, ended = 0.0, False, False
-        # Epochs that are trained and not yet written; of an asynchronous run its rounds.
-        pending: list[tuple[Epoch, Callable[[], float] | None]] = []
-        shares: list[tuple[Epoch, torch.Tensor]] = []
-        while met <= last:
-            if beats:
-                beats.begin(rank, trainer.next_epoch)
-            loss_share = trainer.train_epoch(trainer.next_epoch)
-            if device.type == "cuda":
-                recorder.metric(PEAK_ALLOCATED, torch.cuda.max_memory_allocated(device))
-                recorder.metric(PEAK_RESERVED, torch.cuda.max_memory_reserved(device))
-            recorder.epoch.log += saving  # of the checkpoint before this epoch
-            saving = 0.0
-            done = run.system.epochs_done(recorder.epoch.epoch)
-            due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
-            finished: list[tuple[Epoch, Callable[[], float] | None]]
-            if rounds is None:
-                # Over sockets a loss's sum stands behind rows under way. Waiting for it at once would let
-                # rows that the system need not wait for yet pass outside the clock: it is read an epoch
-                # later, unless workers meet here anyway.
-                with recorder.clock("log"):
-                    pending.append((recorder.epoch, trainer.start_global_loss(loss_share)))
-                meet = due or scored(recorder.epoch.epoch)
-                finished, pending = (pending, []) if meet else (pending[:-1], pending[-1:])
-            else:
-                shares.append((recorder.epoch, loss_share))
-                if not due and done <= last:
-                    continue  # evaluation and logging are collective: the workers would wait for each other
-                progress.sent(epoch for epoch, _ in shares)
-                finished = [
-                    (epoch, partial(trainer.global_loss, share) if share is not None else None)
-                    for epoch, share in rounds.epochs(shares, met, done, peak_rss())
-                ]
-                shares = []
-            for recorder.epoch, global_loss in finished:
-                with recorder.clock("log"):
-                    loss = global_loss() if global_loss is not None else None
-                broken = loss is not None and not math.isfinite(loss)
-                scores = None
-                if not broken and scored(recorder.epoch.epoch):
-                    scores = trainer.evaluate()
-                    if scores.not_finite:
-                        recorder.metric(NOT_FINITE, scores.not_finite)
-                    for name, value in scores.named().items() if rank == 0 else ():
-                        recorder.metric(name, value)
-                    ended = trainer.ends_early(scores)
-                # On all workers alike: both are sums over all of them.
-                diverged = diverged or broken or (scores is not None and scores.not_finite > 0)
-                trace.write(
-                    recorder.epoch,
-                    loss=loss,
-                    scores=scores.columns() if scores else None,
-                    peak_rss_bytes=peak_rss(),
-                )
-                progress.epoch(recorder.epoch, loss, scores)
-                if diverged and run.settings.diverged == "stop":
-                    break  # what was trained since is not written
-            met = done
-            if ended or (diverged and run.settings.diverged == "stop"):
-                break
-            # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
-            if due:
-                started = time.monotonic()
-                checkpoints.save(trainer, done)
-                saving = time.monotonic() - started
-        if beats:
-            beats.end(rank)
-        if run.settings.keep_checkpoint and not diverged:
-            checkpoints.save(trainer, met)
-        trainer.system.close()
-        comm.drain()
-    comm.barrier()
-    if apart:
-        elsewhere.take_back(comm, run_dir, sees, seat.hosts)
-    if rank == 0:
-        from harness.trace import (
-            summary,  # pandas: half a second that no start has to wait for
-        )
-
-        writer.finalise(run_dir)
-        whole = {**summary.summarise(run_dir), "files": checksums(run_dir)}
-        files.write_json_atomic(run_dir / "summary.json", whole)
-    keep = run.settings.keep_checkpoint and not diverged
-    if keeper and not keep:
-        checkpoints.clear()
-    if keeper and rank != 0:
-        elsewhere.forget(run_dir, keep)
-
-
-def check_device(name: str) -> None:
-    """Raises InputError for a device that this host has not."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device=cuda but no CUDA device is visible; give device=cpu")
-
-
-def peak_rss() -> int:
-    """Bytes of this process's largest resident set."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+        Console().print(run_table(sys.argv[1]))
+        print(sys.argv[1])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import BATCH, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, Recorder
 from harness.comm.service import ServiceLost

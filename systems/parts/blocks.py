@@ -10,7 +10,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
 from harness.comm.sparse import fetch_rows
 from harness.comm.work import stream
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 
 
 class BlockRows:

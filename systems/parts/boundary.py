@@ -15,7 +15,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan, InFlight
 from harness.core.adjacency import Adjacency
 from harness.core.features import SparseRows, compact, interleaved
-from harness.partition.shard import Shard
+from harness.data.partition.shard import Shard
 from systems.parts.sampling import Edges, SampledAdjacency
 
 

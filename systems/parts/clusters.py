@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from harness.base.splitmix import mix_int
-from harness.graph.graph import Graph
-from harness.partition.assign import metis
-from harness.partition.shard import Shard
+from harness.data.graph import Graph
+from harness.data.partition.assign import metis
+from harness.data.partition.shard import Shard
 from systems.parts.seeds import EPOCH_KEY, WORKER_KEY
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
 
 
 @dataclass

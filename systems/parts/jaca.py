@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
-from harness.partition.shard import Shard
+from harness.core.cluster import Cluster
+from harness.data.partition.shard import Shard
 from systems.parts.rowcache import NONE, Queue, Selection, Tier
 
 POLICIES = ("jaca", "low_overlap", "fifo", "lru")

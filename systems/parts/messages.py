@@ -26,9 +26,9 @@ from harness.comm.flight import HaloPlan
 from harness.comm.work import code, moved
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
-from harness.core.kernels import SparseOperator
+from harness.core.kernels.spmm import SparseOperator
 from harness.core.quantise import ColumnCode
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
 from systems.parts.cover import Cover, least_cover, rows_alone
 
 

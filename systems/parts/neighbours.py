@@ -24,7 +24,7 @@ from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.comm.comm import Comm
 from harness.comm.pulls import Arrays, Pulls, Purpose
 from harness.core.batches import Sampled
-from harness.partition.shard import Csr, Shard
+from harness.data.partition.shard import Csr, Shard
 
 ALL = 2**31 - 1  # a fan-out that takes every neighbour
 LAST, VECTOR = np.int32(2**31 - 1), 16  # above every place of a list; numbers that one instruction compares

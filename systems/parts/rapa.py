@@ -15,9 +15,9 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from harness.cluster.config import GIB, TIMES, Cluster, Device, relative
 from harness.comm.comm import Comm
-from harness.partition.shard import Csr, Shard
+from harness.core.cluster import GIB, TIMES, Cluster, Device, relative
+from harness.data.partition.shard import Csr, Shard
 
 Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
 

@@ -12,13 +12,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.check import InputError, at_least, choice
+from harness.base.errors import InputError, at_least, choice
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import check_features, without_effect
-from systems.parts.kept import KeptRows, Pieces, in_order
-from systems.parts.lists import lists_of
+from systems.parts.feature_cache import KeptRows, Pieces, in_order
+from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, everybodys
 from systems.parts.seeds import Seeds
 

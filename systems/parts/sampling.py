@@ -15,8 +15,8 @@ import torch
 
 from harness.base.splitmix import GOLDEN, mix
 from harness.core.adjacency import Adjacency, Propagation
-from harness.core.kernels import SparseOperator
-from harness.partition.shard import Csr, Shard
+from harness.core.kernels.spmm import SparseOperator
+from harness.data.partition.shard import Csr, Shard
 
 
 @dataclass

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from harness.base.errors import InputError
 from harness.base.splitmix import mix_int
-from harness.check import InputError
 
 EPOCH_KEY, WORKER_KEY = 1_000_003, 65_537
 

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from harness.base.splitmix import GOLDEN, mix
-from harness.partition.shard import Csr
+from harness.data.partition.shard import Csr
 from systems.parts.neighbours import hop_key
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from harness.check import InputError
+from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import BATCH, cpu_count
 from systems.parts.ahead import failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from harness.graph.graph import Graph, validate
+from harness.data.graph import Graph, validate
 from tests.oracles import dense
 
 WIDTHS = [5, 4, 3]

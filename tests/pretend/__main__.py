@@ -9,7 +9,7 @@ import json
 from collections import Counter
 
 from harness.base import tables
-from harness.conformance.pool import WorkerPool
+from harness.dev.conformance.pool import WorkerPool
 from tests.pretend.budget import BUDGET, Cost, cost_of
 from tests.pretend.tally import DRAIN, SYNCHRONISATION
 from tests.pretend.training import CASES, STOP_AT, WORKERS, trained

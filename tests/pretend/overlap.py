@@ -7,7 +7,6 @@ from unittest import mock
 
 import torch
 
-from harness.bench import overlap
 from harness.comm.clock import DeviceClock
 from harness.comm.comm import Comm
 from harness.comm.nccl import NcclTransport
@@ -15,6 +14,7 @@ from harness.comm.recorder import Recorder
 from harness.core.architectures import Gcn
 from harness.core.optimisers import Adam
 from harness.core.trainer import Trainer
+from harness.dev.bench import overlap
 from harness.run.config import make_system
 from tests.pretend.install import pretended
 

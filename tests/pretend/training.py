@@ -14,13 +14,13 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.nccl import NcclTransport
 from harness.comm.recorder import Recorder
-from harness.conformance.pool import MEMORY, WorkerPool
-from harness.conformance.runs import shards_of
 from harness.core import dense, optimisers
 from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
-from harness.partition.assign import assign
-from harness.partition.vertexcut import assign_edges
+from harness.data.partition.assign import assign
+from harness.data.partition.vertexcut import assign_edges
+from harness.dev.conformance.pool import MEMORY, WorkerPool
+from harness.dev.conformance.runs import shards_of
 from harness.run import config
 from tests import systems
 from tests.graphs import random_graph

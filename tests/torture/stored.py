@@ -7,12 +7,12 @@ import shutil
 import warnings
 from pathlib import Path
 
-from harness.check import InputError
-from harness.graph.graph import validate
-from harness.graph.sources import load
-from harness.report import groups
-from harness.trace import files, reader
-from harness.trace.reader import Trace
+from harness.base.errors import InputError
+from harness.data.graph import validate
+from harness.data.sources import load
+from harness.results import files, reader
+from harness.results.reader import Trace
+from harness.results.report import groups
 from tests import traces
 from tests.raw_files import block, small, write
 from tests.torture.tally import REFUSED, SAME, VALID, Tally, damage

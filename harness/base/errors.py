@@ -1,0 +1,149 @@
+"""What every package needs to refuse bad input well: one sentence that names the field, the value and the
+mend.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import errno
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.base.mistyped import blocks, mistyped
+from harness.base.terminal import CONTROL, printable
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+D = TypeVar("D", bound="DataclassInstance")
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong. Its message is one sentence and is shown without a traceback, and
+    without control characters, since it quotes what was given.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
+
+
+def listed(names: Iterable[object], most: int = 20) -> str:
+    """Names that stand in a file, on one line: "a, b", "none", or the first `most` of them and how many more
+    there are."""
+    # A name out of a damaged file may be anything: line feeds too, and any length.
+    shown = [name if name.isprintable() else repr(name)[1:-1] for name in map(str, names)]
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(name if len(name) <= 60 else f"{name[:57]}..." for name in shown[:most]) + more or "none"
+
+
+# What a disk answers that is full or broken, that one may not write, or that has no such folder.
+DISK = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.EISDIR),
+}
+
+
+@contextlib.contextmanager
+def writing(what: object, mend: str) -> Iterator[None]:
+    """Turn the error of a disk that cannot be written into an InputError: `what` cannot be written, and the
+    mend."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise InputError(f"{what} cannot be written: {error.strerror}; {mend}") from None
+
+
+def check_text(config: Mapping[str, Any], where: str = "") -> None:
+    """Raise InputError for the first text of a config, at any depth, that holds a control character."""
+    for key, value in config.items():
+        field = f"{where}.{key}" if where else str(key)
+        if isinstance(value, Mapping):
+            check_text(value, field)
+        elif found := CONTROL.search(f"{key}{value}" if isinstance(value, str) else str(key)):
+            raise InputError(f'{field}="{value}" holds the control character {found[0]!r}; leave it out')
+
+
+def did_you_mean(word: object, known: Iterable[object]) -> str:
+    """`'; did you mean "metis"?'`, or `'; known: a, b, c'` where nothing is near."""
+    names = [str(name) for name in known]
+    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else f"; known: {', '.join(sorted(names))}"
+
+
+def check_place(field: str, path: Path) -> None:
+    """InputError where no file can stand at `path`, before what goes there is made."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(
+            f"{field}={path} is no place for a file: give the name of one in a folder that is there"
+        )
+
+
+def choice(field: str, value: object, known: Iterable[object]) -> None:
+    known = list(known)
+    if value in known:
+        return
+    if all(isinstance(each, int) for each in known):  # no number is a misspelling of another
+        raise InputError(f"{field}={value} is not known: give one of {', '.join(map(str, known))}")
+    raise InputError(f'{field}="{value}" is not known{did_you_mean(value, known)}')
+
+
+def at_least(field: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise InputError(f"{field}={value} is too small: give {least} or more")
+
+
+def more_than(field: str, value: float, bound: float) -> None:
+    if not value > bound:
+        raise InputError(f"{field}={value} is too small: give more than {bound}")
+
+
+def within(field: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError(f"{field}={value} is out of range: give {low} to {high}")
+
+
+def within_above(field: str, value: float, bound: float, high: float) -> None:
+    """As `within`, `bound` itself left out."""
+    if not bound < value <= high:
+        raise InputError(f"{field}={value} is out of range: give more than {bound} and at most {high}")
+
+
+@functools.cache
+def _schema(cls: type) -> DictConfig:
+    """What `cls` accepts; kept, since to find out takes two fifths of a check."""
+    return OmegaConf.structured(cls)
+
+
+def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
+    """Make the dataclass `cls` from `values`, refusing unknown keys and wrong types by name.
+
+    `where` is the config block the values come from ("system", "model", ...; "" for the config itself); it
+    prefixes every message. The range checks of `cls.__post_init__` run too, and their messages are prefixed
+    likewise.
+    """
+    fields = {f.name for f in dataclasses.fields(cls) if f.init}
+    prefix = f"{where}." if where else ""
+    for key in values:
+        if key not in fields:
+            raise InputError(f"{prefix}{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
+    try:
+        config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(values)))
+        made = OmegaConf.to_object(config)
+    except (InputError, OmegaConfBaseException) as error:
+        # A block inside says best where it is wrong itself.
+        for place, kind, block in blocks(cls, values):
+            typed(kind, block, f"{prefix}{place}")
+        if isinstance(error, InputError):
+            raise InputError(f"{prefix}{error}") from None
+        raise InputError(mistyped(cls, values, prefix, error)) from None
+    assert isinstance(made, cls)
+    return made

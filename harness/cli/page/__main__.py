@@ -1,0 +1,116 @@
+"""One page of finished runs, in one file that needs no network.
+
+It says which system to take on each graph, and how to make every number again; it has pictures, tables that
+can be sorted, and on request what holds of the papers' claims.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.base.errors import InputError, check_place
+from harness.base.loading import load
+from harness.cli.page import content
+from harness.cli.page.layout import rendered, write
+from harness.results.report import groups
+from harness.results.report.groups import Group
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench report html") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was
+    typed.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        default=["results"],
+        metavar="RUN",
+        help="a run folder, a folder above some, or a glob pattern (default: results)",
+    )
+    parser.add_argument("--out", type=Path, default=Path("page.html"), help="the file (default: page.html)")
+    parser.add_argument("--title", help="what stands above the page (default: the graphs' names)")
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="PNG files that stand among the pictures, as `halobench figures` draws them",
+    )
+    parser.add_argument(
+        "--claims", action="store_true", help="what these runs say of the papers' published claims, too"
+    )
+    given = parser.parse_args(arguments)
+    options = {"out": given.out, "title": given.title, "figures": given.figures}
+    words = [f"--{name}={value}" for name, value in options.items() if value]
+    words += ["--claims"] * given.claims
+    command = shlex.join(["halobench", "report", "html", *given.runs, *words])
+    try:
+        check_place("out", given.out)
+        text = page(given.runs, command, given.title, given.figures, given.claims)
+        write("out", given.out, text)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
+    return 0
+
+
+def page(
+    paths: Sequence[str],
+    command: str,
+    title: str | None = None,
+    figures: Path | None = None,
+    claims: bool = False,
+) -> str:
+    """The page of the runs at or below `paths`; the same text whenever it is made of the same runs.
+
+    command   what makes it again, which the page says
+    figures   a folder of PNG files that stand among the pictures
+    claims    whether it has the verdicts on published claims, which need all runs in one folder of results
+    """
+    drawn = _images(figures) if figures else []
+    compared, empty = groups.load(paths)
+    environments = content.Environments()
+    graphs = content.graphs(compared, environments)
+    results = results_of(compared)
+    if claims and results is None:
+        raise InputError("--claims needs runs of one folder of results: give that folder alone")
+    return rendered(
+        "page.html.j2",
+        title=title or ", ".join(dict.fromkeys(group.dataset for group in compared)),
+        graphs=graphs,
+        verdicts=load("harness.papers.claims.page").verdicts(results) if claims and results else None,
+        results=results,
+        figures=drawn,
+        environments=environments.texts,
+        given=shlex.join(paths),
+        command=command,
+        left_out=empty,
+        runs=sum(len(group.runs) for group in compared),
+    )
+
+
+def _images(folder: Path) -> list[tuple[str, str]]:
+    """The PNG files of a folder by name, each as the address that holds it whole. InputError where there are
+    none."""
+    found = sorted(folder.glob("*.png"))
+    if not found:
+        raise InputError(
+            f"figures={folder} holds no PNG file: give the folder that halobench figures drew into"
+        )
+    return [(path.stem, f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}") for path in found]
+
+
+def results_of(compared: Sequence[Group]) -> Path | None:
+    """The folder that all the runs are in, as RESULTS/GRAPH/RUN; None where they are in several."""
+    found = {run.path.parent.parent for group in compared for run in group.runs}
+    return found.pop() if len(found) == 1 else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""What stands on the page, from groups of runs: everything but its layout."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import matplotlib
+import yaml
+
+from harness.base.errors import InputError
+from harness.cli.page import svg
+from harness.cli.page.layout import Cell, Picture, Table
+from harness.results.report import curves, plot, scatter, sweep_plots
+from harness.results.report.advice import Advice, advise, comparable
+from harness.results.report.columns import TIMES
+from harness.results.report.groups import Group, Run, knob
+from harness.results.report.style import SCORE_TITLES, STYLE, names_of, strokes_of, told_apart
+from harness.results.report.table import CLOCKS, Section, sections
+from harness.run import repeat_command
+
+WORDS = ("system", "partition", "by seed")  # columns that are sorted as text
+CURVES = 8  # rows whose curves are drawn
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """A row's runs: how to make them again, and all that they were asked for and ran on."""
+
+    anchor: str
+    name: str
+    command: str
+    mend: str
+    runs: list[tuple[str, str, str]]
+    config: str
+    resolved: str
+    environment: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that can be held against each other."""
+
+    anchor: str
+    apart: str
+    advice: Advice
+    pictures: list[Picture]
+    table: Table
+    notes: list[str]
+    repeats: list[Repeats]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What is known of a graph; the first part is the one with most rows."""
+
+    anchor: str
+    title: str
+    clock: str
+    parts: list[Part]
+    curves: list[Picture]
+    command: str
+
+
+@dataclass
+class Environments:
+    """The machines and packages that runs ran with, each once."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def number(self, of: dict[str, Any]) -> int:
+        text = json.dumps(of, indent=1, sort_keys=True)
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
+
+
+def graphs(
+    groups: list[Group], environments: Environments, say: Callable[[str], object] = lambda text: None
+) -> list[Graph]:
+    """One for each table of the report. Environments are added to `environments`; `say` is told of each."""
+    made = []
+    with matplotlib.rc_context(STYLE):
+        for number, section in enumerate(sections(groups), 1):
+            say(section.title)
+            made.append(_graph(f"graph{number}", section, environments))
+    return made
+
+
+def _graph(anchor: str, section: Section, environments: Environments) -> Graph:
+    parts = comparable(section)
+    common = [_settings(part) for part in parts]
+    made = [
+        _part(f"{anchor}-part{number}", part, _apart(common, number - 1), environments)
+        for number, part in enumerate(parts, 1)
+    ]
+    folders = sorted({str(run.path.parent) for group in section.groups for run in group.runs})
+    return Graph(
+        anchor,
+        section.title,
+        CLOCKS[section.clock],
+        made,
+        _curves(anchor, parts[0]),
+        shlex.join(["halobench", "report", *folders]),
+    )
+
+
+def _settings(part: Section) -> dict[str, str]:
+    keys = part.groups[0].first.keys
+    shown = {key: value for key, value in keys.items() if not key.startswith(("system.", "partition."))}
+    return {key: knob(key, value) for key, value in shown.items() if key != "seed"}
+
+
+def _apart(settings: Sequence[dict[str, str]], own: int) -> str:
+    """What one part's setting has that the others' do not all have."""
+    differing = [
+        key
+        for key in dict.fromkeys(key for each in settings for key in each)
+        if len({each.get(key) for each in settings}) > 1 and not key.startswith("cluster.")
+    ]
+    return " ".join(settings[own][key] for key in differing if key in settings[own])
+
+
+def _part(anchor: str, part: Section, apart: str, environments: Environments) -> Part:
+    repeats = [
+        _repeats(f"{anchor}-runs{number}", name, group, environments)
+        for number, (name, group) in enumerate(zip(told_apart(part.groups), part.groups), 1)
+    ]
+    costs = part.compared[1:]
+    return Part(
+        anchor,
+        apart,
+        advise(part),
+        [_scatter(f"{anchor}-{cost.key}", cost, part) for cost in costs] if len(part.groups) > 1 else [],
+        _table(part, repeats),
+        part.notes("Bold"),
+        repeats,
+    )
+
+
+def _scatter(name: str, cost, part: Section) -> Picture:
+    points = scatter.points(cost, part)
+    what = f"{SCORE_TITLES[part.score]} against {sweep_plots.axis_name(cost, part)}"
+    best = "; ".join(point.says for point in points if point.on_front)
+    picture = svg.element(
+        scatter.over_cost(cost, part),
+        name,
+        f"{what}. On the Pareto front: {best}.",
+        {point.gid: point.says for point in points},
+    )
+    letters = [(point.letter, point.says + _role(point)) for point in points if point.letter]
+    floor = scatter.lowest(points)
+    below = "; triangles lie below the picture" if any(p.score.mean < floor for p in points) else ""
+    return picture, f"{what}; bars are 95 % intervals over seeds{below}.", letters
+
+
+def _role(point: scatter.Point) -> str:
+    role = {"reference": " (exact training)", "control": " (the control)"}.get(point.group.first.role, "")
+    return role + (", on the front" if point.on_front else "")
+
+
+def _curves(anchor: str, part: Section) -> list[Picture]:
+    """Curves of the rows that have a letter in the scatters, at most CURVES of them, and where their time
+    goes."""
+    named = {
+        id_of: None
+        for cost in part.compared[1:]
+        for id_of in (id(point.group) for point in scatter.points(cost, part) if point.letter)
+    }
+    chosen = [group for group in part.groups if id(group) in named][:CURVES]
+    if not chosen:
+        return []
+    few = Section(part.dataset, part.clock, part.machine, chosen)
+    strokes = strokes_of(group.label for group in chosen)
+    names = names_of(chosen, brief=False)
+    drawn = {
+        f"{SCORE_TITLES[part.score]} over {axis.name}": curves.accuracy_over(axis, few, names, strokes)
+        for axis in curves.AXES
+    }
+    drawn["Where an epoch's time goes"] = plot.breakdown(few, names)
+    said = ", ".join(told_apart(chosen))
+    return [
+        (svg.element(figure, f"{anchor}-curve{number}", f"{what}: {said}."), f"{what}.", [])
+        for number, (what, figure) in enumerate(drawn.items(), 1)
+    ]
+
+
+def _table(part: Section, repeats: Sequence[Repeats]) -> Table:
+    """The report's rows, with time over exact training's beside bytes over exact training's. What all rows
+    share stands in the caption."""
+    cells = part.cells()
+    keys = {column.heading: column.key for block in part.blocks for column in block}
+    columns: dict[str, list[Cell]] = {}
+    for heading in map(str, cells.text):
+        if heading in cells.shared:
+            continue
+        columns[heading] = [Cell(t, bool(b)) for t, b in zip(cells.text[heading], cells.best[heading])]
+        if heading == TIMES[part.clock][0].heading:
+            ratios = [part.ratio(group, TIMES[part.clock][0]) for group in part.groups]
+            if any(ratio is not None for ratio in ratios):
+                columns["time / exact"] = [Cell("" if r is None else f"{r:.3f}") for r in ratios]
+    columns["system"] = [
+        Cell(cell.text, cell.best, each.anchor) for cell, each in zip(columns["system"], repeats)
+    ]
+    headings = [(heading, heading in WORDS, keys.get(heading, "")) for heading in columns]
+    return Table(", ".join(cells.shared.values()), headings, [list(row) for row in zip(*columns.values())])
+
+
+def _repeats(anchor: str, name: str, group: Group, environments: Environments) -> Repeats:
+    stored = [run.trace.config for run in group.runs]
+    try:
+        command, mend = repeat_command.command(stored), ""
+    except InputError as error:
+        command, mend = "", str(error)
+    first = group.first
+    return Repeats(
+        anchor,
+        name,
+        command,
+        mend,
+        [(str(run.path), str(run.seed), _state(run)) for run in group.runs],
+        yaml.safe_dump(first.trace.config, sort_keys=False, allow_unicode=True),
+        json.dumps(first.attempts, indent=1),
+        environments.number(first.trace.environment),
+    )
+
+
+def _state(run: Run) -> str:
+    summary = run.summary
+    if summary["diverged"] is not None:
+        return f"diverged in epoch {summary['diverged'] + 1}"
+    return "finished" if run.finished else f"unfinished after epoch {summary['epochs']}"

@@ -1,0 +1,55 @@
+"""What all pages share: their frame, tables that can be sorted, pictures with captions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+import harness
+from harness.base.errors import writing
+
+HERE = Path(__file__).parent
+Picture = tuple[Markup, str, list[tuple[str, str]]]  # the picture, its caption, its letters and what they say
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`link` is the id of what the cell leads to, "" for most."""
+
+    text: str
+    best: bool = False
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be sorted.
+
+    headings   each with whether it is sorted as text, and what it is called in a CSV
+    """
+
+    caption: str
+    headings: list[tuple[str, bool, str]]
+    rows: list[list[Cell]]
+
+
+def rendered(template: str, title: str, **values: Any) -> str:
+    """A page that needs no other file; `template` is one of this folder that extends base.html.j2."""
+    layout = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return layout.get_template(template).render(
+        title=title,
+        version=harness.__version__,
+        css=Markup((HERE / "page.css").read_text()),
+        js=Markup((HERE / "page.js").read_text()),
+        **values,
+    )
+
+
+def write(field: str, path: Path, text: str) -> None:
+    """InputError where it cannot be written."""
+    with writing(path, f"give another --{field}"):
+        path.write_text(text)

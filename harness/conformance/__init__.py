@@ -1,1 +1,0 @@
-"""What every system must hold, as a pytest plugin: `python -m harness.conformance system=NAME`."""

@@ -1,0 +1,1 @@
+"""Compiled products and loops: what is fast, apart from what it is for."""

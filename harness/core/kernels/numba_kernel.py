@@ -1,0 +1,353 @@
+"""The sparse product compiled here: rows packed to whole cache lines where that pays, sums in registers.
+
+For each pass over a few columns the (scaled) rows of x are packed into a buffer, and every output row then
+adds up its entries' packed rows. Packing applies the column scale once per vertex instead of once per edge
+and rounds rows up to whole cache lines, so that the sum has no ragged end. How many columns a pass takes, how
+far ahead it reads and whether it goes block by block over the source rows is its tiling's to say
+(`harness.core.kernels.tiling`). Rows without a scale that few entries share, as in a mini-batch, or that lie
+in the caches anyway, are gathered from where they are. None of this changes a bit: each column of a row has
+one accumulator, to which the entries are added in ascending order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from harness.core.kernels.gather import LINE, LINES, add_entries, fetch_entry, fetch_row, fetch_to_write
+from harness.core.kernels.huge_pages import HugePages
+from harness.core.kernels.parallel import use_threads
+from harness.core.kernels.tiling import Tiling, Tilings
+from harness.data.partition.shard import Csr
+
+SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
+FEW = 8  # entries per row of x for which packing it does not pay
+HELD, WIDE = 16 << 20, 4 * LINE  # bytes of x and of its rows for which it does not either, few or many
+NEXT, MOST = 4, 64  # output rows whose entries are read ahead, and the cache lines of each, at most
+
+# Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
+# combination.
+NONE = np.empty(0, np.float32)
+
+
+@numba.njit(cache=True, nogil=True)
+def _pack(first, last, x, k0, column, packed):
+    """packed[p, v] = column[v] * x[v, k0 + p F : k0 + (p + 1) F], zeros beyond the width.
+
+    packed   [passes, cols, F]
+    """
+    block = packed.shape[2]
+    for v in range(first, last):
+        scale = x.dtype.type(column[v]) if len(column) else x.dtype.type(1)
+        for p in range(len(packed)):
+            begin = min(k0 + p * block, x.shape[1])
+            # Indices into slices start at 0: others might be negative, and a loop is then not vectorised.
+            source, target = x[v, begin : begin + block], packed[p, v]
+            for k in range(len(source)):
+                target[k] = scale * source[k]
+            for k in range(len(source), block):
+                target[k] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin(v, packed, at, self_loops, total):
+    """total = packed[v, at : at + F] with self-loops, else 0."""
+    if self_loops:
+        row = packed[v, at : at + len(total)]
+        for k in range(len(row)):
+            total[k] = row[k]
+    else:
+        for k in range(len(total)):
+            total[k] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _write(v, total, skipped, k0, row, out, accumulate):
+    """out[v, k0 : k0 + F] (+)= row[v] * total[skipped:], F values of it, or as many as out has."""
+    scale = out.dtype.type(row[v]) if len(row) else out.dtype.type(1)
+    width = min(len(total) - skipped, out.shape[1] - k0)
+    # An index that might be negative would be looked at for each value; a slice costs more than a short row.
+    if accumulate:
+        for k in range(width):
+            out[v, np.uintp(k0 + k)] += scale * total[np.uintp(skipped + k)]
+    else:
+        for k in range(width):
+            out[v, np.uintp(k0 + k)] = scale * total[np.uintp(skipped + k)]
+
+
+@numba.njit(cache=True, nogil=True)
+def sum_rows(
+    first, last, indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block, partial,
+    cursor
+):  # fmt: skip
+    """out[v, k0 : k0 + F] (+)= row[v] * (sum of v's packed rows), v in [first, last); where there is nothing
+    to add, what is there stays.
+
+    ahead     entries that are read ahead; 0: a block's rows are near
+    block     source rows taken at a time; `partial` [rows, F] keeps the sums and `cursor` [rows] the first
+              entry beyond the block; 0: all at once
+    """
+    columns = len(packed)
+    if block == 0:
+        total = np.empty(packed.shape[1], packed.dtype)
+        final = np.int64(indptr[last]) - 1
+        for v in range(first, last):
+            start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
+            if accumulate and start == end and not self_loops:
+                continue
+            fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))  # type: ignore[call-arg]
+            _begin(v, packed, 0, self_loops, total)
+            add_entries(total, packed, indices, values, 0, start, end, columns, ahead, final)
+            _write(v, total, 0, k0, row, out, accumulate)
+        return
+    for v in range(first, last):
+        _begin(v, packed, 0, self_loops, partial[v])
+        cursor[v] = indptr[v]
+    per_line, share = LINE // indices.itemsize, block / columns
+    for low in range(0, columns, block):
+        high = min(low + block, columns)
+        for v in range(first, last):
+            # Entries and the sum of a row soon to come: no processor sees by itself which ones are next.
+            if v + NEXT < last:
+                soon, begin = v + NEXT, cursor[v + NEXT]
+                expected = np.int64(share * (np.int64(indptr[soon + 1]) - np.int64(indptr[soon])))
+                for line in range(min(MOST, 1 + expected // per_line)):
+                    fetch_entry(indices, begin + line * per_line)  # type: ignore[call-arg]  # numba's context
+                fetch_to_write(partial, soon, 0, partial.shape[1])  # type: ignore[call-arg]
+            # The first rows that the next output row needs: its entries do not follow this one's.
+            if ahead and v + 1 < last:
+                for e in range(cursor[v + 1], min(cursor[v + 1] + ahead, np.int64(indptr[v + 2]))):
+                    if indices[e] >= high:
+                        break
+                    fetch_row(packed, np.int64(indices[e]))  # type: ignore[call-arg]
+            end = np.int64(indptr[v + 1])
+            cursor[v] = add_entries(
+                partial[v], packed, indices, values, 0, cursor[v], end, high, ahead, end - 1
+            )
+    for v in range(first, last):
+        if not accumulate or self_loops or indptr[v] < indptr[v + 1]:
+            _write(v, partial[v], 0, k0, row, out, accumulate)
+
+
+@numba.njit(cache=True, nogil=True)
+def sum_unpacked(
+    first, last, indptr, indices, values, x, row, self_loops, out, accumulate, ahead, taken
+):  # fmt: skip
+    """out[v] (+)= row[v] * (sum of v's rows of x), v in [first, last), `taken` columns at a time from where
+    they lie. The last ones begin so that they end with the row: some columns are summed twice, none is
+    written twice.
+    """
+    total, columns, width = np.empty(taken, x.dtype), len(x), x.shape[1]
+    final = np.int64(indptr[last]) - 1
+    for v in range(first, last):
+        start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
+        if accumulate and start == end and not self_loops:
+            continue
+        for k0 in range(0, width, taken):
+            at = min(k0, width - taken)
+            fetch_to_write(out, v, k0, min(k0 + taken, width))  # type: ignore[call-arg]
+            _begin(v, x, at, self_loops, total)
+            add_entries(total, x, indices, values, at, start, end, columns, ahead, final)
+            _write(v, total, k0 - at, k0, row, out, accumulate)
+
+
+@numba.njit(cache=True, nogil=True)
+def _passes(
+    first, last, indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block, partial,
+    cursor,
+):  # fmt: skip
+    """`sum_rows` for each pass that is packed."""
+    for p in range(len(packed)):
+        begin = k0 + p * packed.shape[2]
+        if begin < out.shape[1]:
+            sum_rows(
+                first, last, indptr, indices, values, packed[p], begin, row, self_loops, out, accumulate,
+                ahead, block, partial, cursor,
+            )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _product(
+    indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, packs, ahead, block,
+    partial, cursor,
+):  # fmt: skip
+    for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
+        if packs:
+            _pack(0, len(x), x, k0, column, packed)
+        _passes(
+            0, len(out), indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block,
+            partial, cursor,
+        )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _product_parallel(
+    bounds, indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, packs, ahead, block,
+    partial, cursor,
+):  # fmt: skip
+    parts, columns = len(bounds) - 1, len(x)
+    for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
+        if packs:
+            for part in numba.prange(parts):
+                _pack(columns * part // parts, columns * (part + 1) // parts, x, k0, column, packed)
+        for part in numba.prange(parts):
+            _passes(
+                bounds[part], bounds[part + 1], indptr, indices, values, packed, k0, row, self_loops, out,
+                accumulate, ahead, block, partial, cursor,
+            )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _unpacked_parallel(
+    bounds, indptr, indices, values, x, row, self_loops, out, accumulate, ahead, taken
+):  # fmt: skip
+    for part in numba.prange(len(bounds) - 1):
+        sum_unpacked(
+            bounds[part], bounds[part + 1], indptr, indices, values, x, row, self_loops, out, accumulate,
+            ahead, taken,
+        )  # fmt: skip
+
+
+def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
+    """[parts + 1] int64 row bounds that give every part about the same number of entries plus rows."""
+    rows = len(indptr) - 1
+    load = indptr[1:].astype(np.int64) + np.arange(1, rows + 1)
+    targets = np.arange(1, parts) * (load[-1] if rows else 0) // parts
+    return np.concatenate([[0], np.searchsorted(load, targets, side="right"), [rows]]).astype(np.int64)
+
+
+def buffer(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of undefined content that begins at a cache line."""
+    size = math.prod(shape)
+    memory = np.empty(size + LINE // dtype.itemsize, dtype)
+    begin = -memory.ctypes.data % LINE // dtype.itemsize
+    return memory[begin : begin + size].reshape(shape)
+
+
+def leaves_unpacked(columns: int, entries: int, width_bytes: int, tiling: Tiling) -> bool:
+    """Whether rows that have no scale are gathered from where they lie: where few entries share one, or where
+    all of them fit the caches and are so long that a ragged end counts for little.
+
+    width_bytes   of a row
+    """
+    if width_bytes < LINE or tiling.block_rows(columns):
+        return False
+    near = columns * width_bytes <= HELD and width_bytes >= WIDE
+    return near or entries < FEW * columns
+
+
+class _Way(NamedTuple):
+    """What a product of rows of one width goes by.
+
+    unpacked   rows are gathered from where they lie, `taken` columns at a time
+    passes, taken   rows are packed for so many passes of so many columns
+    whole      a pass takes them whole
+    """
+
+    tiling: Tiling
+    unpacked: bool
+    taken: int
+    passes: int
+    whole: bool
+
+
+class NumbaProduct:
+    """out (+)= row * (B + s I) (column * x) for one block B, over any float type.
+
+    memory   where rows are packed; null: its own
+    """
+
+    def __init__(
+        self,
+        block: Csr,
+        values: np.ndarray | None = None,
+        tilings: Tilings | None = None,
+        memory: HugePages | None = None,
+    ):
+        self._block, self._tilings, self._memory = block, tilings or Tilings(), memory or HugePages()
+        self._values = NONE if values is None else np.ascontiguousarray(values)
+        self._bounds: dict[int, np.ndarray] = {}
+        self._chosen: dict[int, Tiling] = {}
+        self._ways: dict[tuple[int, int, bool], _Way] = {}
+
+    def is_small(self, width: int) -> bool:
+        """Whether a product with rows of `width` is done sooner by one thread."""
+        block = self._block
+        return (block.num_entries + block.num_rows + block.num_columns) * width < SERIAL_BELOW
+
+    def tiling(self, width_bytes: int) -> Tiling:
+        """The one that rows of so many bytes take."""
+        lines = -(-width_bytes // LINE)
+        if lines not in self._chosen:
+            block = self._block
+            shape = (block.num_rows, block.num_columns, block.num_entries)
+            self._chosen[lines] = self._tilings.choose(*shape, lines)
+        return self._chosen[lines]
+
+    def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
+        """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] float32 or None."""
+        width, block = x.shape[1], self._block
+        if width == 0 or block.num_rows == 0:
+            return
+        # What stands here takes longer than a product of few rows: what can be kept is.
+        given, target = x.numpy(), out.numpy()
+        key = width, given.itemsize, column is None
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._way(*key)
+        scale = NONE if row is None else row.numpy()
+        threads = self._threads(width)
+        if way.unpacked:
+            arguments = (
+                block.indptr, block.indices, self._values, given, scale, self_loops, target, accumulate,
+                way.tiling.ahead, way.taken,
+            )  # fmt: skip
+            if threads == 1:
+                sum_unpacked(0, block.num_rows, *arguments)
+            else:
+                _unpacked_parallel(self._bounds[threads], *arguments)
+        elif way.whole and x.data_ptr() % LINE == 0:
+            # Rows that are whole cache lines, and are not scaled, are gathered from where they lie.
+            self._sum(given, scale, NONE, self_loops, target, accumulate, given[None], False, way, threads)
+        else:
+            columns = NONE if column is None else column.numpy()
+            with self._memory.lent((way.passes, len(given), way.taken), given.dtype) as packed:
+                self._sum(given, scale, columns, self_loops, target, accumulate, packed, True, way, threads)
+
+    def _way(self, width: int, itemsize: int, unscaled: bool) -> _Way:
+        """How rows of so many values go, which no column scale multiplies."""
+        block, width_bytes = self._block, width * itemsize
+        tiling, line = self.tiling(width_bytes), LINE // itemsize
+        unpacked = unscaled and leaves_unpacked(block.num_columns, block.num_entries, width_bytes, tiling)
+        # Columns of a pass; of rows that are not packed the most that a pass can take.
+        taken = line * (max(n for n in LINES if n * line <= width) if unpacked else tiling.lines)
+        # Threads wait for each other once per buffer, not once per pass.
+        passes = min(-(-width // taken), max(1, LINES[-1] // tiling.lines))
+        return _Way(tiling, unpacked, taken, passes, unscaled and taken == width)
+
+    def _sum(
+        self, x, row, column, self_loops, out, accumulate, packed, packs: bool, way: _Way, threads: int
+    ) -> None:
+        """`apply`, with rows packed, or as they are, in `packed` [passes, cols, columns of a pass]."""
+        block = self._block
+        block_rows = way.tiling.block_rows(block.num_columns)
+        kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
+        partial = (buffer if kept else np.empty)((kept, way.taken), packed.dtype)
+        arguments = (
+            block.indptr, block.indices, self._values, x, row, column, self_loops, out, accumulate, packed,
+            packs, way.tiling.ahead, block_rows, partial, np.empty(kept, np.int64),
+        )  # fmt: skip
+        if threads == 1:
+            _product(*arguments)
+        else:
+            _product_parallel(self._bounds[threads], *arguments)
+
+    def _threads(self, width: int) -> int:
+        """How many take part in a product with rows of `width`; of several `_bounds` has their rows."""
+        threads = 1 if self.is_small(width) else use_threads()
+        if threads > 1 and threads not in self._bounds:
+            self._bounds[threads] = balanced_bounds(self._block.indptr, threads)
+        return threads

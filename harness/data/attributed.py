@@ -1,0 +1,80 @@
+"""Readers of the one-file npz formats: Coauthor, Amazon, CitationFull (Shchur et al. 2018),
+HeterophilousGraphDataset.
+
+Conventions are torch_geometric's: a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF
+weights), self-loops are dropped from the first family and kept in the second.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from harness.base.errors import InputError
+from harness.data.csr import from_csr, from_edges
+from harness.data.raw import (
+    Raw,
+    arrays,
+    check_square,
+    class_count,
+    features_of,
+    reading,
+    single_labels,
+    sparse_features,
+)
+
+
+def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
+    """Sparse adjacency `adj_*`, sparse features `attr_*`, `labels`; no splits."""
+    keys = (
+        "adj_indptr",
+        "adj_indices",
+        "adj_shape",
+        "attr_data",
+        "attr_indices",
+        "attr_indptr",
+        "attr_shape",
+        "labels",
+    )
+    parts = arrays(path, keys)
+    with reading(path):
+        check_square(parts["adj_shape"], parts["adj_indptr"])
+        edges = from_csr(
+            parts["adj_indptr"],
+            parts["adj_indices"],
+            symmetrise=symmetrise,
+            self_loops=False,
+            where="adjacency",
+        )
+        features = sparse_features(parts, path)
+        features[features > 0] = 1
+        labels = single_labels(parts["labels"])
+        num_classes = class_count(labels)
+    return Raw(edges, features, labels, num_classes, None)
+
+
+def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
+    """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and K masks of [V] for each
+    split.
+    """
+    masks = ("train_masks", "val_masks", "test_masks")
+    parts = arrays(path, ("node_features", "node_labels", "edges", *masks))
+    with reading(path):
+        pairs = parts["edges"]
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InputError(
+                f"edges has shape {pairs.shape} where [edges, 2] is wanted: fetch the file again"
+            )
+        features = features_of(parts["node_features"])
+        edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
+        labels = single_labels(parts["node_labels"])
+        num_classes = class_count(labels)
+        for key in masks:
+            if parts[key].dtype != np.bool_ or parts[key].shape != (len(parts[masks[0]]), len(features)):
+                raise InputError(
+                    f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not one bool per "
+                    "vertex: fetch the file again"
+                )
+    train, val, test = (parts[key] for key in masks)
+    return Raw(edges, features, labels, num_classes, (train, val, test))

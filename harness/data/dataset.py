@@ -1,0 +1,96 @@
+"""What a dataset is: the base of those that a config names by `_target_`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.base.code import code_of
+from harness.base.errors import InputError
+from harness.data.config import check_name
+from harness.data.graph import Graph, validate
+
+HASHED = 64 << 20  # bytes up to which a file is known by its content; beyond, by size and time of change
+
+
+@dataclass
+class Dataset:
+    """Base of every dataset: a dataclass whose fields are its knobs, and `load`.
+
+    name   what tables call the graph
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
+    @classmethod
+    def missing_method(cls) -> str | None:
+        """The method that a dataset must define and this one does not; None where it is complete."""
+        return "load(self, data_dir, seed)" if cls.load is Dataset.load else None
+
+    @property
+    def label(self) -> str:
+        """What run folders and messages call the graph."""
+        return self.name
+
+    @property
+    def changed_note(self) -> str:
+        """What a finished run is said to be computed on where the fingerprint is another by now; "" where
+        nothing is said.
+        """
+        return "a graph that its dataset makes otherwise now"
+
+    @property
+    def refuses_changed(self) -> bool:
+        """Whether a finished run whose graph is another by now is an error."""
+        return False
+
+    def load(self, data_dir: Path, seed: int) -> Graph:
+        """The graph, with its split (drawn by `seed` where it is drawn). Raw files are below `data_dir`."""
+        raise NotImplementedError
+
+    def files(self, data_dir: Path) -> Iterable[Path]:
+        """The raw files that `load` reads: their content is part of the fingerprint."""
+        return ()
+
+    def fingerprint(self, data_dir: Path, seed: int) -> dict[str, Any]:
+        """Everything that determines what `load` returns, as plain values without absolute paths: every
+        field, the seed, the files, and the code of the class's module. The key of the cached graph.
+        """
+        cls = type(self)
+        return {
+            "dataset": f"{cls.__module__}.{cls.__qualname__}",
+            "fields": dataclasses.asdict(self),
+            "code": code_of(cls.__module__),
+            "seed": seed,
+            "files": {path.name: identity_of(path) for path in self.files(data_dir)},
+        }
+
+    def graph(self, data_dir: Path, seed: int) -> Graph:
+        """What `load` gives, validated. InputError with one sentence where it is no usable graph."""
+        graph = self.load(data_dir, seed)
+        if not isinstance(graph, Graph):
+            raise InputError(
+                f'dataset "{self.name}" gave a {type(graph).__name__}; its load must return a'
+                " harness.data.graph.Graph"
+            )
+        return validate(graph)
+
+
+def identity_of(path: Path) -> dict[str, Any]:
+    """What a raw file is known by: a hash of its content, or size and time of change where it is large.
+    InputError where it is not there.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f'file "{path}" cannot be read: {error.strerror}; put it there') from None
+    if status.st_size > HASHED:
+        return {"size": status.st_size, "changed_ns": status.st_mtime_ns}
+    return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

@@ -1,0 +1,163 @@
+"""halobench import KIND SOURCE --out GRAPH.npz: a graph in another format as an npz to train on.
+
+edges EDGES --features FILE [--labels FILE]   an edge list and tables, CSV, TSV or spaces, gzipped or not
+pyg FILE                                      a torch_geometric Data that torch.save wrote
+dgl FILE                                      a graph that dgl.save_graphs wrote
+ogb FOLDER                                    a folder of the Open Graph Benchmark
+networkx FILE                                 GraphML, GML, GEXF, node-link JSON or an edge list
+scipy FILE --features FILE --labels FILE      a matrix that scipy.sparse.save_npz wrote
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.base.errors import InputError
+from harness.base.extras import package
+from harness.data.importing.imported import ImportedGraph, write
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench import") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    given = _parser(program).parse_args(arguments)
+    try:
+        if given.out.suffix != ".npz":
+            raise InputError(f'--out "{given.out}" does not end in .npz: give GRAPH.npz')
+        if given.out.exists() and not given.overwrite:
+            raise InputError(f'--out "{given.out}" is there already: give another file, or --overwrite')
+        if not given.out.parent.is_dir():
+            raise InputError(
+                f'--out "{given.out}" is in no folder that exists: make {given.out.parent} first'
+            )
+        found = READ[given.kind](given)
+        directed = True if given.directed else False if given.undirected else None
+        print("\n".join(write(found, given.out, directed)))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _edges(given: argparse.Namespace) -> ImportedGraph:
+    from harness.data.importing import edge_list
+
+    return edge_list.read(given.source, given.features, given.labels, **_table_options(given))
+
+
+def _networkx(given: argparse.Namespace) -> ImportedGraph:
+    package("networkx", "import")
+    from harness.data.importing import networkx_graph
+
+    return networkx_graph.read(given.source, given.features, given.labels, **_table_options(given))
+
+
+def _pyg(given: argparse.Namespace) -> ImportedGraph:
+    from harness.data.importing import tensors
+
+    return tensors.read_pyg(given.source)
+
+
+def _dgl(given: argparse.Namespace) -> ImportedGraph:
+    from harness.data.importing import tensors
+
+    return tensors.read_dgl(given.source)
+
+
+def _scipy(given: argparse.Namespace) -> ImportedGraph:
+    from harness.data.importing import tensors
+
+    return tensors.read_scipy(given.source, given.features, given.labels)
+
+
+def _ogb(given: argparse.Namespace) -> ImportedGraph:
+    from harness.data.importing import ogb_folder
+
+    return ogb_folder.read(given.source, given.split)
+
+
+READ = {"edges": _edges, "pyg": _pyg, "dgl": _dgl, "ogb": _ogb, "networkx": _networkx, "scipy": _scipy}
+HELP = {
+    "edges": "an edge list (source, target and, where there is a third column, weight) with"
+    " tables of vertices",
+    "pyg": "a torch_geometric Data, or the dict of its tensors, that torch.save wrote",
+    "dgl": "one homogeneous graph that dgl.save_graphs wrote",
+    "ogb": "a folder of the Open Graph Benchmark with raw/ and split/",
+    "networkx": "a .graphml, .gml, .gexf, .json (node-link) or .edgelist file",
+    "scipy": "a square matrix that scipy.sparse.save_npz wrote; row u, column v is the edge u -> v",
+}
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Write a graph in another format as an npz to train on, and say what was assumed.",
+    )
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    for kind, text in HELP.items():
+        command = kinds.add_parser(kind, help=text, description=text)
+        command.add_argument("source", type=Path, help="what to read")
+        command.add_argument("--out", type=Path, required=True, metavar="GRAPH.npz", help="the file to write")
+        command.add_argument(
+            "--overwrite", action="store_true", help="replace the file to write if it is there"
+        )
+        direction = command.add_mutually_exclusive_group()
+        direction.add_argument("--directed", action="store_true", help="keep edges as they are listed")
+        direction.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
+        if kind == "ogb":
+            command.add_argument(
+                "--split", metavar="NAME", help="which folder of split/, if there are several"
+            )
+        if kind == "scipy":
+            command.add_argument(
+                "--features", type=Path, required=True, help="an .npy or a sparse .npz, [V, F]"
+            )
+            command.add_argument("--labels", type=Path, required=True, help="an .npy, [V] or [V, C]")
+        if kind in ("edges", "networkx"):
+            _add_table_options(command, kind)
+    return parser
+
+
+def _add_table_options(command: argparse.ArgumentParser, kind: str) -> None:
+    command.add_argument(
+        "--features",
+        type=Path,
+        required=kind == "edges",
+        metavar="FILE",
+        help="a row per vertex: its id, then its features; the labels too if --labels is not given"
+        + ("" if kind == "edges" else " (default: attributes of the vertices)"),
+    )
+    command.add_argument(
+        "--labels", type=Path, metavar="FILE", help="a row per vertex: its id, its label, its split if known"
+    )
+    command.add_argument(
+        "--label-column", metavar="NAME", help="the column of labels (default: label, y, class or target)"
+    )
+    command.add_argument(
+        "--split-column",
+        metavar="NAME",
+        help="the column that holds train, val, test or nothing (default: split, fold or set)",
+    )
+    command.add_argument(
+        "--drop", action="append", default=[], metavar="NAME", help="a column to leave out; may be repeated"
+    )
+    command.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of every table names its columns (default: decided by each"
+        " table's first lines)",
+    )
+    command.add_argument(
+        "--rows-in-order", action="store_true", help="tables have no ids: row i describes vertex i, from 0"
+    )
+
+
+def _table_options(given: argparse.Namespace) -> dict:
+    names = ("header", "rows_in_order", "label_column", "split_column", "drop")
+    return {name: getattr(given, name) for name in names}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

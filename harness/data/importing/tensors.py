@@ -1,0 +1,203 @@
+"""Graphs kept as tensors and matrices: torch_geometric's Data, DGL's graph files, scipy's sparse matrices."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from harness.base.errors import InputError, listed
+from harness.base.extras import package
+from harness.base.dgl import load_dgl
+from harness.data import raw
+from harness.data.importing.imported import ImportedGraph
+
+FEATURES, LABELS = ("x", "feat", "feature", "features"), ("y", "label", "labels")
+MASKS = {"train": ("train_mask",), "val": ("val_mask", "valid_mask"), "test": ("test_mask",)}
+WEIGHTS = ("edge_weight", "weight", "weights", "w")
+
+
+def read_pyg(path: Path) -> ImportedGraph:
+    """What torch.save wrote of a torch_geometric Data, of the dict of its tensors, or of an InMemoryDataset
+    that holds one graph.
+
+    Read with weights_only: a file that asks for more than tensors is refused by InputError.
+    """
+    # Heavy, and needed here only.
+    data, attributes, storage = (
+        package(f"torch_geometric.{name}", "import") for name in ("data", "data.data", "data.storage")
+    )
+    classes = [
+        data.Data,
+        attributes.DataEdgeAttr,
+        attributes.DataTensorAttr,
+        storage.BaseStorage,
+        storage.NodeStorage,
+        storage.EdgeStorage,
+        storage.GlobalStorage,
+    ]
+    _exists(path)
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(classes):
+            warnings.simplefilter("ignore")  # of other pickles, which are refused below
+            stored = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise InputError(
+            f'file "{path}" holds more than tensors, or is not a file of torch.save, and is not'
+            " loaded: store the dict"
+            " of its tensors with torch.save(data.to_dict(), FILE)"
+        ) from None
+    except Exception as error:  # bytes from anywhere
+        raise InputError(
+            f'file "{path}" is not a whole file of torch.save ({type(error).__name__}): give one'
+        ) from None
+    if isinstance(stored, tuple) and stored:
+        if len(stored) > 1 and stored[1] is not None:
+            raise InputError(
+                f'file "{path}" holds several graphs: store one, with torch.save(dataset[0], FILE)'
+            )
+        stored = stored[0]
+    if isinstance(stored, data.Data):
+        stored = stored.to_dict()
+    if not isinstance(stored, Mapping):
+        raise InputError(
+            f'file "{path}" holds a {type(stored).__name__}: give a torch_geometric Data, or the'
+            " dict of its tensors"
+        )
+    if "edge_index" not in stored:
+        raise InputError(
+            f'file "{path}" has no edge_index (there are: {listed(stored)}): store the edges under it'
+        )
+    edges = _array(path, "edge_index", stored["edge_index"])
+    if edges.ndim != 2 or len(edges) != 2:
+        raise InputError(f'file "{path}": edge_index has shape {edges.shape}: give [2, edges]')
+    weights = stored.get("edge_weight")
+    attribute = stored.get("edge_attr")
+    assumed = {}
+    if weights is None and isinstance(attribute, torch.Tensor) and attribute[:1].numel() in (0, 1):
+        weights = attribute
+        assumed["weights"] = "edge_attr, which has one number per edge"
+    elif attribute is not None:
+        assumed["edge_attr"] = "left out: training uses one weight per edge, not features of edges"
+    return _found(path, edges.T, stored, weights, assumed)
+
+
+def read_dgl(path: Path) -> ImportedGraph:
+    """A file of dgl.save_graphs with one homogeneous graph. InputError where DGL cannot be loaded here."""
+    _exists(path)
+    dgl = load_dgl()
+    if dgl is None:
+        raise InputError(
+            "dgl cannot be loaded here: install dgl==2.1.0, or store the graph as a torch_geometric Data"
+        )
+    try:
+        graphs, _ = dgl.load_graphs(str(path))
+    except Exception as error:  # DGLError and what its C library raises of bytes from anywhere
+        raise InputError(
+            f'file "{path}" is not a file of dgl.save_graphs ({type(error).__name__}): give one'
+        ) from None
+    if len(graphs) != 1 or not graphs[0].is_homogeneous:
+        kinds = "several types of vertices or edges" if len(graphs) == 1 else f"{len(graphs)} graphs"
+        raise InputError(f'file "{path}" holds {kinds}: save one homogeneous graph')
+    graph = graphs[0]
+    src, dst = graph.edges(order="eid")
+    weights = next((graph.edata[key] for key in WEIGHTS if key in graph.edata), None)
+    return _found(path, torch.stack([src, dst], 1).numpy(), dict(graph.ndata), weights, {})
+
+
+def read_scipy(path: Path, features: Path, labels: Path) -> ImportedGraph:
+    """A matrix of scipy.sparse.save_npz, whose entry (u, v) is the weight of the edge u -> v.
+
+    Features are an .npy or such a matrix, [V, F]; labels an .npy, [V] or [V, C].
+    """
+    matrix = _matrix(path)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f'file "{path}" holds a matrix of {matrix.shape}: an adjacency matrix is square')
+    x = raw.array(features) if features.suffix == ".npy" else _matrix(features).toarray()
+    matrix = matrix.tocoo()
+    edges = np.stack([matrix.row, matrix.col], 1).astype(np.int64)
+    weights = None if matrix.dtype == np.bool_ else matrix.data
+    given = {"x": x, "y": raw.array(labels)}
+    if len(x) != matrix.shape[0]:
+        raise InputError(
+            f'file "{features}" has {len(x)} rows for the {matrix.shape[0]} vertices of {path}:'
+            " give one per vertex"
+        )
+    return _found(
+        path, edges, given, weights, {"matrix": "the entry in row u and column v is the edge u -> v"}
+    )
+
+
+def _found(
+    path: Path, edges: np.ndarray, given: Mapping[str, Any], weights: Any, assumed: dict[str, str]
+) -> ImportedGraph:
+    features = _first(path, given, FEATURES, "features")
+    labels = _first(path, given, LABELS, "labels")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim == 2 and labels.dtype.kind == "f":
+        if not np.isin(labels, (0, 1)).all():
+            raise InputError(
+                f'file "{path}": labels of {labels.shape} are label sets: give 0 or 1 in each column'
+            )
+        labels = labels.astype(np.uint8)
+    masks = {}
+    for split, names in MASKS.items():
+        name = next((name for name in names if given.get(name) is not None), None)
+        if name is not None:
+            mask = _array(path, name, given[name])
+            # torch_geometric has alternative splits in columns, the npz in rows.
+            masks[split] = (mask.T if mask.ndim == 2 else mask).astype(bool)
+    if 0 < len(masks) < 3:
+        raise InputError(
+            f'file "{path}" has only {" and ".join(masks)} of three masks: give all three or none'
+        )
+    return ImportedGraph(
+        source=path,
+        edges=np.ascontiguousarray(edges),
+        features=features,
+        labels=labels,
+        weights=None
+        if weights is None
+        else _array(path, "edge_weight", weights).reshape(len(edges), -1)[:, 0],
+        masks=masks,
+        assumed=assumed,
+    )
+
+
+def _first(path: Path, given: Mapping[str, Any], names: Sequence[str], what: str) -> np.ndarray:
+    name = next((name for name in names if given.get(name) is not None), None)
+    if name is None:
+        raise InputError(
+            f'file "{path}" has no {what} (there are: {listed(given)}): store them as'
+            f" {' or '.join(names[:2])}"
+        )
+    return _array(path, name, given[name])
+
+
+def _array(path: Path, name: str, value: Any) -> np.ndarray:
+    if isinstance(value, np.ndarray):
+        return value
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        raise InputError(f'file "{path}": {name} is a {type(value).__name__}: give a dense tensor')
+    if value.dtype == torch.bfloat16:
+        value = value.float()
+    return value.detach().numpy()
+
+
+def _matrix(path: Path) -> sparse.spmatrix:
+    _exists(path)
+    with raw.reading(path):
+        raw.array_names(path, "give what scipy.sparse.save_npz wrote")
+        return sparse.load_npz(path)  # it loads no pickle
+
+
+def _exists(path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f'file "{path}" is not there: give the path of a file')

@@ -1,0 +1,160 @@
+"""Tables in text files: comma, tab, semicolon or space between columns, with or without a line of names."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.base.errors import InputError, did_you_mean
+from harness.data.raw import reading
+
+SEPARATORS = ("\t", ",", ";", " ")
+COMMENTS = ("#", "%")
+
+
+@dataclass
+class Table:
+    """cells [rows, columns] text without blanks at the ends; names of the columns, or None; the number of the
+    first row's line, or what else tells each row."""
+
+    path: Path
+    cells: np.ndarray
+    names: list[str] | None
+    first_line: int = 0
+    rows: Sequence[str] | None = None
+
+    def refuse(self, row: int, what: str) -> InputError:
+        where = f"line {self.first_line + row}" if self.rows is None else self.rows[row]
+        return InputError(f'file "{self.path}", {where}: {what}')
+
+    def column(self, name: str) -> int:
+        """The place of the column `name`. InputError where there is none."""
+        if self.names is None:
+            raise InputError(
+                f'file "{self.path}" has no line of column names, so there is no column "{name}":'
+                " add such a line"
+            )
+        if name not in self.names:
+            raise InputError(f'file "{self.path}" has no column "{name}"{did_you_mean(name, self.names)}')
+        return self.names.index(name)
+
+    def name(self, column: int) -> str:
+        return f'column "{self.names[column]}"' if self.names else f"column {column + 1}"
+
+    def numbers(self, columns: Sequence[int]) -> np.ndarray:
+        """[rows, columns] float64. InputError with the line of the first cell that is no finite number."""
+        found = np.empty((len(self.cells), len(columns)))
+        for at, column in enumerate(columns):
+            values = pd.to_numeric(pd.Series(self.cells[:, column]), errors="coerce").to_numpy(np.float64)
+            bad = ~np.isfinite(values)
+            if bad.any():
+                row = int(np.argmax(bad))
+                raise self.refuse(
+                    row,
+                    f'{self.name(column)} holds "{self.cells[row, column]}" where a number is'
+                    " wanted: give a finite"
+                    " number, or leave the column out with --drop",
+                )
+            found[:, at] = values
+        return found
+
+
+def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_from: int = 1) -> Table:
+    """The table in `path`, which may be gzipped.
+
+    header        whether its first line holds column names; None decides: it does where it has one of the
+                  names `known`, or text in a column, from `numeric_from` on, whose second line is a number
+    """
+    if not path.is_file():
+        raise InputError(f'file "{path}" is not there: give the path of a CSV or TSV file')
+    with reading(path):
+        before, first = _begin(path)
+        if not first:
+            raise InputError("it has no rows: give a table with a row per line")
+        separator = next((mark for mark in SEPARATORS if mark in first.strip()), ",")
+        cells = _cells(path, separator, before)
+    first_line = before + 1
+    names = None
+    if header or (header is None and _is_header(cells, known, numeric_from)):
+        names, cells, first_line = cells[0].tolist(), cells[1:], first_line + 1
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(
+                f'file "{path}", line {first_line - 1}: two columns are named "{twice}": rename one'
+            )
+    if not len(cells):
+        raise InputError(f'file "{path}" has no rows below its column names: give a row per line')
+    return Table(path, cells, names, first_line)
+
+
+def _begin(path: Path) -> tuple[int, str]:
+    """How many lines of comments the file begins with, and the first line after them."""
+    before = 0
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as lines:
+        for line in lines:
+            if not line.startswith(COMMENTS):
+                return before, line
+            before += 1
+    return before, ""
+
+
+def _cells(path: Path, separator: str, before: int) -> np.ndarray:
+    """[rows, columns] text; row i is line before + 1 + i."""
+    try:
+        frame = pd.read_csv(
+            path,
+            sep=r"\s+" if separator == " " else separator,
+            header=None,
+            dtype=str,
+            skiprows=before,
+            na_filter=False,
+            skip_blank_lines=False,
+            encoding="utf-8-sig",
+            quoting=csv.QUOTE_MINIMAL,
+        )
+    except pd.errors.ParserError as error:
+        wide = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if wide is None:
+            raise
+        raise InputError(
+            f"line {wide[2]} has {wide[3]} columns where the lines before have {wide[1]}: give"
+            " every line the same"
+        ) from None
+    short = frame.isna().to_numpy()
+    cells = np.array([frame[c].fillna("").str.strip().to_numpy(np.str_) for c in frame], dtype=np.str_).T
+    # Blank lines at the end are no rows.
+    rows = len(cells)
+    while rows and not cells[rows - 1].astype(bool).any():
+        rows -= 1
+    if short[:rows].any():
+        row = int(np.argmax(short[:rows].any(1)))
+        raise InputError(
+            f"line {before + 1 + row} has {int((~short[row]).sum())} columns where others have"
+            f" {cells.shape[1]}:"
+            " give every line the same"
+        )
+    return cells[:rows]
+
+
+def _is_header(cells: np.ndarray, known: Sequence[str], numeric_from: int) -> bool:
+    first = [cell.lower() for cell in cells[0]]
+    if any(cell in known for cell in first[: max(numeric_from, 2)]):
+        return True
+    second = cells[1] if len(cells) > 1 else cells[0]
+    pairs = list(zip(cells[0], second))[numeric_from:] or list(zip(cells[0], second))
+    return any(not is_number(above) and is_number(below) for above, below in pairs)
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

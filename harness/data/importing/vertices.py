@@ -1,0 +1,231 @@
+"""The vertices of a graph from a table with a row per vertex: ids, features, labels and split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.base.errors import InputError
+from harness.data.raw import class_count
+from harness.data.importing import text
+from harness.data.importing.imported import SPLIT_WORDS, SPLITS
+from harness.data.importing.text import Table
+
+IDS = ("id", "ids", "node", "node_id", "nodeid", "vertex", "vertex_id", "name")
+LABEL, SPLIT = ("label", "labels", "y", "class", "target"), ("split", "fold", "set")
+NO_LABEL = ("", "nan", "none", "null", "na", "-1")
+
+
+@dataclass
+class Vertices:
+    """ids [V] text; of the rest see harness.data.importing.imported.ImportedGraph."""
+
+    ids: pd.Index
+    features: np.ndarray
+    labels: np.ndarray
+    class_names: list[str] | None
+    masks: dict[str, np.ndarray]
+    table: Path
+
+    @property
+    def vertex_ids(self) -> list[str] | None:
+        """The ids, or None where they are 0 to V - 1 in order."""
+        numbered = pd.Index(np.arange(len(self.ids)).astype(str))
+        return None if self.ids.equals(numbered) else self.ids.tolist()
+
+
+def read(
+    features: Path,
+    labels: Path | None,
+    *,
+    header: bool | None = None,
+    rows_in_order: bool = False,
+    label_column: str | None = None,
+    split_column: str | None = None,
+    drop: Sequence[str] = (),
+) -> Vertices:
+    """The vertices that `features` has a row for, in its order.
+
+    features  a column of ids (the first, or one of the names in IDS), then one column per feature;
+              `label_column` and `split_column` may stand among them where `labels` is None
+    labels    ids and labels, one column for a class per vertex, several of 0 and 1 for label sets; and a
+              split
+    rows_in_order   there are no ids: row i is vertex i
+    """
+    table = text.read(features, header, IDS)
+    ids, columns = _ids(table, rows_in_order)
+    if labels is None:
+        return described(table, ids, columns, label_column, split_column, drop)
+    kept = _kept(table, columns, drop)
+    of_labels = text.read(labels, header, IDS)
+    own, columns = _ids(of_labels, rows_in_order)
+    at = ids.get_indexer(own)
+    if (at < 0).any():
+        row = int(np.argmin(at))
+        raise of_labels.refuse(
+            row, f'vertex "{own[row]}" has no row in {features}: add one, or remove this label'
+        )
+    order = np.full(len(ids), -1)
+    order[at] = np.arange(len(own))
+    split = _special(of_labels, split_column, SPLIT, columns)
+    label_columns = [c for c in columns if c != split]
+    if label_column is not None:
+        label_columns = [of_labels.column(label_column)]
+    if not label_columns:
+        raise InputError(f'file "{labels}" has no column of labels: give ids and labels')
+    return _vertices(table, ids, kept, of_labels, label_columns, split, order)
+
+
+def described(
+    table: Table,
+    ids: pd.Index,
+    columns: list[int],
+    label_column: str | None,
+    split_column: str | None,
+    drop: Sequence[str],
+    otherwise: str = "--labels FILE",
+) -> Vertices:
+    """The vertices `ids`, whose features, label and split are `columns` of one table; `otherwise` says what
+    may be given where no column is the label."""
+    kept = _kept(table, columns, drop)
+    label = _special(table, label_column, LABEL, kept)
+    split = _special(table, split_column, SPLIT, kept)
+    if label is None:
+        raise InputError(
+            f'file "{table.path}" has no column named {", ".join(LABEL[:-1])} or {LABEL[-1]}: give'
+            f" --label-column NAME, or {otherwise}"
+        )
+    kept = [c for c in kept if c not in (label, split)]
+    return _vertices(table, ids, kept, table, [label], split, np.arange(len(ids)))
+
+
+def _vertices(
+    table: Table,
+    ids: pd.Index,
+    kept: list[int],
+    of_labels: Table,
+    label_columns: list[int],
+    split: int | None,
+    order: np.ndarray,
+) -> Vertices:
+    """`kept` are the columns of features; row order[v] of `of_labels` is vertex v's, -1 where it has none."""
+    if not kept:
+        raise InputError(f'file "{table.path}" has no column of features: give one number or more per vertex')
+    found, names = _labels(of_labels, label_columns, order)
+    masks = {} if split is None else _masks(of_labels, split, order)
+    return Vertices(ids, table.numbers(kept).astype(np.float32), found, names, masks, table.path)
+
+
+def endpoints(vertices: Vertices, named: np.ndarray, refuse: Callable[[int, str], InputError]) -> np.ndarray:
+    """[rows] the numbers of the vertices `named` [rows]; `refuse(row, what)` makes the error."""
+    at = vertices.ids.get_indexer(_plain(named))
+    if (at < 0).any():
+        row = int(np.argmin(at))
+        raise refuse(
+            row,
+            f'vertex "{named[row]}" has no row in {vertices.table}: add one, remove this edge, or give'
+            " --rows-in-order where rows have no ids",
+        )
+    return at
+
+
+def _ids(table: Table, rows_in_order: bool) -> tuple[pd.Index, list[int]]:
+    columns = list(range(table.cells.shape[1]))
+    if rows_in_order:
+        return pd.Index(np.arange(len(table.cells)).astype(str)), columns
+    names = [name.lower() for name in table.names or ()]
+    column = next((names.index(name) for name in IDS if name in names), 0)
+    ids = _plain(table.cells[:, column])
+    repeated = ids.duplicated()
+    if repeated.any():
+        row = int(np.argmax(repeated))
+        raise table.refuse(
+            row,
+            f'vertex "{ids[row]}" has a row above: give each vertex one row, or --rows-in-order where'
+            " rows have no ids",
+        )
+    if (ids == "").any():
+        raise table.refuse(int(np.argmax(ids == "")), "the id is empty: give every vertex an id")
+    return ids, [c for c in columns if c != column]
+
+
+def _plain(ids: np.ndarray) -> pd.Index:
+    """Ids as text. Where all are whole numbers, 7, 07 and 7.0 are one vertex."""
+    numbers = pd.to_numeric(pd.Series(ids), errors="coerce").to_numpy(np.float64)
+    if len(ids) and np.all(np.abs(numbers) < 2**53) and np.all(numbers == np.floor(numbers)):
+        return pd.Index(numbers.astype(np.int64).astype(str))
+    return pd.Index(ids.astype(str))
+
+
+def _kept(table: Table, columns: list[int], drop: Sequence[str]) -> list[int]:
+    for name in drop:
+        table.column(name)  # refused where it is not there
+    names = table.names or [""] * len(columns)
+    return [column for column in columns if names[column] not in drop]
+
+
+def _special(table: Table, asked: str | None, usual: Sequence[str], among: list[int]) -> int | None:
+    """The column asked for, or the one with a usual name, or None."""
+    if asked is not None:
+        return table.column(asked)
+    names = [name.lower() for name in table.names or ()]
+    return next((names.index(name) for name in usual if name in names and names.index(name) in among), None)
+
+
+def _labels(table: Table, columns: list[int], order: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
+    """[V] classes, or [V, C] label sets, and the classes' names where they are not 0, 1, ... already."""
+    if len(columns) > 1:
+        if (order < 0).any():
+            raise InputError(
+                f'file "{table.path}" has no row for {int((order < 0).sum())} vertices: label sets'
+                " need one each"
+            )
+        values = table.numbers(columns)
+        if not np.isin(values, (0, 1)).all():
+            row = int(np.argmin(np.isin(values, (0, 1)).all(1)))
+            raise table.refuse(row, "several columns of labels are label sets: give 0 or 1 in each")
+        names = [table.names[c] for c in columns] if table.names else None
+        return values.astype(np.uint8)[order], names
+    cells = np.where(order >= 0, table.cells[order, columns[0]], "")
+    return _classes(cells)
+
+
+def _classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
+    """[V] class numbers of text labels, -1 for none, and the names of the classes: None where they are whole
+    numbers from 0 without implausible gaps, which stay.
+    """
+    lacking = np.isin(np.char.lower(cells), NO_LABEL)
+    given = cells[~lacking]
+    numbers = pd.to_numeric(pd.Series(given), errors="coerce").to_numpy(np.float64)
+    labels = np.full(len(cells), -1, np.int64)
+    whole = (
+        len(given) > 0 and np.all(numbers == np.floor(numbers)) and np.all((numbers >= 0) & (numbers < 2**31))
+    )
+    if whole and numbers.min() == 0:
+        labels[~lacking] = numbers.astype(np.int64)
+        try:
+            class_count(labels)
+            return labels, None
+        except InputError:  # numbers that are names
+            pass
+    if whole:
+        _, first, labels[~lacking] = np.unique(numbers, return_index=True, return_inverse=True)
+        return labels, given[first].tolist()
+    names, labels[~lacking] = np.unique(given, return_inverse=True)
+    return labels, names.tolist()
+
+
+def _masks(table: Table, column: int, order: np.ndarray) -> dict[str, np.ndarray]:
+    """By split [V] bool, from the words train, val (valid, validation) and test, or nothing."""
+    cells = table.cells[:, column]
+    words = np.char.lower(cells)
+    known = np.isin(words, (*SPLIT_WORDS, "", "none"))
+    if not known.all():
+        row = int(np.argmin(known))
+        raise table.refuse(row, f'split "{cells[row]}" is not known: give train, val, test or nothing')
+    meant = np.array([SPLIT_WORDS.get(word, "") for word in words])
+    return {name: (order >= 0) & (meant == name)[order] for name in SPLITS}

@@ -1,0 +1,217 @@
+"""Bring your own graph: one npz file, whose format docs/data.md documents."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from harness.base.errors import InputError, did_you_mean
+from harness.data.csr import InEdges, from_csr, from_edges
+from harness.data.raw import (
+    Masks,
+    Raw,
+    array_names,
+    arrays,
+    class_count,
+    features_of,
+    mask_of,
+    reading,
+    single_labels,
+    sparse_features,
+)
+
+SPLITS = ("train", "val", "test")
+SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
+KEYS = (
+    "edges",
+    "indptr",
+    "indices",
+    "edge_weight",
+    "features",
+    *SPARSE,
+    "labels",
+    *SPLITS,
+    "num_classes",
+    "directed",
+)
+# What an import keeps of its source for its user; training does not read it.
+KEPT = ("vertex_ids", "class_names")
+# torch_geometric's names of the same arrays.
+RENAMES = {
+    "edge_index": "edges",
+    "x": "features",
+    "y": "labels",
+    "train_mask": "train",
+    "val_mask": "val",
+    "test_mask": "test",
+}
+MEND = (
+    "make one with `halobench import`, which reads CSV, PyG and other files, or with np.savez under the names"
+    " of docs/data.md, and give that file"
+)
+
+
+def read(path: Path, symmetrise: bool | None) -> Raw:
+    """The graph in `path`; `symmetrise` None does what the file's `directed` says.
+
+    Raises InputError for every way in which the file is not as documented.
+    """
+    names = _names(path)
+    with reading(path):
+        _present(names)
+    parts = arrays(path, (), KEYS)
+    with reading(path):
+        features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts, path)
+        if symmetrise is None:
+            symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
+        labels, num_classes = _labels(parts)
+        edges = _edges(parts, len(features), len(labels), symmetrise)
+        masks: Masks | None = None
+        if "train" in parts:
+            train, val, test = (_mask(key, parts[key], len(features)) for key in SPLITS)
+            masks = train, val, test
+        if masks and len({len(mask) for mask in masks}) > 1:
+            raise InputError(
+                f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the "
+                "same number of each"
+            )
+    return Raw(edges, features, labels, num_classes, masks)
+
+
+def is_weighted(path: Path) -> bool:
+    """Whether the file holds edge weights."""
+    return "edge_weight" in _names(path)
+
+
+def has_split(path: Path) -> bool:
+    """Whether the file holds splits of its own."""
+    return set(SPLITS) <= set(_names(path))
+
+
+def _names(path: Path) -> list[str]:
+    if not path.is_file():
+        what = "a folder, not a file" if path.is_dir() else "not a file"
+        raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz, as in docs/data.md')
+    return array_names(path, MEND)
+
+
+def _present(names: list[str]) -> None:
+    # The second form of the edges, or of the features, does as well as the first.
+    given = set(names)
+    if {"indptr", "indices"} <= given:
+        given.add("edges")
+    if set(SPARSE) <= given:
+        given.add("features")
+    renames = [f"{old} to {new}" for old, new in RENAMES.items() if old in names and new not in given]
+    if renames:
+        raise InputError(f"these arrays have torch_geometric's names: rename {', '.join(renames)}")
+    unknown = [name for name in names if name not in KEYS]
+    hint = did_you_mean(unknown[0], KEYS) if unknown else ""
+
+    def need(found: bool, what: str) -> None:
+        if not found:
+            stranger = f' ("{unknown[0]}" is not a key{hint})' if unknown else ""
+            raise InputError(f"{what}{stranger}")
+
+    need("edges" in given, "the edges are missing: give edges, or indptr and indices")
+    need(
+        not ("edges" in names and "indptr" in names),
+        "the edges are there twice: give either edges or indptr and indices",
+    )
+    need("features" in given, f"the features are missing: give features, or {', '.join(SPARSE)}")
+    need("labels" in names, "labels is missing: give one label per vertex")
+    splits = [key for key in SPLITS if key in names]
+    only = f"only {' and '.join(splits)} of train, val and test is given"
+    need(len(splits) in (0, 3), f"{only}: give all three or none")
+    for name in sorted(set(unknown) - set(KEPT), key=unknown.index):
+        warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
+
+
+def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool) -> InEdges:
+    """`rows` of features and `labelled` rows of labels must both be the number of vertices."""
+    weights = parts.get("edge_weight")
+    if "edges" not in parts:
+        indptr = parts["indptr"]
+        described = len(indptr) - 1
+        if described > rows:
+            found = f"indptr describes {described} vertices"
+            _too_short(rows, labelled, described, found, f"give indptr {rows + 1} entries")
+        if described < rows:
+            raise InputError(
+                f"indptr has {len(indptr)} entries for {rows} rows of features: give one more than rows"
+            )
+        if parts["indices"].ndim != 1:
+            raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
+        return from_csr(indptr, parts["indices"], symmetrise=symmetrise, weights=weights)
+    pairs = parts["edges"]
+    if pairs.ndim != 2 or 2 not in pairs.shape:
+        raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
+    named = int(pairs.max()) if pairs.size and pairs.dtype.kind in "iu" else -1
+    if named >= rows:
+        found = f"edges name vertex {named}"
+        _too_short(rows, labelled, named + 1, found, f"number the vertices 0 to {rows - 1}")
+    src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
+    return from_edges(src, dst, rows, symmetrise=symmetrise, weights=weights)
+
+
+def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:
+    """Refuse features of fewer rows than the edges have `vertices`, which is what the edges say in `found`.
+
+    Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise`
+    mends them.
+    """
+    mend = "give features one row per vertex"
+    if labelled < vertices:
+        mend = f"give features and labels one row per vertex, or {otherwise}"
+    raise InputError(f"features has {rows} rows and labels {labelled}, but {found}: {mend}")
+
+
+def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
+    labels = parts["labels"]
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        if labels.dtype.kind not in "iub" or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
+            raise InputError(
+                f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label"
+                " classes"
+            )
+        labels = labels.astype(np.uint8)
+    else:
+        labels = single_labels(labels, unlabelled=True)
+    if "num_classes" in parts:
+        return labels, _scalar(parts, "num_classes", "iu")
+    return labels, class_count(labels, "store num_classes to keep empty classes")
+
+
+def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
+    """[K, V] bool from a mask [V], K alternative masks [K, V], or a list of vertices."""
+    if values.dtype == np.bool_:
+        if values.ndim not in (1, 2) or values.shape[-1] != num_vertices:
+            raise InputError(
+                f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool per vertex, or a "
+                "list of vertices"
+            )
+        return values.reshape(-1, num_vertices)
+    mask = mask_of(values, num_vertices, key)
+    if mask.sum() != values.size:
+        raise InputError(
+            f"{key} lists a vertex twice: list each once (a mask of 0 and 1 must be stored as bool)"
+        )
+    return mask[None]
+
+
+def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str) -> bool | int:
+    value = parts[key]
+    # 0 and 1 pass for false and true.
+    if (
+        value.size != 1
+        or value.dtype.kind not in kinds + ("iu" if kinds == "b" else "")
+        or (kinds == "b" and value.item() not in (0, 1))
+    ):
+        raise InputError(
+            f"{key}={value.tolist() if value.size < 5 else value.shape} cannot be used: give one "
+            f"{'bool' if kinds == 'b' else 'whole number'}"
+        )
+    return value.item()

@@ -1,0 +1,193 @@
+"""Edge-cut partitions: which worker owns each vertex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+import pymetis
+from scipy import sparse
+
+from harness.base.errors import InputError, at_least, choice
+from harness.data.csr import from_csr
+from harness.data.graph import Graph
+from harness.data.partition.config import METHODS, EdgeCutPartitioner, Partitioner
+
+
+def assign(graph: Graph, method: str | EdgeCutPartitioner, parts: int, seed: int) -> np.ndarray:
+    """The owner [V] int32 of every vertex, each of the `parts` workers owning at least one.
+
+    method   a partitioner, or the name of one of this module with its default values. An empty part (METIS
+             leaves some on tiny or very dense graphs) takes half of the largest
+
+    Raises InputError where `method` is unknown or gives no owners, or `parts` is below 1 or above the number
+    of vertices.
+    """
+    if isinstance(method, str):
+        choice("partition.method", method, METHODS)
+        named: dict[str, type[EdgeCutPartitioner]] = {"metis": Metis, "random": Random, "block": Block}
+        method = named[method]()
+    n = graph.num_vertices
+    check_parts(graph, parts)
+    if isinstance(method, Metis):
+        check_hosts(method.hosts, parts)
+    if parts == 1:
+        return balanced(n, parts)
+    owners = method.vertex_owners(graph, parts, seed if method.drawn else 0)
+    return fill_empty(checked_owners(owners, n, parts, method, "vertex"), parts)
+
+
+def check_parts(graph: Graph, parts: int) -> None:
+    """InputError where a graph cannot be divided among so many workers."""
+    if parts < 1:
+        raise InputError(f"workers={parts} is too small: give 1 or more")
+    if parts > graph.num_vertices:
+        raise InputError(
+            f"workers={parts} is more workers than {graph.name} has vertices ({graph.num_vertices}); "
+            f"give {graph.num_vertices} or fewer"
+        )
+
+
+def checked_owners(owners: Any, count: int, parts: int, method: Partitioner, what: str) -> np.ndarray:
+    """[count] int32: what a partitioner answered, held to its shape, type and range. InputError elsewise."""
+    owners = np.asarray(owners)
+    if owners.shape != (count,) or owners.dtype.kind not in "iu":
+        raise InputError(
+            f"partition={method.name} gave {owners.dtype} of shape {list(owners.shape)} as owners of each"
+            f" {what}; it must give integers of shape [{count}]"
+        )
+    if count and not (owners.min() >= 0 and owners.max() < parts):
+        raise InputError(
+            f"partition={method.name} gave owners {owners.min()} to {owners.max()}; with gpus={parts} it must"
+            f" give 0 to {parts - 1}"
+        )
+    return owners.astype(np.int32, copy=False)
+
+
+@dataclass
+class Metis(EdgeCutPartitioner):
+    """k-way METIS: the fewest cut edges, on the undirected pattern without self-loops.
+
+    hosts    the graph is cut for so many hosts first, and each host's part for its workers, which are as many
+             and consecutive
+    """
+
+    hosts: int = 1
+
+    unkeyed: ClassVar = {"hosts": 1}
+
+    def __post_init__(self):
+        super().__post_init__()
+        at_least("hosts", self.hosts, 1)
+
+    def vertex_owners(self, graph, parts, seed):
+        return by_hosts(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed, self.hosts)
+
+
+class Random(EdgeCutPartitioner):
+    """Vertices at random; parts differ in size by at most one vertex."""
+
+    def vertex_owners(self, graph, parts, seed):
+        n = graph.num_vertices
+        return balanced(n, parts)[np.random.default_rng(seed).permutation(n)]
+
+
+class Block(EdgeCutPartitioner):
+    """Contiguous ids; parts differ in size by at most one vertex."""
+
+    drawn: ClassVar[bool] = False
+
+    def vertex_owners(self, graph, parts, seed):
+        return balanced(graph.num_vertices, parts)
+
+
+def balanced(n: int, parts: int) -> np.ndarray:
+    """[n] int32: contiguous parts of n // parts vertices or one more."""
+    return (np.arange(n, dtype=np.int64) * parts // n).astype(np.int32)
+
+
+def metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
+    """METIS's own answer, [V] int32; parts may be empty. Blocks where there is no edge to go by."""
+    # One copy, in METIS's own index type: another type would be copied inside once more.
+    return _metis(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed)
+
+
+def by_hosts(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int, hosts: int) -> np.ndarray:
+    """[V] int32: METIS's parts of an undirected pattern, cut for the hosts first. Parts may be empty."""
+    if hosts == 1:
+        return _metis(starts, neighbours, parts, seed)
+    host, per_host = _metis(starts, neighbours, hosts, seed), parts // hosts
+    owners = np.empty(len(starts) - 1, np.int32)
+    for k in range(hosts):
+        vertices = np.flatnonzero(host == k)
+        own = _metis(*_induced(starts, neighbours, vertices), per_host, seed)
+        if len(vertices) >= per_host:  # else what is empty is filled from another host
+            own = fill_empty(own, per_host)
+        owners[vertices] = k * per_host + own
+    return owners
+
+
+def _metis(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int) -> np.ndarray:
+    n = len(starts) - 1
+    if parts == 1 or len(neighbours) == 0:
+        return balanced(n, parts) if n else np.empty(0, np.int32)
+    # METIS reads a seed in 31 bits, and its seeds begin at 1.
+    options = pymetis.Options(seed=seed % (2**31 - 1) + 1)
+    _, owners = pymetis.part_graph(
+        parts, pymetis.CSRAdjacency(starts, neighbours), recursive=False, options=options, warn_on_copies=True
+    )
+    return np.asarray(owners, dtype=np.int32)
+
+
+def _induced(
+    starts: np.ndarray, neighbours: np.ndarray, vertices: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pattern between these vertices, ascending, which are numbered anew."""
+    whole = sparse.csr_array(
+        (np.ones(len(neighbours), np.bool_), neighbours, starts), shape=(len(starts) - 1,) * 2
+    )
+    part = whole[vertices][:, vertices]
+    return part.indptr.astype(starts.dtype), part.indices.astype(neighbours.dtype)
+
+
+def check_hosts(hosts: int, parts: int) -> None:
+    """InputError where workers cannot be spread evenly over hosts."""
+    if parts % hosts:
+        raise InputError(f"hosts={hosts} does not divide workers={parts}; give a divisor of it")
+
+
+def pattern(graph: Graph, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """The undirected pattern without self-loops: starts [V + 1] and neighbours, of type `index`."""
+    indptr, indices = graph.indptr, graph.indices
+    if not graph.symmetric:
+        undirected = from_csr(indptr, indices, symmetrise=True, where=graph.name)
+        indptr, indices = undirected.indptr, undirected.indices
+    starts, neighbours = np.zeros(len(indptr), index), np.empty(len(indices), index)
+    return starts, neighbours[: _drop_loops(indptr, indices, starts, neighbours)]
+
+
+def fill_empty(assignment: np.ndarray, parts: int) -> np.ndarray:
+    """Give every empty part the latter half of what is then the largest part, in place."""
+    sizes = np.bincount(assignment, minlength=parts)
+    for part in np.flatnonzero(sizes == 0):
+        largest = int(np.argmax(sizes))
+        taken = np.flatnonzero(assignment == largest)[(sizes[largest] + 1) // 2 :]
+        assignment[taken] = part
+        sizes[part] = len(taken)
+        sizes[largest] -= len(taken)
+    return assignment
+
+
+@numba.njit(cache=True, nogil=True)
+def _drop_loops(indptr, indices, starts, neighbours):
+    """Copy the rows without self-loops into (starts, neighbours); returns how many entries are left."""
+    end = 0
+    for v in range(len(indptr) - 1):
+        for k in range(indptr[v], indptr[v + 1]):
+            if indices[k] != v:
+                neighbours[end] = indices[k]
+                end += 1
+        starts[v + 1] = end
+    return end

@@ -1,0 +1,220 @@
+"""From a graph and an assignment to shards, one worker at a time so that memory stays bounded.
+
+Each worker's pass reads its own rows only; the whole build is O(V P + E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+import numpy as np
+
+from harness.data.csr import transpose_entries
+from harness.data.graph import Graph
+from harness.data.partition.shard import Csr, Shard
+
+
+def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[Shard]:
+    """The shards of `parts` workers, in rank order. assignment [V] int32 names each vertex's owner."""
+    n = graph.num_vertices
+    sizes = np.bincount(assignment, minlength=parts).astype(np.int64)
+    # vertices by owner, ascending inside an owner
+    order = np.argsort(assignment, kind="stable").astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    local = np.empty(n, np.int32)  # a vertex's local inner row at its owner
+    local[order] = np.arange(n) - np.repeat(starts[:-1], sizes)
+    degrees = degrees_of(graph)
+    split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
+    weights = values_of(graph)
+    outward: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # out-edges, and their weights
+    if not graph.symmetric:
+        out_indptr, out_indices, place = transpose_entries(
+            graph.indptr, graph.indices, n, graph.weights is not None
+        )
+        outward = out_indptr, out_indices, weights[place]
+    # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers'
+    # halos.
+    inners = np.split(order, starts[1:-1])
+    halos = [_halo(graph.indptr, graph.indices, assignment, inners[p], p, parts) for p in range(parts)]
+    column = np.full(n, -1, np.int32)
+
+    for rank in range(parts):
+        inner = inners[rank]
+        halo, halo_counts = halos[rank]
+        inner_edges, halo_edges = _blocks(
+            graph.indptr, graph.indices, weights, assignment, local, inner, halo, rank, column
+        )
+        sends = [_part(halos[p], rank) for p in range(parts)]
+        directed: dict[str, Any] = dict.fromkeys(
+            (
+                "out_inner_edges",
+                "out_halo",
+                "out_halo_counts",
+                "out_halo_rows",
+                "out_halo_degrees",
+                "out_halo_edges",
+            )
+        )
+        if outward is not None:
+            out_indptr, out_indices, out_weights = outward
+            out_halo, out_counts = _halo(out_indptr, out_indices, assignment, inner, rank, parts)
+            out_inner, out_halo_edges = _blocks(
+                out_indptr, out_indices, out_weights, assignment, local, inner, out_halo, rank, column
+            )
+            directed = dict(
+                out_inner_edges=out_inner,
+                out_halo=out_halo,
+                out_halo_counts=out_counts,
+                out_halo_rows=local[out_halo],
+                out_halo_degrees=degrees[out_halo],
+                out_halo_edges=out_halo_edges,
+            )
+        yield Shard(
+            rank=rank,
+            graph_name=graph.name,
+            sizes=sizes,
+            num_classes=graph.num_classes,
+            symmetric=graph.symmetric,
+            inner=inner,
+            features=graph.features[inner],
+            labels=graph.labels[inner],
+            train=graph.train[inner],
+            val=graph.val[inner],
+            test=graph.test[inner],
+            degrees=degrees[inner],
+            split_counts=split_counts,
+            halo=halo,
+            halo_counts=halo_counts,
+            halo_rows=local[halo],
+            halo_degrees=degrees[halo],
+            send_rows=local[np.concatenate(sends)],
+            send_counts=np.array([len(s) for s in sends], np.int64),
+            inner_edges=inner_edges,
+            halo_edges=halo_edges,
+            **directed,
+        )
+
+
+def degrees_of(graph: Graph) -> np.ndarray:
+    """[V] the degrees that shards hold: int32 counts, or float64 sums of weights."""
+    degrees = graph.in_degrees()
+    return degrees if graph.weights is not None else degrees.astype(np.int32)
+
+
+def values_of(graph: Graph) -> np.ndarray:
+    """[E] float32 weights for compiled loops, which take no None: none at all where all are 1."""
+    return np.empty(0, np.float32) if graph.weights is None else graph.weights
+
+
+def _part(halo: tuple[np.ndarray, np.ndarray], owner: int) -> np.ndarray:
+    vertices, counts = halo
+    start = int(counts[:owner].sum())
+    return vertices[start : start + int(counts[owner])]
+
+
+def _halo(indptr, indices, assignment, inner, rank, parts) -> tuple[np.ndarray, np.ndarray]:
+    """Remote neighbours of `inner`: ids by owner, ascending inside an owner, and how many of each owner."""
+    seen = np.zeros(len(assignment), np.bool_)
+    _mark(indptr, indices, assignment, inner, rank, seen)
+    halo = np.flatnonzero(seen).astype(np.int32)
+    owners = assignment[halo]
+    return halo[np.argsort(owners, kind="stable")], np.bincount(owners, minlength=parts).astype(np.int64)
+
+
+@numba.njit(cache=True)
+def _mark(indptr, indices, assignment, inner, rank, seen):
+    for v in inner:
+        for e in range(indptr[v], indptr[v + 1]):
+            if assignment[indices[e]] != rank:
+                seen[indices[e]] = True
+
+
+def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
+    """The rows of `inner` as two blocks, over inner columns and over halo columns; both without
+    self-loops.
+    """
+    column[halo] = np.arange(len(halo), dtype=np.int32)
+    inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
+    carried = len(weights) > 0
+    near, near_values = unfilled(inner_ptr, len(inner), carried)
+    far, far_values = unfilled(halo_ptr, len(halo), carried)
+    _fill(
+        indptr,
+        indices,
+        weights,
+        assignment,
+        local,
+        inner,
+        rank,
+        column,
+        near.indices,
+        near_values,
+        far.indices,
+        far_values,
+    )
+    return near, far
+
+
+def unfilled(starts: np.ndarray, num_columns: int, carried: bool) -> tuple[Csr, np.ndarray]:
+    """A block whose rows begin at `starts` [n + 1], and its values as an array for compiled loops, which is
+    empty where no weights are `carried`. The caller fills columns and values.
+
+    The loops that count and fill are the edge-cut's and the vertex-cut's own. An edge-cut's block is decided
+    by the owner of the neighbour, and one pass over the edges fills two blocks; a vertex-cut's by the owner
+    of the edge itself. A loop for both would read the edges once per block.
+    """
+    columns = np.empty(starts[-1], np.int32)
+    values = np.empty(len(columns) if carried else 0, np.float32)
+    starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts
+    return Csr(starts, columns, num_columns, values if carried else None), values
+
+
+@numba.njit(cache=True)
+def _count(indptr, indices, assignment, inner, rank):
+    inner_ptr = np.zeros(len(inner) + 1, np.int64)
+    halo_ptr = np.zeros(len(inner) + 1, np.int64)
+    for i in range(len(inner)):
+        v = inner[i]
+        near = far = 0
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            if assignment[u] != rank:
+                far += 1
+            elif u != v:
+                near += 1
+        inner_ptr[i + 1] = inner_ptr[i] + near
+        halo_ptr[i + 1] = halo_ptr[i] + far
+    return inner_ptr, halo_ptr
+
+
+@numba.njit(cache=True)
+def _fill(
+    indptr,
+    indices,
+    weights,
+    assignment,
+    local,
+    inner,
+    rank,
+    column,
+    inner_columns,
+    inner_values,
+    halo_columns,
+    halo_values,
+):
+    near = far = 0
+    for v in inner:
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            if assignment[u] != rank:
+                halo_columns[far] = column[u]
+                if len(weights):
+                    halo_values[far] = weights[e]
+                far += 1
+            elif u != v:
+                inner_columns[near] = local[u]
+                if len(weights):
+                    inner_values[near] = weights[e]
+                near += 1

@@ -1,0 +1,138 @@
+"""From a graph and an assignment of its edges to the shards of a vertex-cut, one worker at a time so that
+memory stays bounded.
+
+Each worker's pass reads the rows of its own replicas only; the whole build is O(R + E RF).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numba import njit
+
+from harness.data.graph import Graph
+from harness.data.partition.build import degrees_of, unfilled, values_of
+from harness.data.partition.config import VertexCutPartitioner
+from harness.data.partition.shard import Csr, ReplicaShard
+from harness.data.partition.vertexcut import EdgeAssignment
+
+
+def build_replicas(
+    graph: Graph, edges: EdgeAssignment, masters: str = VertexCutPartitioner.masters
+) -> Iterator[ReplicaShard]:
+    """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses a vertex's
+    master.
+    """
+    parts, n = edges.parts, graph.num_vertices
+    indptr, worker = edges.replicas()
+    master = edges.masters(masters)
+    owner = _entry_owners(graph.indptr, graph.indices, edges.low, edges.high, edges.owner.astype(np.int16))
+    sizes = np.bincount(master, minlength=parts).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    row = np.empty(n, np.int32)  # a vertex's local row at its master's worker
+    row[np.argsort(master, kind="stable")] = np.arange(n) - np.repeat(starts[:-1], sizes)
+    degrees, weights = degrees_of(graph), values_of(graph)
+    split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
+
+    # Who holds what, found first: the copies of a worker's masters are made of its peers' mirrors.
+    vertex = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
+    held = [vertex[worker == p] for p in range(parts)]
+    own = [v[master[v] == p] for p, v in enumerate(held)]
+    mirrors = [_by_master(v[master[v] != p], master) for p, v in enumerate(held)]
+    # [holder, master's worker]
+    counts = np.array([np.bincount(master[m], minlength=parts) for m in mirrors], np.int64)
+    column = np.full(n, -1, np.int32)
+
+    for rank in range(parts):
+        vertices = np.concatenate([own[rank], mirrors[rank]])
+        column[vertices] = np.arange(len(vertices), dtype=np.int32)
+        copies = [_group(mirrors[p], counts[p], rank) for p in range(parts)]
+        yield ReplicaShard(
+            rank=rank,
+            graph_name=graph.name,
+            sizes=sizes,
+            num_classes=graph.num_classes,
+            symmetric=graph.symmetric,
+            vertices=vertices,
+            features=graph.features[vertices],
+            labels=graph.labels[own[rank]],
+            train=graph.train[own[rank]],
+            val=graph.val[own[rank]],
+            test=graph.test[own[rank]],
+            degrees=degrees[vertices],
+            split_counts=split_counts,
+            mirror_counts=counts[rank],
+            mirror_rows=row[mirrors[rank]],
+            copy_rows=row[np.concatenate(copies)],
+            copy_counts=counts[:, rank].copy(),
+            edges=_local_edges(graph.indptr, graph.indices, weights, owner, vertices, rank, column),
+        )
+
+
+def _by_master(vertices: np.ndarray, master: np.ndarray) -> np.ndarray:
+    return vertices[np.argsort(master[vertices], kind="stable")]
+
+
+def _group(mirrors: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray:
+    """Those of `mirrors`, grouped by their master's worker, whose master is on `rank`."""
+    start = int(counts[:rank].sum())
+    return mirrors[start : start + int(counts[rank])]
+
+
+def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr:
+    starts = _count(indptr, owner, vertices, rank)
+    edges, values = unfilled(starts, len(vertices), len(weights) > 0)
+    _fill(indptr, indices, weights, owner, vertices, rank, column, edges.indices, values)
+    return edges
+
+
+@njit(cache=True, nogil=True)
+def _entry_owners(indptr, indices, low, high, owner):
+    """[E] the worker of every entry of the graph's CSR, -1 for a self-loop. Rows of the graph ascend, and so
+    do the pairs.
+    """
+    n = len(indptr) - 1
+    starts = np.zeros(n + 1, np.int64)
+    for e in range(len(low)):
+        starts[low[e] + 1] += 1
+    for v in range(n):
+        starts[v + 1] += starts[v]
+    seen = starts[:-1].copy()  # of the pairs in which u is the low end, the next to be met from the high end
+    found = np.full(len(indices), -1, np.int16)
+    for v in range(n):
+        k = starts[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            if u > v:
+                while high[k] != u:
+                    k += 1
+                found[e] = owner[k]
+            elif u < v:
+                while high[seen[u]] != v:
+                    seen[u] += 1
+                found[e] = owner[seen[u]]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _count(indptr, owner, vertices, rank):
+    starts = np.zeros(len(vertices) + 1, np.int64)
+    for i in range(len(vertices)):
+        mine = 0
+        for e in range(indptr[vertices[i]], indptr[vertices[i] + 1]):
+            mine += owner[e] == rank
+        starts[i + 1] = starts[i] + mine
+    return starts
+
+
+@njit(cache=True, nogil=True)
+def _fill(indptr, indices, weights, owner, vertices, rank, column, columns, values):
+    end = 0
+    for v in vertices:
+        for e in range(indptr[v], indptr[v + 1]):
+            if owner[e] == rank:
+                columns[end] = column[indices[e]]
+                if len(weights):
+                    values[end] = weights[e]
+                end += 1

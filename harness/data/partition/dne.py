@@ -1,0 +1,130 @@
+"""DNE, distributed neighbourhood expansion (Hanai et al., VLDB 2019), its rounds played in one process.
+
+All workers grow at once. In a round each worker expands the `SHARE` of its boundary that has the fewest free
+edges (a random vertex where its boundary is empty) and takes their free edges; then a free edge whose ends
+have come together on some workers goes to the smallest of those. Where workers reach for the same edge, the
+lower id is first.
+
+Balance: a worker stops at the edge that fills it to `imbalance` times the mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from harness.data.partition.incidence import incidence
+
+SHARE = 0.1
+IMBALANCE = 1.1
+
+
+def assign(
+    low: np.ndarray,
+    high: np.ndarray,
+    num_vertices: int,
+    parts: int,
+    seed: int,
+    imbalance: float = IMBALANCE,
+) -> np.ndarray:
+    """[M] int32: the worker of each undirected edge low[m] - high[m]."""
+    capacity = int(np.ceil(imbalance * len(low) / parts))
+    lottery = np.random.default_rng(seed).permutation(num_vertices).astype(np.int32)
+    return _grow(*incidence(low, high, num_vertices), lottery, parts, capacity)
+
+
+@njit(cache=True, nogil=True)
+def _grow(indptr, neighbour, edge, lottery, parts, capacity):
+    n, edges = len(indptr) - 1, len(edge) // 2
+    owner = np.full(edges, -1, np.int32)
+    free = indptr[1:] - indptr[:-1]  # edges of a vertex that no worker owns
+    holds = np.zeros((n, parts), np.bool_)
+    sizes, lengths = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
+    boundaries = np.empty((parts, 64), np.int32)
+    arrivals = np.empty(64, np.int32)  # vertices new to a worker in this round
+    drawn, left = 0, edges
+    while left:
+        arrived = 0
+        for p in range(parts):
+            if sizes[p] >= capacity:
+                continue
+            chosen = _choose(boundaries[p], lengths, p, free)
+            if len(chosen) == 0:
+                while drawn < n and free[lottery[drawn]] == 0:
+                    drawn += 1
+                if drawn == n:
+                    break
+                chosen = lottery[drawn : drawn + 1].copy()
+            for v in chosen:
+                for k in range(indptr[v], indptr[v + 1]):
+                    e, u = edge[k], neighbour[k]
+                    if owner[e] >= 0 or sizes[p] >= capacity:
+                        continue
+                    owner[e] = p
+                    sizes[p] += 1
+                    left -= 1
+                    free[v] -= 1
+                    free[u] -= 1
+                    for w in (v, u):
+                        if not holds[w, p]:
+                            holds[w, p] = True
+                            if lengths[p] == boundaries.shape[1]:
+                                longer = np.empty((parts, 2 * boundaries.shape[1]), np.int32)
+                                longer[:, : boundaries.shape[1]] = boundaries
+                                boundaries = longer
+                            boundaries[p, lengths[p]] = w
+                            lengths[p] += 1
+                            if arrived == len(arrivals):
+                                more = np.empty(2 * arrived, np.int32)
+                                more[:arrived] = arrivals
+                                arrivals = more
+                            arrivals[arrived] = w
+                            arrived += 1
+        for i in range(arrived):
+            v = arrivals[i]
+            if free[v] == 0:
+                continue
+            for k in range(indptr[v], indptr[v + 1]):
+                e, u = edge[k], neighbour[k]
+                if owner[e] >= 0:
+                    continue
+                best = -1
+                for p in range(parts):
+                    if (
+                        holds[v, p]
+                        and holds[u, p]
+                        and sizes[p] < capacity
+                        and (best < 0 or sizes[p] < sizes[best])
+                    ):
+                        best = p
+                if best >= 0:
+                    owner[e] = best
+                    sizes[best] += 1
+                    left -= 1
+                    free[v] -= 1
+                    free[u] -= 1
+    return owner
+
+
+@njit(cache=True, nogil=True)
+def _choose(boundary, lengths, p, free):
+    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop vertices without
+    any.
+    """
+    end = 0
+    for i in range(lengths[p]):
+        if free[boundary[i]] > 0:
+            boundary[end] = boundary[i]
+            end += 1
+    # Keys that end in the place keep ties in order of arrival.
+    keys = np.empty(end, np.int64)
+    for i in range(end):
+        keys[i] = (free[boundary[i]] << 32) | i
+    keys.sort()
+    ranked = np.empty(end, np.int32)
+    for i in range(end):
+        ranked[i] = boundary[keys[i] & 0xFFFFFFFF]
+    take = int(np.ceil(SHARE * end))
+    boundary[: end - take] = ranked[take:]
+    lengths[p] = end - take
+    return ranked[:take]

@@ -1,0 +1,179 @@
+"""HEP, the hybrid edge partitioner (Mayer and Jacobsen, SIGMOD 2021).
+
+Edges with an end of low degree are taken by neighbourhood expansion (NE++), worker after worker: a worker
+grows a core, each time by the vertex of its rim that has the fewest neighbours outside, and takes every edge
+between its vertices. Vertices of high degree are never expanded: they stand in every worker's rim from the
+start. Edges between two of them are streamed afterwards by HDRF, which knows where the expansion has left
+replicas.
+
+Balance: a worker takes at most ceil(low edges / P) by expansion, its surplus going to the next; streaming
+fills it up to `imbalance` times the mean of all edges.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from harness.data.partition.incidence import incidence
+
+IMBALANCE = 1.05
+LAMBDA = 1.1  # HDRF's weight of balance
+
+
+class Rim(NamedTuple):
+    """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours
+    outside, so that a count falls by one in O(1). -1 ends a list, and stands at `outside` of a vertex that is
+    in none.
+    """
+
+    head: np.ndarray  # [largest count + 1] int64
+    after: np.ndarray  # [V] int64
+    before: np.ndarray  # [V] int64
+    outside: np.ndarray  # [V] int64
+
+
+def assign(
+    low: np.ndarray,
+    high: np.ndarray,
+    num_vertices: int,
+    parts: int,
+    seed: int,
+    tau: float,
+    imbalance: float = IMBALANCE,
+) -> np.ndarray:
+    """[M] int32: the worker of each undirected edge low[m] - high[m]."""
+    edges = len(low)
+    degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
+    is_high = degrees > tau * 2 * edges / num_vertices
+    streamed = is_high[low] & is_high[high]
+    capacity = -(-(edges - int(streamed.sum())) // parts)
+    owner = np.full(edges, -1, np.int32)
+    holds = np.zeros((num_vertices, parts), np.bool_)
+    first = int(np.random.default_rng(seed).integers(num_vertices))
+    largest = int(degrees[~is_high].max(initial=0))
+    rim = Rim(*(np.full(n, -1, np.int64) for n in (largest + 1, num_vertices, num_vertices, num_vertices)))
+    _expand(*incidence(low, high, num_vertices), is_high, owner, holds, rim, capacity, first)
+    _stream(low, high, streamed, degrees, owner, holds, parts, int(np.ceil(imbalance * edges / parts)))
+    return owner
+
+
+@njit(cache=True, nogil=True)
+def _expand(indptr, neighbour, edge, is_high, owner, holds, rim, capacity, first):
+    n, parts = holds.shape
+    sizes = np.zeros(parts, np.int64)
+    member = np.full(n, -1, np.int32)  # the last worker whose core or rim the vertex was in
+    tried = 0  # seeds looked at, from `first` round to it again
+    for p in range(parts):
+        rim.head[:] = -1
+        rim.outside[:] = -1
+        lowest = 0
+        while sizes[p] < capacity:
+            while lowest < len(rim.head) and rim.head[lowest] < 0:
+                lowest += 1
+            if lowest < len(rim.head):
+                v = rim.head[lowest]
+            else:
+                while tried < n and not _open(indptr, edge, owner, is_high, (first + tried) % n):
+                    tried += 1
+                if tried == n:
+                    break
+                v = (first + tried) % n
+                _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim)
+            _unlink(v, rim)
+            for k in range(indptr[v], indptr[v + 1]):
+                u = neighbour[k]
+                if owner[edge[k]] < 0 and member[u] != p:
+                    made = _join(
+                        u, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim
+                    )
+                    lowest = min(lowest, made)
+
+
+@njit(cache=True, nogil=True)
+def _open(indptr, edge, owner, is_high, v):
+    """Whether a low vertex has an edge that no worker owns."""
+    if is_high[v]:
+        return False
+    for k in range(indptr[v], indptr[v + 1]):  # noqa: SIM110 -- a compiled loop
+        if owner[edge[k]] < 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim):
+    """Put low vertex v into worker p's rim with all its edges to members; returns the least count that this
+    made.
+    """
+    member[v] = p
+    count = 0
+    least = len(rim.head)
+    for k in range(indptr[v], indptr[v + 1]):
+        e, u = edge[k], neighbour[k]
+        if owner[e] >= 0:
+            continue
+        if member[u] == p or is_high[u]:
+            q = p
+            while sizes[q] >= capacity:
+                q += 1
+            owner[e] = q
+            sizes[q] += 1
+            holds[v, q] = holds[u, q] = True
+            if rim.outside[u] >= 0:
+                fewer = rim.outside[u] - 1
+                _unlink(u, rim)
+                _link(u, fewer, rim)
+                least = min(least, fewer)
+        else:
+            count += 1
+    _link(v, count, rim)
+    return min(least, count)
+
+
+@njit(cache=True, nogil=True)
+def _link(v, count, rim):
+    rim.outside[v] = count
+    rim.after[v], rim.before[v] = rim.head[count], -1
+    if rim.head[count] >= 0:
+        rim.before[rim.head[count]] = v
+    rim.head[count] = v
+
+
+@njit(cache=True, nogil=True)
+def _unlink(v, rim):
+    if rim.before[v] >= 0:
+        rim.after[rim.before[v]] = rim.after[v]
+    else:
+        rim.head[rim.outside[v]] = rim.after[v]
+    if rim.after[v] >= 0:
+        rim.before[rim.after[v]] = rim.before[v]
+    rim.outside[v] = -1
+
+
+@njit(cache=True, nogil=True)
+def _stream(low, high, streamed, degrees, owner, holds, parts, capacity):
+    """HDRF over the edges between high vertices, in edge order, to workers that have room."""
+    sizes = np.zeros(parts, np.int64)
+    for e in range(len(owner)):
+        if owner[e] >= 0:
+            sizes[owner[e]] += 1
+    for e in range(len(owner)):
+        if not streamed[e]:
+            continue
+        u, v = low[e], high[e]
+        share = degrees[u] / (degrees[u] + degrees[v])
+        largest, smallest = sizes.max(), sizes.min()
+        best, most = -1, -1.0
+        for p in range(parts):
+            if sizes[p] < capacity:
+                # Of the two ends the one of higher degree is the one to cut.
+                score = holds[u, p] * (2 - share) + holds[v, p] * (1 + share)
+                score += LAMBDA * (largest - sizes[p]) / (1 + largest - smallest)
+                if score > most:
+                    best, most = p, score
+        owner[e] = best
+        sizes[best] += 1
+        holds[u, best] = holds[v, best] = True

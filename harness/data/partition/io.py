@@ -1,0 +1,149 @@
+"""Shards and graphs on disk: one safetensors file each, mapped into memory rather than read.
+
+The format holds named arrays and a small JSON of scalars; nothing in it can run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from harness.base.errors import InputError
+from harness.data.graph import Graph, validate
+from harness.data.partition.faults import fault
+from harness.data.partition.shard import Csr, ReplicaShard, Shard
+
+SHARDS = {kind.cut: kind for kind in (Shard, ReplicaShard)}
+
+
+def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
+    """Write worker `shard.rank`'s file into `folder`; InputError where it cannot be written."""
+    arrays: dict[str, np.ndarray] = {}
+    scalars: dict[str, object] = {"cut": shard.cut}
+    for field in dataclasses.fields(shard):
+        value = getattr(shard, field.name)
+        if isinstance(value, Csr):
+            arrays[f"{field.name}.indptr"], arrays[f"{field.name}.indices"] = value.indptr, value.indices
+            scalars[f"{field.name}.num_columns"] = value.num_columns
+            if value.values is not None:
+                arrays[f"{field.name}.values"] = value.values
+        elif isinstance(value, np.ndarray):
+            arrays[field.name] = value
+        elif value is not None:
+            scalars[field.name] = value
+    path = _path(folder, shard.rank)
+    _write(arrays, scalars, path)
+    return path
+
+
+def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
+    """Map one worker's file, copy-on-write; InputError where it is missing or damaged, or where a type, shape
+    or number in it cannot be: compiled loops read and write by its indices.
+
+    ranges   False: read nothing but the header; a page of an array comes from the disk when it is first used
+    """
+    path = _path(folder, rank)
+    arrays, scalars = _read(path)
+    kind = SHARDS.get(str(scalars.pop("cut", None)))
+    if kind is None:
+        raise _damaged(path, "it is of no known cut")
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        name = field.name
+        if f"{name}.indptr" in arrays:
+            indices, columns = arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
+            values[name] = None
+            if indices is not None and columns is not None:
+                values[name] = Csr(arrays[f"{name}.indptr"], indices, columns, arrays.get(f"{name}.values"))
+        else:
+            values[name] = arrays.get(name, scalars.get(name))
+    optional = values["symmetric"] is True
+    missing = [
+        name for name, value in values.items() if value is None and not (optional and name.startswith("out_"))
+    ]
+    if missing:
+        raise _damaged(path, f"it holds no {missing[0]}")
+    if values["rank"] != rank:
+        raise _damaged(path, f"it is worker {values['rank']}'s")
+    shard = kind(**values)
+    try:
+        if wrong := fault(shard, ranges):
+            raise _damaged(path, wrong)
+    except (TypeError, AttributeError, IndexError) as error:  # a scalar where an array belongs
+        raise _damaged(path, error) from None
+    return shard
+
+
+def shard_name(rank: int) -> str:
+    """The name of a worker's file in the folder of shards."""
+    return f"worker-{rank}.safetensors"
+
+
+def save_graph(graph: Graph, path: Path) -> None:
+    """Write a whole graph; InputError where it cannot be written."""
+    values = {field.name: getattr(graph, field.name) for field in dataclasses.fields(Graph)}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    scalars = {name: value for name, value in values.items() if name not in arrays and value is not None}
+    _write(arrays, scalars, path)
+
+
+def load_graph(path: Path) -> Graph:
+    """Map a graph, copy-on-write; InputError where its file is missing or damaged."""
+    arrays, scalars = _read(path)
+    try:
+        values: dict[str, Any] = {**arrays, **scalars}
+        return validate(Graph(**values))
+    except (InputError, TypeError, AttributeError, IndexError) as error:
+        raise _damaged(path, error) from None
+
+
+def _path(folder: Path, rank: int) -> Path:
+    return Path(folder) / shard_name(rank)
+
+
+def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path) -> None:
+    part = path.with_suffix(".part")
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    scalars = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in scalars.items()
+    }
+    try:
+        part.touch()
+        mode = part.stat().st_mode
+        save_file(arrays, part, metadata={"scalars": json.dumps(scalars)})
+        os.chmod(part, mode)  # safetensors makes files that no other user of the cache could read
+        os.replace(part, path)
+    except (SafetensorError, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise InputError(
+            f"{path} cannot be written ({error}); give cache=FOLDER on a disk with room"
+        ) from None
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    if not path.is_file():
+        raise InputError(f"{path} is missing; delete the folder {path.parent} and run again to rebuild it")
+    try:
+        # torch maps the file; numpy's reader would copy it.
+        with safe_open(path, framework="pt") as file:
+            scalars = json.loads(file.metadata()["scalars"])
+            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118 -- no dict
+        if not isinstance(scalars, dict):
+            raise TypeError("its scalars are no object")
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _damaged(path, error) from None
+    return arrays, scalars
+
+
+def _damaged(path: Path, reason: object) -> InputError:
+    said = (str(reason).splitlines() or [""])[0]
+    return InputError(
+        f"{path} is damaged ({said}); delete the folder {path.parent} and run again to rebuild it"
+    )

@@ -1,0 +1,268 @@
+"""Vertex-cut partitions: which worker owns each edge, and what that costs (CDFGNN, section 6 and Table 3).
+
+An edge is undirected here: both directions of it go to one worker, and self-loops are left out (they belong
+to their vertex's master). A vertex has a *replica* on every worker that owns an edge of it; one of them is
+its *master*, the others are *mirrors*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+
+from harness.base.splitmix import GOLDEN, mix
+from harness.base.errors import at_least, choice, more_than, typed, within
+from harness.data.csr import from_csr
+from harness.data.graph import Graph
+from harness.data.partition import dne, ebv, hep
+from harness.data.partition.assign import check_hosts, check_parts, checked_owners
+from harness.data.partition.config import EDGE_METHODS, MASTER_RULES, VertexCutPartitioner
+from harness.data.partition.metis_edges import MetisEdges
+
+
+@dataclass
+class EdgeAssignment:
+    """M undirected edges over `parts` workers on `hosts` hosts, each host with as many consecutive workers.
+
+    low, high   [M] int32, low < high, ascending by (low, high): an edge's id is its place
+    owner       [M] int32: the worker of each edge
+    """
+
+    num_vertices: int
+    parts: int
+    hosts: int
+    low: np.ndarray
+    high: np.ndarray
+    owner: np.ndarray
+
+    def replicas(self) -> tuple[np.ndarray, np.ndarray]:
+        """(indptr [V+1] int64, worker [R] int32): the workers that hold each vertex, ascending.
+
+        A vertex without edges has a single replica, on the worker that a hash of its id names.
+        """
+        return _replicas(self.low, self.high, self.owner, self.num_vertices, self.parts)
+
+    def masters(self, rule: str = VertexCutPartitioner.masters) -> np.ndarray:
+        """[V] int32: each vertex's master, chosen by a hash of its id.
+
+        rule   "host": among its replicas on the host with most of them (the hash breaks ties);
+               "hash": among all
+        """
+        choice("masters", rule, MASTER_RULES)
+        return self._masters(*self.replicas(), rule)
+
+    def _masters(self, indptr: np.ndarray, worker: np.ndarray, rule: str) -> np.ndarray:
+        # One host for all: the host that holds most of them holds every one.
+        return _masters(
+            indptr, worker, self.parts, self.parts // self.hosts if rule == "host" else self.parts
+        )
+
+
+def assign_edges(
+    graph: Graph, method: str | VertexCutPartitioner, parts: int, seed: int, **knobs: Any
+) -> EdgeAssignment:
+    """Give every undirected edge of the graph to one of `parts` workers.
+
+    method   a partitioner, or the name of one of this module, which is then made with `knobs`
+
+    Raises InputError where an argument is out of range, or the partitioner gives no owners.
+    """
+    if isinstance(method, str):
+        choice("partition.method", method, EDGE_METHODS)
+        method = typed(CUTS[method], knobs, "partition")
+    check_parts(graph, parts)
+    check_hosts(method.hosts, parts)
+    low, high = undirected_edges(graph)
+    given = method.edge_owners(low, high, graph.num_vertices, parts, seed if method.drawn else 0)
+    owner = checked_owners(given, len(low), parts, method, "edge")
+    return EdgeAssignment(graph.num_vertices, parts, method.hosts, low, high, owner)
+
+
+@dataclass
+class Ebv(VertexCutPartitioner):
+    """CDFGNN's: each edge to the worker of least replication and load (harness.data.partition.ebv).
+
+    gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV
+    """
+
+    gamma: float = 0.1
+
+    drawn: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("gamma", self.gamma, 0, 1)
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        return ebv.assign(low, high, num_vertices, parts, self.gamma, self.hosts)
+
+
+@dataclass
+class Hep(VertexCutPartitioner):
+    """Neighbourhood expansion, then streaming of the edges between vertices of high degree
+    (harness.data.partition.hep).
+
+    tau        vertices of more than tau mean degrees are not expanded
+    imbalance  the most edges that streaming gives a worker, over the mean
+    """
+
+    tau: float = 10.0
+    imbalance: float = hep.IMBALANCE
+
+    unkeyed: ClassVar = {"imbalance": hep.IMBALANCE}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        more_than("tau", self.tau, 0)
+        at_least("imbalance", self.imbalance, 1)
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        return hep.assign(low, high, num_vertices, parts, seed, self.tau, self.imbalance)
+
+
+@dataclass
+class Dne(VertexCutPartitioner):
+    """All workers expand at once (harness.data.partition.dne).
+
+    imbalance  the most edges of a worker, over the mean
+    """
+
+    imbalance: float = dne.IMBALANCE
+
+    unkeyed: ClassVar = {"imbalance": dne.IMBALANCE}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("imbalance", self.imbalance, 1)
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        return dne.assign(low, high, num_vertices, parts, seed, self.imbalance)
+
+
+CUTS: dict[str, type[VertexCutPartitioner]] = {"ebv": Ebv, "hep": Hep, "dne": Dne, "metis/edges": MetisEdges}
+
+
+def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high), [M] int32 each: every joined pair once, without self-loops, ascending by (low, high)."""
+    indptr, indices = graph.indptr, graph.indices
+    if not graph.symmetric:
+        indptr, indices, *_ = from_csr(indptr, indices, symmetrise=True, where=graph.name)
+    return _upper(indptr, indices)
+
+
+def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.masters) -> dict[str, Any]:
+    """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their
+    rule.
+
+    replicas, edges        of each worker
+    inner, outer           messages each worker sends in one synchronisation, to workers of its own host and
+                           of others: a mirror sends its part to the master, the master sends the sum to every
+                           mirror
+    max_inner, max_outer   the largest worker's: the table's Inner and Outer
+    replication            RF, replicas / V
+    edge_imbalance         Edge IF, the largest worker's edges over the mean; vertex_imbalance likewise of
+                           replicas
+    """
+    choice("masters", masters, MASTER_RULES)
+    indptr, worker = edges.replicas()
+    master = edges._masters(indptr, worker, masters)
+    inner, outer = _messages(indptr, worker, master, edges.parts, edges.parts // edges.hosts)
+    per_worker = np.bincount(edges.owner, minlength=edges.parts)
+    replicas = np.bincount(worker, minlength=edges.parts)
+    return {
+        "replicas": replicas.tolist(),
+        "edges": per_worker.tolist(),
+        "inner": inner.tolist(),
+        "outer": outer.tolist(),
+        "max_inner": int(inner.max()),
+        "max_outer": int(outer.max()),
+        "replication": len(worker) / edges.num_vertices,
+        "edge_imbalance": float(per_worker.max() * edges.parts / max(len(edges.owner), 1)),
+        "vertex_imbalance": float(replicas.max() * edges.parts / len(worker)),
+    }
+
+
+@njit(cache=True, nogil=True)
+def _upper(indptr, indices):
+    count = 0
+    for v in range(len(indptr) - 1):
+        for k in range(indptr[v], indptr[v + 1]):
+            count += indices[k] > v
+    low, high = np.empty(count, np.int32), np.empty(count, np.int32)
+    end = 0
+    for v in range(len(indptr) - 1):
+        for k in range(indptr[v], indptr[v + 1]):
+            if indices[k] > v:
+                low[end], high[end] = v, indices[k]
+                end += 1
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _hash(v):
+    """splitmix64 of a vertex id."""
+    return mix(np.uint64(v) + np.uint64(GOLDEN))
+
+
+@njit(cache=True, nogil=True)
+def _replicas(low, high, owner, num_vertices, parts):
+    holds = np.zeros((num_vertices, parts), np.bool_)
+    for e in range(len(owner)):
+        holds[low[e], owner[e]] = True
+        holds[high[e], owner[e]] = True
+    indptr = np.zeros(num_vertices + 1, np.int64)
+    for v in range(num_vertices):
+        held = 0
+        for p in range(parts):
+            held += holds[v, p]
+        if held == 0:
+            holds[v, np.int64(_hash(v) % np.uint64(parts))] = True
+            held = 1
+        indptr[v + 1] = indptr[v] + held
+    worker = np.empty(indptr[-1], np.int32)
+    end = 0
+    for v in range(num_vertices):
+        for p in range(parts):
+            if holds[v, p]:
+                worker[end] = p
+                end += 1
+    return indptr, worker
+
+
+@njit(cache=True, nogil=True)
+def _masters(indptr, worker, parts, per_host):
+    masters = np.empty(len(indptr) - 1, np.int32)
+    hosts = parts // per_host
+    on_host = np.empty(hosts, np.int64)
+    for v in range(len(masters)):
+        on_host[:] = 0
+        for k in range(indptr[v], indptr[v + 1]):
+            on_host[worker[k] // per_host] += 1
+        # Hosts are looked at from one that the hash names: ties must not all fall to the first.
+        turn = np.int64((_hash(v) >> np.uint64(32)) % np.uint64(hosts))
+        host = turn
+        for i in range(hosts):
+            if on_host[(turn + i) % hosts] > on_host[host]:
+                host = (turn + i) % hosts
+        first = indptr[v]  # replicas ascend, so a host's stand together
+        while worker[first] // per_host != host:
+            first += 1
+        masters[v] = worker[first + np.int64(_hash(v) % np.uint64(on_host[host]))]
+    return masters
+
+
+@njit(cache=True, nogil=True)
+def _messages(indptr, worker, masters, parts, per_host):
+    inner, outer = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
+    for v in range(len(masters)):
+        master = masters[v]
+        for k in range(indptr[v], indptr[v + 1]):
+            mirror = worker[k]
+            if mirror != master:
+                sent = inner if mirror // per_host == master // per_host else outer
+                sent[mirror] += 1
+                sent[master] += 1
+    return inner, outer

@@ -1,0 +1,307 @@
+"""Reading raw files that may be truncated, corrupt or hostile; and what every reader hands on.
+
+No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where
+its first bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one
+InputError that names the file and the mend. That is why files are read here and not by torch_geometric's and
+ogb's readers: theirs run Planetoid's pickles and check neither sizes nor numbers.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.base.errors import InputError, listed
+from harness.data.csr import InEdges, dense_rows
+
+FETCH = "fetch the file again"
+ARCHIVE, ARRAY = "a zip archive", "a single array (npy)"
+# What a file is, by the bytes it begins with: the formats that graphs and tables are commonly kept in.
+SIGNATURES = (
+    (b"PK\x03\x04", ARCHIVE),
+    (b"PK\x05\x06", ARCHIVE),  # without members
+    (b"\x93NUMPY", ARRAY),
+    *((b"\x80" + bytes([protocol]), "a pickle, which is never loaded") for protocol in range(2, 6)),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"PAR1", "a parquet file"),
+)
+
+
+Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # (train, val, test), each [K, V] bool
+
+# Bytes of memory that arrays may take per byte of their file. Deflate reaches 1032; the sparse features of
+# real graphs, made dense, about 300.
+EXPANSION = 2000
+SPARED = 64 << 20  # bytes that any file may take
+
+
+@dataclass
+class Raw:
+    """A data set as its files give it, before a split is chosen.
+
+    features     [V, F] float32
+    labels       [V] int32, -1 where a vertex has none; or [V, C] uint8
+    num_classes  C
+    masks        (train, val, test), each [K, V] bool for K alternative splits; None where the data set has
+                 none
+    """
+
+    edges: InEdges
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int
+    masks: Masks | None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever reading `path` raises into one sentence."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f'file "{path}": {error}') from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise InputError(
+            f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read'
+        ) from None
+    except MemoryError as error:
+        raise InputError(f'file "{path}" asks for more memory than there is ({error}): {FETCH}') from None
+    except Exception as error:  # bytes from anywhere can make a format's reader raise anything
+        reason = " ".join(str(error).split())[:160] or "it ends too early"
+        raise InputError(
+            f'file "{path}" cannot be read ({type(error).__name__}: {reason}); it is truncated or not in its '
+            "format: replace it by a whole copy"
+        ) from None
+
+
+def affordable(path: Path, size: int) -> None:
+    """Raise InputError where what `path` holds takes `size` bytes of memory, far more than a file of its size
+    can mean: a few kB may describe terabytes.
+    """
+    own = path.stat().st_size
+    if size > max(SPARED, EXPANSION * own):
+        raise InputError(
+            f"its {own} bytes would take {size / 1e9:.3g} GB of memory, more than {EXPANSION} for one:"
+            f" {FETCH}"
+        )
+
+
+def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """The named arrays of an npz; those `optional` only where they are there."""
+    with _archive(path) as archive:
+        for key in required:
+            if key not in archive.files:
+                raise InputError(f'array "{key}" is missing (there are: {listed(archive.files)}); {FETCH}')
+        found = {}
+        for key in (*required, *optional):
+            if key in archive.files:
+                with _numbers_only(f'array "{key}"'):
+                    found[key] = archive[key]
+        return found
+
+
+def array_names(path: Path, mend: str = FETCH) -> list[str]:
+    """The names of an npz's arrays; nothing else of it is read.
+
+    Of another kind of file, InputError says what it is and `mend`.
+    """
+    with _archive(path, mend) as archive:
+        return list(archive.files)
+
+
+def array(path: Path) -> np.ndarray:
+    """The array of an npy file."""
+    with reading(path), _numbers_only("this array"):
+        _check_kind(path, ARRAY, FETCH)
+        return np.load(path, allow_pickle=False)
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    with reading(path):
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise InputError(
+                f"this holds a JSON {type(found).__name__} where an object is wanted: fetch the file again"
+            )
+        return found
+
+
+def table(path: Path, dtype: type) -> np.ndarray:
+    """[rows, columns] of a headerless csv.gz whose every cell is a `dtype`."""
+    with reading(path):
+        import pandas as pd  # half a second that no start has to wait for
+
+        return pd.read_csv(path, compression="gzip", header=None, dtype=dtype).to_numpy()
+
+
+def features_of(values: np.ndarray) -> np.ndarray:
+    """[V, F] float32 in rows, without a copy where it is that already."""
+    if values.ndim != 2 or values.dtype.kind not in "iufb":
+        raise InputError(
+            f"features of type {values.dtype} and shape {values.shape} cannot be used; give numbers in "
+            "[vertices, dimension]"
+        )
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> np.ndarray:
+    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` of the
+    file `path`.
+    """
+    rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
+    indptr = parts[f"{prefix}_indptr"]
+    if len(indptr) != rows + 1:
+        raise InputError(
+            f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows"
+        )
+    affordable(path, 4 * rows * columns)
+    return dense_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
+
+
+def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
+    """Raise InputError unless `shape` is square with as many rows as `indptr` describes."""
+    rows, columns = shape_of(shape, "shape")
+    if rows != columns or len(indptr) != rows + 1:
+        raise InputError(
+            f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers: fetch the file again"
+        )
+
+
+def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
+        raise InputError(
+            f"{where}={shape.tolist()} is not a matrix shape; give two numbers, rows and columns"
+        )
+    return int(shape[0]), int(shape[1])
+
+
+def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
+    """[V] int32 from numbers. Only where vertices may be `unlabelled`, NaN and -1 stand for "none" (-1)."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise InputError(
+            f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number"
+            " per vertex"
+        )
+    lacking = ~(values >= 0)  # NaN too
+    if lacking.any() and not unlabelled:
+        vertex = int(np.argmax(lacking))
+        raise InputError(f"the label of vertex {vertex} is {values[vertex]}, which is no class: {FETCH}")
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), -1, values)
+        if np.any(values != np.floor(values)):
+            raise InputError(
+                f"label {values[values != np.floor(values)][0]} is not a whole number; give one class"
+                " per vertex"
+            )
+    if len(values) and not -(2**31) <= values.min() <= values.max() < 2**31:
+        raise InputError(
+            f"labels from {values.min()} to {values.max()} are out of range; number the classes from 0"
+        )
+    return values.astype(np.int32)
+
+
+def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
+    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels.
+
+    Raises InputError where that count is implausible, since every class costs a column of the last layer:
+    most classes have no vertex, single labels make more classes than there are labelled vertices, or two
+    classes are not numbered 0 and 1 (graphs with two are led by AUC). The message offers `otherwise` beside a
+    new numbering.
+    """
+    if labels.ndim == 2:
+        count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
+        if count > 2 * used:
+            raise InputError(
+                f"labels has {count} columns, one per class, but only {used} of these classes have a vertex: "
+                f"leave out the empty columns, or {otherwise}"
+            )
+        return count
+    known = labels[labels >= 0]
+    count, used = int(known.max(initial=-1)) + 1, len(np.unique(known))
+    if count > 2 * used or count > len(known) or (used == 2 and count > 2):
+        raise InputError(
+            f"the largest label is {count - 1} (of vertex {int(labels.argmax())}), which makes {count} "
+            f"classes, but only {used} of them have a vertex: renumber the labels 0 to {used - 1}, or "
+            f"{otherwise}"
+        )
+    return count
+
+
+def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
+    """[V] bool, true at the vertices listed."""
+    ids = np.asarray(ids)
+    if ids.size == 0:
+        return np.zeros(num_vertices, bool)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InputError(
+            f"{where} of type {ids.dtype} and shape {ids.shape} is not a list of vertices;"
+            " give vertex numbers"
+        )
+    if not 0 <= ids.min() <= ids.max() < num_vertices:
+        bad = ids[(ids < 0) | (ids >= num_vertices)][0]
+        raise InputError(f"{where}: {bad} is not a vertex; vertices are 0 to {num_vertices - 1}")
+    mask = np.zeros(num_vertices, bool)
+    mask[ids] = True
+    return mask
+
+
+@contextlib.contextmanager
+def _archive(path: Path, mend: str = FETCH) -> Iterator[Any]:
+    with reading(path):
+        _check_kind(path, ARCHIVE, mend)
+        with np.load(path, allow_pickle=False) as opened:
+            members = opened.zip.namelist()
+            affordable(path, sum(member.file_size for member in opened.zip.infolist()))
+            if members and not any(member.endswith(".npy") for member in members):
+                raise InputError(
+                    "this is a zip archive without numpy arrays (torch.save writes such), not an npz "
+                    f"archive: {mend}"
+                )
+            yield opened
+
+
+def _check_kind(path: Path, wanted: str, mend: str) -> None:
+    """Raise InputError where the file's first bytes are not those of `wanted`, ARCHIVE or ARRAY."""
+    with path.open("rb") as file:
+        head = file.read(1024)
+    kind = next((kind for signature, kind in SIGNATURES if head.startswith(signature)), None)
+    if kind == wanted:
+        return
+    if not head:
+        kind = "empty"
+    elif kind is None:
+        text = "text (a CSV file, a list of edges or the like)"
+        kind = text if _is_text(head) else "in a format not known here"
+    name = "an npz archive" if wanted == ARCHIVE else "an npy array"
+    raise InputError(f"this is {kind}, not {name}: {mend}")
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        # Not final: the 1024 bytes may end inside a character.
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text)
+
+
+@contextlib.contextmanager
+def _numbers_only(what: str) -> Iterator[None]:
+    """Say in our words what numpy says of an array of Python objects: its own words advise to load it."""
+    try:
+        yield
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            reason = "holds Python objects, which are never loaded"
+            raise InputError(f"{what} {reason}: store it as numbers") from None
+        raise

@@ -1,0 +1,159 @@
+"""The raw files of real data sets (`harness.data.sets`): found under data_dir, or downloaded there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from harness.base.scratch import scratch
+from harness.base.errors import InputError
+from harness.base.extras import package
+from harness.data import download, sets
+from harness.data.raw import Raw
+from harness.data.sets import RealSet
+from harness.data.twin_specs import SPECS
+
+DATASETS = {name: sets.one(name) for name in sets.NAMES}
+# Other names under which a file is passed around.
+ALIASES = {"raw/cora.npz": "raw/cora_full.npz"}
+
+
+def find(name: str, data_dir: Path) -> tuple[Path, ...]:
+    """The raw files of data set `name`, found in `data_dir` or else downloaded there.
+
+    Raises InputError naming the missing file, where to put it and the twin to take instead.
+    """
+    source = DATASETS[name]
+    if found := _complete(source, data_dir):
+        return found
+    try:
+        if not source.url and not source.library:
+            raise InputError(f"it is not offered ready made: {source.origin}")
+        _download(source, data_dir)
+        reason = "the download lacks it"
+    except Exception as error:  # the library's, the network's or the disk's: each leaves the file missing
+        reason = f"downloading it failed: {' '.join(str(error).split())[:200] or type(error).__name__}"
+    if found := _complete(source, data_dir):
+        return found
+    missing = _first_missing(source, data_dir)
+    twin = f", or take the synthetic twin with dataset=twin/{name}" if name in SPECS else ""
+    raise InputError(
+        f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}'
+    )
+
+
+def present(name: str, data_dir: Path) -> bool:
+    """Whether every raw file of data set `name` is in `data_dir`; nothing is downloaded."""
+    return _complete(DATASETS[name], data_dir) is not None
+
+
+def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
+    return DATASETS[name].read(*paths, symmetrise=symmetrise)
+
+
+def _complete(source: RealSet, data_dir: Path) -> tuple[Path, ...] | None:
+    for folder in _existing(source, data_dir):
+        paths = [path for file in source.files if (path := _file(folder, file)) is not None]
+        if len(paths) == len(source.files):
+            return tuple(paths)
+    return None
+
+
+def _existing(source: RealSet, data_dir: Path) -> list[Path]:
+    """The candidate folders that exist, whatever the case of their letters."""
+    found = []
+    for candidate in source.folders:
+        folders = [data_dir]
+        for part in candidate.split("/"):
+            folders = [
+                child
+                for folder in folders
+                for child in _folders(folder)
+                if child.name.lower() == part.lower()
+            ]
+        found += [folder for folder in folders if folder not in found]
+    return found
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(child for child in folder.iterdir() if child.is_dir())
+    except OSError:  # not there, or not for this user: nothing to find
+        return []
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    for variant in (name, ALIASES.get(name, name)):
+        if (folder / variant).is_file():
+            return folder / variant
+    return None
+
+
+def _first_missing(source: RealSet, data_dir: Path) -> str:
+    """Relative to data_dir; in a folder that holds some of the files, else in the usual one."""
+    for folder in _existing(source, data_dir):
+        there = [_file(folder, file) is not None for file in source.files]
+        if any(there):
+            return f"{folder.relative_to(data_dir)}/{source.files[there.index(False)]}"
+    return f"{source.folders[0]}/{source.files[0]}"
+
+
+def _download(source: RealSet, data_dir: Path) -> None:
+    """Fetch the raw files into a folder of its own, hold them to their checksums, then move each into place,
+    at once and whole.
+    """
+    folder = source.folders[0]
+    created = not data_dir.exists()
+    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        with scratch(parent=data_dir, prefix=".download.") as beside:
+            if source.url:
+                fetched = beside
+                known = download.expected(data_dir, folder, source.files, source.known)
+                download.fetch(source.url, source.files, known, fetched)
+            elif source.library == "ogb":
+                fetched = _fetch_ogb(source, beside)
+            else:
+                fetched = _fetch_torch_geometric(source, beside)
+            download.hold(data_dir, folder, fetched, source.files, source.known)
+            for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
+                target = data_dir / folder / file.relative_to(fetched)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(file, target)
+    finally:
+        if created:
+            (data_dir / f".{download.KEPT}.lock").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # no longer empty: the download came through
+                data_dir.rmdir()
+
+
+def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:
+    """Run the class's download step alone: its processing would need the whole graph again, and write it."""
+    datasets = package("torch_geometric.datasets", "download")  # heavy, and needed for downloads only
+    cls = getattr(datasets, source.library)
+    dataset = cls.__new__(cls)
+    dataset.root = str(root)
+    for key, value in source.arguments.items():
+        setattr(dataset, key, value)
+    Path(dataset.raw_dir).mkdir(parents=True, exist_ok=True)
+    with contextlib.redirect_stdout(sys.stderr):
+        dataset.download()
+    return Path(dataset.raw_dir).parent
+
+
+def _fetch_ogb(source: RealSet, root: Path) -> Path:
+    import pandas as pd
+    from ogb import nodeproppred
+    from ogb.utils import url
+
+    master = pd.read_csv(
+        Path(nodeproppred.__file__).parent / "master.csv", index_col=0, keep_default_na=False
+    )
+    about = master[source.arguments["name"]]
+    with contextlib.redirect_stdout(sys.stderr):
+        archive = url.download_url(about["url"], str(root))
+        url.extract_zip(archive, str(root))
+    os.unlink(archive)
+    return root / about["download_name"]

@@ -1,0 +1,27 @@
+"""Hu et al., "Open Graph Benchmark: Datasets for Machine Learning on Graphs", NeurIPS 2020."""
+
+from __future__ import annotations
+
+from harness.data.ogb import read_edge_features
+from harness.data.sets import RealSet
+
+SET = RealSet(
+    folders=("ogbn_proteins", "ogbn-proteins", "ogb/ogbn_proteins", "ogb/ogbn-proteins"),
+    files=(
+        "raw/edge.csv.gz",
+        "raw/edge-feat.csv.gz",
+        "raw/node-label.csv.gz",
+        "split/species/train.csv.gz",
+        "split/species/valid.csv.gz",
+        "split/species/test.csv.gz",
+    ),
+    read=read_edge_features,
+    vertices=132_534,
+    edges=79_122_504,
+    features=8,
+    classes=112,
+    library="ogb",
+    arguments={"name": "ogbn-proteins"},
+    origin="http://snap.stanford.edu/ogb/data/nodeproppred/proteins.zip",
+    licence="CC-0",
+)

@@ -1,0 +1,167 @@
+"""`halobench bench [--only PART ...]`: our values beside their peers', in one run.
+
+`halobench bench --against CHECKOUT [KEY=VALUE ...]` runs this code beside another revision's, and `halobench
+bench compare OLD.json NEW.json` compares two files of one machine. The exit code is 1 where a target was
+missed, or something became slower; 3 where none was, but other processes kept the machine too busy to judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from harness.base.errors import InputError, at_least
+from harness.base.scratch import scratch
+from harness.base.terminal import Terminal
+from harness.comm.recorder import cpu_count
+from harness.dev.bench import compare, record
+from harness.dev.bench.against import against_lines, checkout, keys_of
+from harness.dev.bench.lines import BenchLine, table
+from harness.dev.bench.load import Load, Watch
+from harness.dev.bench.parts import FULL, PARTS, QUICK, Setting
+from harness.dev.bench.runs import Folders, RunFailed
+from harness.results.environment import revision
+
+MISSED, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=program,
+        description=__doc__,
+        epilog="parts:\n" + "\n".join(f"  {name:10} {part.says}" for name, part in PARTS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--only", nargs="+", choices=PARTS, default=tuple(PARTS), metavar="PART", help="of those below"
+    )
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help="every part on small graphs, to see that it runs: held to no target",
+    )
+    made.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="where every sample, the machine and the revision are written (default"
+        " results/bench/DATE-TIME.json)",
+    )
+    made.add_argument(
+        "--rounds",
+        type=int,
+        default=4,
+        metavar="N",
+        help="of what is whole runs, of part partition, and of --against (default 4: the fewest that tell a"
+        " difference at p < 0.05)",
+    )
+    made.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("data"),
+        metavar="FOLDER",
+        help="where parts bags and lean find their graphs; nothing is downloaded (default data)",
+    )
+    made.add_argument(
+        "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
+    )
+    made.add_argument(
+        "--against", type=Path, metavar="CHECKOUT", help="a checkout of another revision to run beside this"
+    )
+    made.add_argument(
+        "keys", nargs="*", metavar="KEY=VALUE", help="with --against: keys that the runs of both sides have"
+    )
+    compare.add_bounds(made)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench bench") -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["compare"]:
+        return compare.main(words[1:], f"{program} compare")
+    asked = parser(program).parse_intermixed_args(words)
+    console = Terminal(width=max(150, Terminal().width))
+    try:
+        at_least("--rounds", asked.rounds, 1)
+        compare.check_bounds(asked)
+        keys = keys_of(asked.keys)
+        other = None if asked.against is None else checkout(asked.against)
+        if other is None and keys:
+            raise InputError(f'"{asked.keys[0]}" is a key of --against: give --against CHECKOUT too')
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    path = asked.json or Path("results", "bench", f"{datetime.now():%Y%m%d-%H%M%S}.json")
+    with scratch() as folder:
+        if other is not None:
+            code = _beside(folder, other, keys, asked, path, console)
+        else:
+            code = _beside_peers(Folders(folder, asked.cache.resolve()), asked, path, console)
+    console.print(f"{cpu_count()} cores; every sample: {path}", highlight=False)
+    return code
+
+
+def _beside(
+    scratch: Path, other: Path, keys: dict[str, str], asked: argparse.Namespace, path: Path, console: Terminal
+) -> int:
+    """Run this code beside the checkout `other`; returns the exit code."""
+    watch = Watch()
+    try:
+        lines = against_lines(scratch, other, keys, asked.rounds)
+    except RunFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    load = watch.load()
+    for line in lines:
+        line.busy = load.busy
+    record.write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
+    console.print(str(load), highlight=False)
+    verdicts = [
+        compare.judge(line, line.peer_samples, line.samples, asked.margin, asked.alpha) for line in lines
+    ]
+    console.print(f"old: {other}, revision {revision(other)}; new: this code", highlight=False)
+    return compare.show(verdicts, console, asked.margin, asked.alpha)
+
+
+def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
+    """Measure the parts that were asked for; returns the exit code."""
+    extent = QUICK if asked.quick else FULL
+    setting = Setting(folders, asked.data_dir, asked.rounds, extent)
+    lines: list[BenchLine] = []
+    loads: dict[str, Load] = {}
+    for name, part in PARTS.items():
+        if name not in asked.only:
+            continue
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        watch = Watch()
+        try:
+            found = part.measure(setting)
+        except RunFailed as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        loads[name] = watch.load()
+        for line in found:
+            line.busy = part.timed and loads[name].busy
+            if not extent.targets:
+                line.target = None
+        lines += found
+        console.print(table(found))  # at once: a bench that is stopped keeps what it has measured
+        console.print(f"{name}: {loads[name]}", highlight=False)
+        record.write(lines, path, loads)
+    unjudged, missed = (
+        [f"{line.part}: {line.name.strip()}" for line in lines if of(line)]
+        for of in (lambda line: line.target is not None and line.busy, lambda line: line.met is False)
+    )
+    if unjudged:
+        console.print(f"not judged, the machine was busy: {'; '.join(unjudged)}", highlight=False)
+    console.print(f"targets missed: {'; '.join(missed) or 'none'}", highlight=False)
+    if missed:
+        return MISSED
+    return UNJUDGED if unjudged else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+"""One worker's epoch beside PyG's and DGL's full-batch GCN: same graph, weights, threads and optimiser.
+
+An epoch is forward, loss, backward and Adam's step; no evaluation, no dropout. Everybody may keep what a user
+of the library would keep: PyG its normalised adjacency (`cached=True`), DGL its sparse formats. Ours is timed
+twice: `refetch` computes A X W from the raw features in every epoch, as the peers do; `once` keeps the static
+product A X.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+import torch.nn.functional as F
+
+from harness.base.dgl import load_dgl
+from harness.base.extras import package
+from harness.base.heap import keep_freed_memory
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder, cpu_count
+from harness.core.architectures import Gcn
+from harness.core.config import ModelConfig
+from harness.core.kernels.spmm import NumbaKernel
+from harness.core.optimisers import Adam, Optimiser
+from harness.core.trainer import Trainer
+from harness.data import sources
+from harness.data.config import DatasetConfig
+from harness.data.graph import Graph
+from harness.data.partition.build import build_shards
+from harness.data.partition.shard import Shard
+from harness.data.twin_specs import SPECS
+from harness.dev.bench.lines import BenchLine, exponent, interleaved, medians
+from harness.dev.bench.products import order_of, tilings_of
+from harness.run.config import make_system
+
+CPU = torch.device("cpu")
+TOLERANCE = 1e-3  # of every epoch's loss, relative
+EXACT = "systems.vanilla.Vanilla"
+CURVE = "ogbn-products"
+TARGETS = {"refetch": 0.95, "once": 0.50}  # largest ratio to DGL's epoch, by `features`
+PYG_TARGET = 1.0
+LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
+
+
+def whole(graph: Graph) -> Shard:
+    """The graph as the shard of a single worker."""
+    return next(build_shards(graph, np.zeros(graph.num_vertices, np.int32), 1))
+
+
+class Ours:
+    """The trainer as a run uses it, on all rows or on those that the loss needs. A call is an epoch; it keeps
+    the loss.
+
+    system   its target, with `knobs` of its own; exact training by default
+    epochs   how many there may be, for a system that reads their number
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        model: ModelConfig,
+        optimiser: Optimiser,
+        features: str,
+        device: torch.device = CPU,
+        rows: str = "all",
+        system: str = EXACT,
+        epochs: int = 1,
+        knobs: Mapping[str, Any] | None = None,
+    ):
+        comm = Comm(0, 1, device, Recorder())
+        made = make_system({"_target_": system, "features": features, **(knobs or {})})
+        self.trainer = Trainer(
+            shard,
+            comm,
+            made,
+            model,
+            optimiser,
+            seed=1,
+            epochs=epochs,
+            rows=rows,
+            kernel=NumbaKernel(tilings_of(shard.inner_edges)) if device == CPU else "auto",
+            order=order_of(shard) if device == CPU else None,
+        )
+        self.losses: list[float] = []
+
+    def __call__(self) -> None:
+        self.losses.append(float(self.trainer.train_epoch(len(self.losses))))
+
+    def weights(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """By layer of a GCN: W [f_in, f_out] and bias [f_out], the tensors that it trains."""
+        found = dict(self.trainer.model.named_parameters())
+        layers = range(len(self.trainer.model.layers))
+        return [(found[f"layers.{l}.weight"].detach(), found[f"layers.{l}.bias"].detach()) for l in layers]
+
+    def logits(self) -> torch.Tensor:
+        """[V, C] under the current weights."""
+        return self.trainer.evaluator.logits(self.trainer.model)
+
+
+class Peer:
+    """A stack of another library's convolutions, begun with `weights` [(W [f_in, f_out], bias [f_out])]."""
+
+    def __init__(
+        self,
+        forward: Callable[[torch.Tensor], torch.Tensor],
+        parameters: list[torch.nn.Parameter],
+        shard: Shard,
+        optimiser: Optimiser,
+        device: torch.device = CPU,
+    ):
+        self.forward, self.x = forward, torch.as_tensor(shard.features).to(device)
+        self.train = torch.as_tensor(shard.train).nonzero().squeeze(1).to(device)
+        labels = torch.as_tensor(shard.labels).to(device)
+        self.multilabel = labels.ndim == 2
+        self.labels = labels[self.train].float() if self.multilabel else labels[self.train].long()
+        self.optimiser = optimiser.make(parameters, optimiser.lr)
+        self.losses: list[float] = []
+
+    def __call__(self) -> None:
+        self.optimiser.zero_grad()
+        score = self.forward(self.x)[self.train]
+        loss = (
+            F.binary_cross_entropy_with_logits(score, self.labels)
+            if self.multilabel
+            else F.cross_entropy(score, self.labels)
+        )
+        loss.backward()
+        self.optimiser.step()
+        self.losses.append(float(loss.detach()))
+
+    @torch.no_grad()
+    def logits(self) -> torch.Tensor:
+        return self.forward(self.x)
+
+
+def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: torch.device = CPU) -> Peer:
+    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse
+    matrix.
+    """
+    GCNConv = package("torch_geometric.nn", "peers").GCNConv
+    block = shard.inner_edges
+    if form == "csr":
+        parts = (
+            block.indptr.astype(np.int64),
+            block.indices.astype(np.int64),
+            np.ones(block.num_entries, np.float32),
+        )
+        rows, columns, values = map(torch.from_numpy, parts)
+        shape = (block.num_rows, block.num_columns)
+        edges = torch.sparse_csr_tensor(rows, columns, values, shape, check_invariants=False)
+    else:
+        target = np.repeat(np.arange(block.num_rows, dtype=np.int64), np.diff(block.indptr))
+        edges = torch.from_numpy(np.stack([block.indices.astype(np.int64), target]))
+    edges = edges.to(device)
+    layers = [GCNConv(*weight.shape, cached=True).to(device) for weight, _ in weights]
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(layers, weights):
+            layer.lin.weight.copy_(weight.t())
+            layer.bias.copy_(bias)
+    return Peer(
+        _stack(layers, lambda layer, h: layer(h, edges)), _parameters(layers), shard, optimiser, device
+    )
+
+
+def dgl_peer(shard: Shard, weights, optimiser: Optimiser, device: torch.device = CPU) -> Peer | None:
+    """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None
+    without DGL.
+    """
+    dgl = load_dgl()
+    if dgl is None:
+        return None
+    from dgl.nn.pytorch import GraphConv
+
+    block = shard.inner_edges
+    target = np.repeat(np.arange(block.num_rows, dtype=np.int32), np.diff(block.indptr))
+    graph = dgl.graph((torch.from_numpy(block.indices), torch.from_numpy(target)), num_nodes=block.num_rows)
+    graph = dgl.add_self_loop(graph).formats(["csc", "csr"])
+    graph.create_formats_()
+    graph = graph.to(device)  # its registry's build for CPUs refuses another
+    layers = [GraphConv(*weight.shape, norm="both").to(device) for weight, _ in weights]
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(layers, weights):
+            layer.weight.copy_(weight)
+            layer.bias.copy_(bias)
+    return Peer(
+        _stack(layers, lambda layer, h: layer(graph, h)), _parameters(layers), shard, optimiser, device
+    )
+
+
+def _stack(layers, apply) -> Callable[[torch.Tensor], torch.Tensor]:
+    def forward(h: torch.Tensor) -> torch.Tensor:
+        for layer in layers[:-1]:
+            h = torch.relu(apply(layer, h))
+        return apply(layers[-1], h)
+
+    return forward
+
+
+def _parameters(layers) -> list[torch.nn.Parameter]:
+    return [parameter for layer in layers for parameter in layer.parameters()]
+
+
+def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
+    """Everybody who can run here, all with our initial weights."""
+    ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
+    weights = ours["features=once"].weights()
+    peers = {
+        "PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"),
+        "DGL": dgl_peer(shard, weights, optimiser),
+    }
+    # Gather and scatter keeps three arrays of a row for every edge alive in each layer.
+    needed = (
+        3
+        * 4
+        * (shard.inner_edges.num_entries + shard.num_inner)
+        * (model.hidden * (model.layers - 1) + shard.num_classes)
+    )
+    if needed < psutil.virtual_memory().available:
+        peers["PyG, edge_index"] = pyg_peer(shard, weights, optimiser, "edge_index")
+    return {**ours, **{name: peer for name, peer in peers.items() if peer is not None}}
+
+
+def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[BenchLine]:
+    """Median seconds of an epoch with all cores. AssertionError where somebody's losses differ from ours."""
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse (CSR|CSC|invariant)", UserWarning)
+        runs = contenders(whole(graph), model, Adam())
+        samples: dict[str, list[float]] = {}
+        if "PyG, edge_index" in runs:
+            # Many times slower and gigabytes in size: a few epochs beside ours tell enough, and it leaves the
+            # machine.
+            slow = {"PyG, edge_index": runs["PyG, edge_index"]}
+            samples |= interleaved(slow, min(rounds, 3), warm_up=1)
+            check_losses(runs["features=refetch"], slow, epochs=len(slow["PyG, edge_index"].losses))
+            del runs["PyG, edge_index"], slow
+        samples |= interleaved(runs, rounds)
+        check_losses(runs["features=refetch"], runs, epochs=rounds)
+    found = medians(samples)
+    pyg = min((name for name in found if name.startswith("PyG")), key=lambda name: found[name])
+    peers = {"PyG": (pyg, f"{pyg.partition(', ')[2]}, its faster form")}
+    if "DGL" in found:
+        peers["DGL"] = ("DGL", "")
+    lines = []
+    # A line goes by what is always measured, so that files of two runs have the same ones.
+    for how, target in TARGETS.items():
+        for peer, (name, note) in peers.items():
+            most = target if peer == "DGL" else PYG_TARGET
+            ours = samples[f"features={how}"]
+            line = f"one worker features={how} / {peer}"
+            lines.append(BenchLine.of("epoch", line, "s", ours, samples[name], most, note))
+    lines += [
+        BenchLine.of("epoch", f"{name} alone", "s", samples[name]) for name in found if name.startswith("PyG")
+    ]
+    if "DGL" not in found:
+        # Without a target: a peer that is not there is no target missed.
+        lines.append(
+            BenchLine("epoch", "DGL", float("nan"), "s", note="dgl cannot be loaded here: not measured")
+        )
+    return lines
+
+
+def epoch_curve(
+    points: int = 7, least: float = 1e5, most: float = 1e7, width: int = 128, rounds: int = 5
+) -> list[dict]:
+    """Seconds of one worker's epochs over twins of ogbn-products from 10^5 to 10^7 directed edges, all sizes
+    in turn.
+
+    Of the twins it is the one that has those sizes at its own mean degree: scaling keeps the degree, and with
+    it what an edge costs.
+    """
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    rows: list[dict] = []
+    runs: dict[str, Ours] = {}
+    for edges in np.geomspace(least, most, points):
+        dataset = DatasetConfig(name=CURVE, source="twin", scale=float(edges / SPECS[CURVE].edges))
+        graph = sources.load(dataset, Path("data"), seed=1)
+        runs[str(len(rows))] = Ours(whole(graph), Gcn(layers=2, hidden=width, dropout=0.0), Adam(), "once")
+        rows.append({"vertices": graph.num_vertices, "edges": graph.num_edges})
+    seconds = interleaved(runs, rounds)
+    return [
+        {**row, "samples": samples, "seconds": statistics.median(samples)}
+        for row, samples in zip(rows, seconds.values())
+    ]
+
+
+def curve_lines(points: int = 7, least: float = 1e5, most: float = 1e7, rounds: int = 5) -> list[BenchLine]:
+    """Nanoseconds per edge of one worker's epoch, and the exponent k of seconds ~ edges^k."""
+    rows = epoch_curve(points, least, most, rounds=rounds)
+    lines = [
+        BenchLine.of(
+            "curve",
+            f"{row['edges']:>10,} edges, epoch of twin/{CURVE}",
+            "ns/edge",
+            [1e9 * seconds / row["edges"] for seconds in row["samples"]],
+            note=f"{row['vertices']:,} vertices",
+        )
+        for row in rows
+    ]
+    grown = BenchLine("curve", "exponent of an epoch's cost over edges", exponent(rows), "", target=LINEAR)
+    return [*lines, grown]
+
+
+def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:
+    """All others' losses of the first `epochs` epochs equal ours within TOLERANCE, relative."""
+    while len(ours.losses) < epochs:
+        ours()
+    for name, other in others.items():
+        np.testing.assert_allclose(other.losses[:epochs], ours.losses[:epochs], rtol=TOLERANCE, err_msg=name)

@@ -1,0 +1,150 @@
+"""One line of the bench: our value beside a peer's, their ratio, and the target it is held to."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table
+
+from harness.base import tables
+
+NOT_JUDGED = "busy: not judged"
+
+
+@dataclass
+class BenchLine:
+    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer (or the peer's
+    value is zero, and ours is not) or nothing is promised.
+
+    part           one of `harness.dev.bench.parts.PARTS`, or "against"
+    unit           of both values
+    note           what a reader needs to judge the line
+    samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
+    peer_samples   likewise of `peer`
+    busy           whether the machine was too busy to hold the line to its target
+    """
+
+    part: str
+    name: str
+    ours: float
+    unit: str
+    peer: float | None = None
+    target: float | None = None
+    note: str = ""
+    samples: Sequence[float] = ()
+    peer_samples: Sequence[float] = ()
+    busy: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        part: str,
+        name: str,
+        unit: str,
+        samples: Sequence[float],
+        peer_samples: Sequence[float] = (),
+        target: float | None = None,
+        note: str = "",
+    ) -> BenchLine:
+        """The medians of what was measured on either side."""
+        peer = statistics.median(peer_samples) if peer_samples else None
+        return cls(
+            part, name, statistics.median(samples), unit, peer, target, note, samples, tuple(peer_samples)
+        )
+
+    @property
+    def ratio(self) -> float | None:
+        if not self.peer:
+            return 1.0 if self.peer == self.ours else None
+        return self.ours / self.peer
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the ratio (where there is no peer: the value itself) is within the target; None where none
+        is promised, or the machine was busy.
+        """
+        if self.target is None or self.busy:
+            return None
+        return (self.ours if self.ratio is None else self.ratio) <= self.target
+
+    def row(self) -> dict:
+        return {
+            "part": self.part,
+            "name": self.name,
+            "ours": self.ours,
+            "peer": self.peer,
+            "unit": self.unit,
+            "ratio": self.ratio,
+            "target": self.target,
+            "met": self.met,
+            "busy": self.busy,
+            "note": self.note,
+            "samples": list(self.samples or [self.ours]),
+            "peer_samples": list(self.peer_samples or ([] if self.peer is None else [self.peer])),
+        }
+
+
+def table(lines: list[BenchLine]) -> Table:
+    """What was measured, as a table to print: each value with the range of its samples."""
+    headings = ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note")
+    shown = tables.shown(headings, words=("part", "what", "unit", "", "note"))
+    part = None
+    for line in lines:
+        if part is not None and line.part != part:
+            shown.add_section()
+        part = line.part
+        verdict = {None: "", True: "met", False: "MISSED"}[line.met]
+        if line.target is not None and line.busy:
+            verdict = NOT_JUDGED
+        target = "" if line.target is None else f"<= {line.target:g}"
+        shown.add_row(
+            part,
+            line.name,
+            _short(line.ours) + _range(line.samples),
+            _short(line.peer) + _range(line.peer_samples),
+            line.unit,
+            _short(line.ratio),
+            target,
+            verdict,
+            line.note,
+        )
+    return shown
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _range(samples: Sequence[float]) -> str:
+    return f" ({_short(min(samples))}-{_short(max(samples))})" if len(samples) > 1 else ""
+
+
+def interleaved(
+    runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Seconds of every call, A B C A B C ...: what else the machine does falls on all alike. Warm-up is not
+    kept.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(warm_up + rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            if turn >= warm_up:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def exponent(rows: list[dict]) -> float:
+    """k of seconds ~ edges^k, by least squares of the logarithms; 1 is linear."""
+    return float(
+        np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0]
+    )

@@ -1,0 +1,128 @@
+"""What it costs to train on the rows that the loss needs: `lean` beside `vanilla`, and one worker's epoch
+beside DGL's and PyG's, which compute all rows.
+
+|R_1| / V, the share of rows that the last layer takes, stands in each line's note: where few vertices train
+it is small, and that is what is saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from harness.base.heap import keep_freed_memory
+from harness.comm.recorder import cpu_count
+from harness.core.architectures import Gcn
+from harness.core.optimisers import Adam
+from harness.data import real, sources
+from harness.data.config import DatasetConfig
+from harness.data.graph import Graph
+from harness.dev.bench.epoch import Ours, check_losses, dgl_peer, pyg_peer, whole
+from harness.dev.bench.lines import BenchLine, interleaved
+from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, train
+from harness.results.reader import Trace
+
+LEAN, REFERENCE = "lean", "vanilla"
+SPLITS = ("low_label", "random")  # 20 training vertices per class, and 60 % of all
+GRAPHS: dict[str, Sequence[str]] = {
+    **dict.fromkeys(("cora", "amazon-photo", "amazon-computers", "dblp", "coauthor-physics"), SPLITS),
+    "tolokers": ("own",),
+}
+PARTITIONS = ("random", "metis")
+# Largest CPU seconds per epoch over vanilla's: where few vertices train, on the sparsest graph, and anywhere.
+FEW, FEWEST, ANY = 0.7, 0.5, 1.0
+TARGETS = {**{(graph, "low_label"): FEW for graph in GRAPHS}, ("dblp", "low_label"): FEWEST}
+# One worker's epoch over DGL's; the twin has no target: nearly all of its rows are needed.
+ALONE: tuple[tuple[DatasetConfig, float | None], ...] = (
+    (DatasetConfig(name="dblp", source="real", split="low_label"), 0.2),
+    (DatasetConfig(name="amazon-computers", source="real", split="low_label"), 0.35),
+    (DatasetConfig(name="reddit", source="twin", scale=0.05, split="low_label"), None),
+    (DatasetConfig(name="reddit", source="twin", scale=0.05), None),
+)
+
+
+def share(trace: Trace, layer: int = 1) -> float | None:
+    """|R_layer| / V of a run on the rows that the loss needs; None of another."""
+    found = trace.metrics.query("name == 'needed_rows' and layer == @layer and epoch == epoch.max()")
+    return float(found.value.sum()) / trace.shards["vertices"] if len(found) else None
+
+
+def lean_lines(
+    folders: Folders, data_dir: Path, rounds: int = 4, graphs: Iterable[str] = GRAPHS, **keys
+) -> list[BenchLine]:
+    """CPU seconds per epoch of all 4 workers, `lean` over `vanilla` with `features=once`, the study's model.
+    A graph whose files are not in `data_dir` has one line that says so: nothing is downloaded.
+    """
+    lines = []
+    for graph in graphs:
+        if not real.present(graph, data_dir):
+            note = f"{graph} is not in {data_dir}: give --data-dir FOLDER; not measured"
+            lines.append(BenchLine("lean", graph, math.nan, "CPU s", note=note))
+            continue
+        for split, partition in product(GRAPHS[graph], PARTITIONS):
+            of = {"dataset": graph, "dataset__split": split, "data_dir": data_dir.resolve()}
+            case = {"gpus": 4, "partition": partition, "model__hidden": 64, "model__dropout": 0.5, **of}
+            lines.append(_beside(folders, rounds, f"{graph}, {split}, {partition}", {**case, **keys}))
+    return lines
+
+
+def _beside(folders: Folders, rounds: int, name: str, case: dict) -> BenchLine:
+    """A cell's line, with |R_1| / V in its note."""
+    shares: list[float] = []
+
+    def read(run: Finished) -> float:
+        if (of := share(run.trace)) is not None:
+            shares.append(of)
+        return cpu_per_epoch(run.trace)
+
+    runs = {system: partial(train, folders, system=system, **case) for system in (LEAN, REFERENCE)}
+    found = in_turn(runs, rounds, read)
+    target = TARGETS.get((case["dataset"], case["dataset__split"]), ANY)
+    note = f"|R_1| / V = {shares[0]:.3f}"
+    what = f"{LEAN} / {REFERENCE}, {name}"
+    return BenchLine.of("lean", what, "CPU s", found[LEAN], found[REFERENCE], target, note)
+
+
+def alone_lines(data_dir: Path, rounds: int = 9, hidden: int = 64) -> list[BenchLine]:
+    """Median seconds of one worker's epoch with `rows=needed features=once` over DGL's and PyG's, all
+    cores.
+    """
+    lines = []
+    for dataset, target in ALONE:
+        name = f"{dataset.name}, {dataset.split}"
+        if dataset.source == "real" and not real.present(dataset.name, data_dir):
+            note = f"{dataset.name} is not in {data_dir}: give --data-dir FOLDER; not measured"
+            lines.append(BenchLine("lean", name, math.nan, "s", note=note))
+        else:
+            graph = sources.load(dataset, data_dir, seed=1)
+            lines += beside_peers(graph, name, rounds, hidden, target)
+    return lines
+
+
+def beside_peers(graph: Graph, name: str, rounds: int, hidden: int, target: float | None) -> list[BenchLine]:
+    """A line per peer; the target is DGL's. AssertionError where a peer's losses differ from ours."""
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    shard, model, optimiser = whole(graph), Gcn(layers=2, hidden=hidden, dropout=0.0), Adam()
+    ours = Ours(shard, model, optimiser, "once", rows="needed")
+    note = f"|R_1| / V = {ours.trainer.cut.taken[1] / graph.num_vertices:.3f}"
+    what = f"one worker, rows=needed, {name}"
+    peers = {"PyG": pyg_peer(shard, ours.weights(), optimiser, "csr")}
+    lines = []
+    if (dgl := dgl_peer(shard, ours.weights(), optimiser)) is not None:
+        peers["DGL"] = dgl
+    else:
+        absent = "dgl cannot be loaded here: not measured"
+        lines.append(BenchLine("lean", f"{what} / DGL", math.nan, "s", note=absent))
+    samples = interleaved({"ours": ours, **peers}, rounds)
+    check_losses(ours, peers, epochs=rounds)
+    targets = {"DGL": target}
+    return lines + [
+        BenchLine.of("lean", f"{what} / {peer}", "s", samples["ours"], samples[peer], targets.get(peer), note)
+        for peer in sorted(peers)
+    ]

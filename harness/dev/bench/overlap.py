@@ -1,0 +1,199 @@
+"""How much of its communication a pipelined system hides, over a link slowed until communication takes half
+as long as computing.
+
+Two workers, a core each. A first pass at full speed says what an epoch computes and sends; the link's rate
+follows from both, and a second pass shows what is still waited for. `vanilla` stands beside: what hiding
+within an epoch alone can do.
+
+A wait counts from when the last worker had posted the operation: before that it is a wait for a slower
+worker's computing, which spans of all workers tell apart, since they share operation ids and a clock.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing import start_processes
+
+from harness.base.scratch import scratch
+from harness.comm.comm import Comm
+from harness.comm.group import process_group
+from harness.comm.meeting import Meeting
+from harness.comm.members import WorkerPlace
+from harness.comm.recorder import Recorder
+from harness.comm.transport import Transfer
+from harness.core.config import ModelConfig
+from harness.core.optimisers import Adam
+from harness.core.trainer import Trainer
+from harness.data.graph import Graph
+from harness.data.partition.assign import assign
+from harness.data.partition.build import build_shards
+from harness.data.partition.shard import Shard
+from harness.dev.bench.lines import BenchLine
+from harness.run.config import make_system
+from harness.run.runner import configured
+
+WORKERS, EPOCHS, WARM_UP = 2, 12, 4
+SHARE, TARGET = 0.5, 0.2
+CASES: dict[str, dict[str, Any]] = {
+    "vanilla": {"features": "once"},
+    "pipegcn": {},
+    "pscgcn": {"tau": 1, "features": "once", "refresh": 100},
+}
+HELD = ("pipegcn", "pscgcn")
+
+
+class SlowLink(Comm):
+    """A transport whose outgoing link passes `rate` bytes per second, one message after another. What was
+    posted arrives when the link has passed it, and no earlier."""
+
+    def __init__(self, *given, rate: float):
+        super().__init__(*given)
+        self.rate, self.free = rate, 0.0
+
+    def _post(self, name, layer, direction, purpose, sends, start, **rest):
+        size = sum(size for _, size in sends.values())
+
+        def slowed():
+            transfer = start()
+            self.free = max(self.free, time.monotonic()) + size / self.rate
+            return Late(transfer, self.free)
+
+        return super()._post(name, layer, direction, purpose, sends, slowed, **rest)
+
+
+class Late:
+    """A transfer that has arrived once it is through and the moment `due` has come."""
+
+    def __init__(self, transfer: Transfer, due: float):
+        self.transfer, self.due = transfer, due
+
+    @property
+    def ended(self) -> float | None:
+        through = self.transfer.ended
+        return None if through is None or time.monotonic() < self.due else max(through, self.due)
+
+    def look(self) -> None:
+        self.transfer.look()
+
+    def wait(self) -> None:
+        time.sleep(max(0.0, self.due - time.monotonic()))
+        self.transfer.wait()
+
+
+def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple(CASES)) -> list[BenchLine]:
+    """Seconds of communication that a worker waits for in an epoch / seconds that the slowed link is busy."""
+    assignment = assign(graph, "random", WORKERS, 1).astype(np.int32)
+    shards, lines = list(build_shards(graph, assignment, WORKERS)), []
+    for name in names:
+        rate, slow = measure(shards, {**configured()[name], **CASES[name]}, model)
+        note = (
+            f"computes {slow.compute:.4f} s; waits {slow.waited - slow.exposed:.4f} s for the other worker's"
+            " computing"
+        )
+        lines.append(
+            BenchLine(
+                "overlap",
+                f"{name}: exposed / communication of half of compute",
+                slow.exposed,
+                "s",
+                slow.bytes / rate,
+                TARGET if name in HELD else None,
+                note,
+                slow.exposed_each,
+                [size / rate for size in slow.bytes_each],
+            )
+        )
+    return lines
+
+
+@dataclass
+class Measured:
+    """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for
+    communication; bytes sent. The last two of every epoch too.
+    """
+
+    compute: float
+    waited: float
+    exposed: float
+    bytes: float
+    exposed_each: list[float]
+    bytes_each: list[float]
+
+
+def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
+    """The rate of the slowed link, in bytes per second, and what was measured over it."""
+    multiprocessing.set_forkserver_preload([__name__, "harness.run.preload"])
+    with scratch() as folder:
+        start_processes(
+            _work, (shards, block, model, str(folder)), nprocs=len(shards), start_method="forkserver"
+        )
+        workers = [torch.load(folder / f"{rank}.pt") for rank in range(len(shards))]
+    return workers[0]["rate"], measured(workers)
+
+
+def measured(workers: list[dict[str, list]]) -> Measured:
+    """Of what `observe` gave on each worker, after the first epochs."""
+    begun: dict[str, float] = {}  # by operation: when its last worker posted it
+    for each in workers:
+        for id, posted in each["posted"]:
+            begun[id] = max(begun.get(id, 0.0), posted)
+    epochs = []
+    for e in range(WARM_UP, EPOCHS):
+        waits = [wait for each in workers for wait in each["waits"][e]]
+        waited = sum(end - start for _, start, end in waits)
+        exposed = sum(max(0.0, end - max(start, begun.get(id, start))) for id, start, end in waits)
+        epochs.append(
+            (
+                sum(each["compute"][e] for each in workers),
+                waited,
+                exposed,
+                sum(each["bytes"][e] for each in workers),
+            )
+        )
+    columns = [[total / len(workers) for total in column] for column in zip(*epochs)]
+    return Measured(*map(statistics.median, columns), *columns[2:])
+
+
+def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:
+    torch.set_num_threads(1)
+    meeting = Meeting(rank, len(shards), str(Path(folder) / "meeting"))
+    with process_group(meeting, WorkerPlace.on_cpu(rank, len(shards))) as transport:
+
+        def passed(rate: float) -> tuple[dict[str, list], Comm]:
+            comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)
+            system, optimiser = make_system(block), Adam()
+            return observe(Trainer(shards[rank], comm, system, model, optimiser, seed=1, epochs=EPOCHS)), comm
+
+        rate = slowed(*passed(float("inf")))
+        slow, _ = passed(rate)
+    torch.save({**slow, "rate": rate}, Path(folder) / f"{rank}.pt")
+
+
+def slowed(fast: dict[str, list], comm: Comm) -> float:
+    """Bytes per second of a link that is busy for SHARE of the time that workers computed in; collective."""
+    compute, sent = (comm.total(fast[name][WARM_UP:]) for name in ("compute", "bytes"))
+    return statistics.median(sent) / (SHARE * statistics.median(compute))
+
+
+def observe(trainer: Trainer) -> dict[str, list]:
+    """Of each epoch: seconds computed, waits, when operations were posted, bytes sent."""
+    found: dict[str, list] = {"compute": [], "waits": [], "posted": [], "bytes": []}
+    for epoch in range(EPOCHS):
+        trainer.train_epoch(epoch)
+        spans = trainer.recorder.epoch.spans
+        found["compute"].append(sum(s.end - s.start for s in spans if s.kind == "compute"))
+        found["waits"].append([(s.id, s.start, s.end) for s in spans if s.kind == "wait"])
+        found["posted"] += [(s.id, s.start) for s in spans if s.kind == "comm"]
+        found["bytes"].append(sum(size for _, size in trainer.recorder.epoch.sent.values()))
+    trainer.system.close()
+    trainer.comm.drain()
+    return found

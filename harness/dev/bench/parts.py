@@ -1,0 +1,182 @@
+"""The parts of the bench: each by itself, at its full extent or at a small one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.architectures import Gcn
+from harness.data import sources
+from harness.data.config import DatasetConfig
+from harness.data.graph import Graph
+from harness.dev.bench import order
+from harness.dev.bench.batches import ABOUT_AS_FAST, batch_lines
+from harness.dev.bench.blocks import NO_SLOWER, block_lines
+from harness.dev.bench.cpu import cpu_lines
+from harness.dev.bench.device import device_lines
+from harness.dev.bench.epoch import curve_lines, epoch_lines
+from harness.dev.bench.lines import BenchLine
+from harness.dev.bench.needed import alone_lines, lean_lines
+from harness.dev.bench.overlap import overlap_lines
+from harness.dev.bench.partition import GRAPH as CUT
+from harness.dev.bench.partition import partition_lines
+from harness.dev.bench.runs import Folders
+from harness.dev.bench.spmm import CURVE, spmm_lines
+from harness.dev.bench.start import start_lines
+from harness.dev.bench.systems import bag_lines, sampled_lines, system_lines
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured.
+
+    graph, model      of what is timed inside the bench's own process
+    cut               the graph that part partition cuts
+    runs              keys of whole runs, beyond those of `harness.dev.bench.runs.train`
+    workers, hidden   that part order tries
+    entries           of the graphs with uniform neighbours
+    curve             sizes of part curve: how many, the least and the most edges
+    rounds            of an epoch inside the process; the sparse product has half as many again
+    targets           whether lines are held to targets
+    """
+
+    graph: DatasetConfig
+    model: Gcn
+    cut: DatasetConfig
+    runs: dict[str, Any]
+    workers: tuple[int, ...]
+    hidden: tuple[int, ...]
+    entries: tuple[float, ...]
+    curve: tuple[int, float, float]
+    rounds: int
+    targets: bool
+
+
+FULL = Extent(
+    graph=DatasetConfig(name="reddit", source="twin", scale=0.05),
+    model=Gcn(layers=2, hidden=128, dropout=0.0),
+    cut=CUT,
+    runs={},
+    workers=order.WORKERS,
+    hidden=order.HIDDEN,
+    entries=CURVE,
+    curve=(7, 1e5, 1e7),
+    rounds=10,
+    targets=True,
+)
+QUICK = Extent(
+    graph=DatasetConfig(name="reddit", source="twin", scale=0.009),
+    model=Gcn(layers=2, hidden=16, dropout=0.0),
+    cut=DatasetConfig(name="reddit", source="twin", scale=0.009),
+    runs={"dataset__scale": 0.009, "epochs": 3, "model__hidden": 8},
+    workers=(2,),
+    hidden=(8,),
+    entries=(1e4, 1e5),
+    curve=(2, 1e5, 2e5),
+    rounds=2,
+    targets=False,
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """folders    where whole runs go, and the cache they share
+    data_dir   where real graphs are looked for
+    rounds     of whole runs
+    """
+
+    folders: Folders
+    data_dir: Path
+    rounds: int
+    extent: Extent
+
+    def graph(self) -> Graph:
+        return sources.load(self.extent.graph, self.data_dir, seed=1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """says    what it shows, in one line
+    timed   whether its values are times, which a busy machine changes
+    """
+
+    says: str
+    measure: Callable[[Setting], list[BenchLine]]
+    timed: bool = True
+
+
+def _held(s: Setting, target: float) -> float | None:
+    return target if s.extent.targets else None
+
+
+def _order(s: Setting) -> list[BenchLine]:
+    extent = s.extent
+    return order.order_lines(s.folders, s.rounds, extent.workers, extent.hidden, **extent.runs)
+
+
+def _lean(s: Setting) -> list[BenchLine]:
+    keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
+    alone = alone_lines(s.data_dir, s.extent.rounds) if s.extent.targets else []
+    return [*lean_lines(s.folders, s.data_dir, s.rounds, **keys), *alone]
+
+
+def _bags(s: Setting) -> list[BenchLine]:
+    # The graph is a real one, which has no scale.
+    keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
+    return bag_lines(s.folders, s.data_dir, s.rounds, **keys)
+
+
+# Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
+PARTS = {
+    "start": Part(
+        "seconds from command to first epoch, in stages",
+        lambda s: start_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "cpu": Part(
+        "4 workers' CPU per epoch, beside one worker's",
+        lambda s: cpu_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "order": Part("the chosen order of A X W, beside both orders forced", _order),
+    "systems": Part(
+        "what each system computes, beside vanilla",
+        lambda s: system_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "sampled": Part(
+        "an epoch of bns at rate 0.1, beside vanilla's",
+        lambda s: sampled_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "bags": Part("epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's", _bags),
+    "lean": Part("training on the needed rows (graphs in --data-dir), beside vanilla's and DGL's", _lean),
+    "overlap": Part(
+        "communication that pipelined systems still wait for, over a slowed link",
+        lambda s: overlap_lines(s.graph(), s.extent.model),
+    ),
+    "partition": Part(
+        "seconds that vertex-cuts take",
+        lambda s: partition_lines(sources.load(s.extent.cut, s.data_dir, seed=1), s.rounds),
+    ),
+    "blocks": Part(
+        "sampled blocks of a mini-batch, beside DGL's sampler",
+        lambda s: block_lines(s.graph(), s.extent.rounds * 2, _held(s, NO_SLOWER)),
+    ),
+    "batches": Part(
+        "one worker's epoch of mini-batches, beside DGL's loader and layers",
+        lambda s: batch_lines(s.graph(), s.extent.model.hidden, s.extent.rounds, _held(s, ABOUT_AS_FAST)),
+    ),
+    "epoch": Part(
+        "one worker's epoch, beside DGL's and PyG's",
+        lambda s: epoch_lines(s.graph(), s.extent.model, s.extent.rounds),
+    ),
+    "spmm": Part(
+        "the sparse product, beside DGL's and the machine's bandwidth",
+        lambda s: spmm_lines(s.extent.graph, s.extent.rounds * 3 // 2, s.extent.entries),
+    ),
+    "device": Part(
+        "what an epoch asks of a GPU: waits of the host, launches; counted, not timed",
+        lambda s: device_lines(),
+        timed=False,
+    ),
+    "curve": Part("how an epoch's cost grows with edges", lambda s: curve_lines(*s.extent.curve)),
+}

@@ -1,0 +1,133 @@
+"""Whole runs that the bench starts, in turn, and what is read from each.
+
+Every run is `python -m harness ...` in a process of its own, which besides says when it had imported
+everything; the other values come from its trace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+
+from harness.results.reader import Trace
+
+T = TypeVar("T")
+# `python -m harness`, with one line on stderr between its imports and its main: when, and from which file.
+COMMAND = (
+    "import sys, time, harness.__main__ as entry;"
+    " print('imported', time.monotonic(), entry.__file__, file=sys.stderr);"
+    " sys.exit(entry.main())"
+)
+# epochs left out: `once` fetches features in the first, and buffers are touched for the first time
+WARM_UP = 2
+
+
+@dataclass
+class Folders:
+    """Where the bench's runs go, the cache they share, and the checkout whose code runs; null: this one's.
+
+    The folders are absolute where a checkout is given: its runs start there.
+    """
+
+    results: Path
+    cache: Path
+    checkout: Path | None = None
+
+
+@dataclass
+class Finished:
+    """A run: its trace, and the moments (time.monotonic) of its command and of the end of its imports."""
+
+    trace: Trace
+    started: float
+    imported: float
+
+
+class RunFailed(RuntimeError):
+    """A run of the bench ended with an error; the message is the command and what it said."""
+
+
+def train(folders: Folders, **keys) -> Finished:
+    """One run of `vanilla` on twin/reddit without dropout or evaluation; keys are command-line keys, `__` for
+    a dot.
+
+    RunFailed with what the run said where it failed, or where other code than the checkout's ran.
+    """
+    given = {
+        "system": "vanilla",
+        "dataset": "twin/reddit",
+        "dataset.scale": 0.05,
+        "gpus": 1,
+        "epochs": 12,
+        "evaluate.every": 0,
+        "model.hidden": 128,
+        "model.dropout": 0,
+        "progress": "false",
+        "fresh": "true",
+        "cache": folders.cache,
+        **{key.replace("__", "."): value for key, value in keys.items()},
+    }
+    if "dataset" in keys and "dataset.scale" not in keys and "dataset__scale" not in keys:
+        del given["dataset.scale"]  # only twins have one
+    run_dir = folders.results / "-".join(
+        f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()
+    ).replace("/", "")
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND,
+        *(f"{key}={value}" for key, value in given.items()),
+        f"run_dir={run_dir}",
+    ]
+    how: dict = {}
+    if folders.checkout is not None:
+        how = {"cwd": folders.checkout, "env": {**os.environ, "PYTHONPATH": str(folders.checkout)}}
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, **how)
+    if done.returncode:
+        raise RunFailed(f"{' '.join(command)} failed:\n{done.stderr}")
+    said = re.search(r"^imported (\S+) (.+)$", done.stderr, re.M)
+    assert said is not None, "the run says when it has imported everything"
+    imported, file = said.groups()
+    if folders.checkout is not None and not Path(file).is_relative_to(folders.checkout):
+        raise RunFailed(f"{folders.checkout} was to run, and {file} ran")
+    return Finished(Trace(run_dir), started, imported=float(imported))
+
+
+def cpu_per_epoch(trace: Trace) -> float:
+    """CPU seconds of an epoch summed over workers, all their threads and the transport: the median over
+    epochs.
+    """
+    return float(_settled(trace).groupby("epoch").cpu_s.sum().median())
+
+
+def seconds_per_epoch(trace: Trace) -> float:
+    """Training seconds of an epoch's slowest worker: the median over epochs."""
+    return float(_settled(trace).groupby("epoch").train_s.max().median())
+
+
+def _settled(trace: Trace) -> pd.DataFrame:
+    epochs = trace.epochs
+    return epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
+
+
+def in_turn(
+    runs: Mapping[str, Callable[[], Finished]], rounds: int, of: Callable[[Finished], T]
+) -> dict[str, list[T]]:
+    """What `of` reads from each run, round by round, and who is first changes every round: what else the
+    machine does falls on all alike. Each is read at once: the same run of the next round takes its folder.
+    """
+    found: dict[str, list[T]] = {name: [] for name in runs}
+    for turn in range(rounds):
+        for name in list(runs)[:: -1 if turn % 2 else 1]:
+            found[name].append(of(runs[name]()))
+    return found

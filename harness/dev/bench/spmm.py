@@ -1,0 +1,137 @@
+"""The sparse product by itself: beside DGL's copy-sum, over the number of entries, and beside the machine.
+
+Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import statistics
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from harness.base.dgl import load_dgl
+from harness.base.heap import keep_freed_memory
+from harness.base.machine import cache_bytes
+from harness.base.scratch import scratch
+from harness.comm.recorder import cpu_count
+from harness.core.kernels.dgl_kernel import CopySum
+from harness.core.kernels.spmm import NumbaKernel, SparseOperator
+from harness.core.kernels.tiling import Tilings
+from harness.data import sources
+from harness.data.config import DatasetConfig
+from harness.data.partition.shard import Csr
+from harness.dev.bench.epoch import whole
+from harness.dev.bench.lines import BenchLine, exponent, interleaved
+from harness.dev.bench.products import tilings_of
+from harness.dev.bench.roofline import copy_bandwidths, random_graph
+
+NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
+GROWTH = 1.25  # largest exponent of the cost over entries
+CURVE = (1e5, 1e6, 1e7)  # entries
+DEGREE, WIDTH = 50, 128  # of the graphs with uniform neighbours
+
+
+def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] = CURVE) -> list[BenchLine]:
+    """Every line of the part; `dataset` is the graph of the comparison with DGL, `sizes` are the entries of
+    the graphs with uniform neighbours."""
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
+    return [*machine_lines(), *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
+
+
+def machine_lines() -> list[BenchLine]:
+    """Bytes per second that all cores read from their own caches, from the shared one, and copy in memory."""
+    lines = []
+    for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):  # half a core's own, an eighth of all's
+        a = torch.ones(int(cache_bytes(level) * share) // 4)
+        if len(a):
+            times = max(1, (16 << 20) // a.nbytes)
+            seconds = interleaved({"read": partial(_read, a, times)}, rounds=20)["read"]
+            name = f"level {level} cache read, {a.nbytes / 1e6:.1f} MB"
+            lines.append(
+                BenchLine.of("spmm", name, "GB/s", [times * a.nbytes / each / 1e9 for each in seconds])
+            )
+    copied = [each / 1e9 for each in copy_bandwidths()]
+    return [*lines, BenchLine.of("spmm", "memory copied, read plus written", "GB/s", copied)]
+
+
+def _read(a: torch.Tensor, times: int) -> None:
+    for _ in range(times):
+        a.sum()
+
+
+def _line(
+    name: str, seconds: dict[str, list[float]], block: Csr, width: int, target: float | None
+) -> BenchLine:
+    """Milliseconds of "ours" beside the other side's."""
+    sides = {side: [1e3 * each for each in samples] for side, samples in seconds.items()}
+    ours = sides.pop("ours")
+    (peer,) = sides.values() if sides else ([],)
+    median = statistics.median(ours)
+    note = (
+        f"{1e6 * median / block.num_entries:.3g} ns per entry; gathers"
+        f" {4 * width * block.num_entries / median / 1e6:.0f} GB/s"
+    )
+    return BenchLine.of("spmm", name, "ms", ours, peer, target if peer else None, note)
+
+
+def dgl_lines(block: Csr, rounds: int) -> list[BenchLine]:
+    """Beside DGL's copy-sum on the same x. It may end its process, so each width has one of its own."""
+    if load_dgl() is None:
+        return [BenchLine("spmm", "DGL", math.nan, "ms", note="dgl cannot be loaded here: not measured")]
+    tilings = tilings_of(block)
+    context = multiprocessing.get_context("forkserver")
+    lines = []
+    for width, target in NO_WORSE.items():
+        name = f"width {width}, {block.num_entries:,} entries / DGL copy-sum"
+        with scratch() as folder:
+            path = folder / "seconds.pt"
+            child = context.Process(target=_beside_dgl, args=(block, tilings, width, rounds, path))
+            child.start()
+            child.join()
+            if child.exitcode == 0:
+                lines.append(_line(name, torch.load(path), block, width, target))
+            else:
+                said = f"DGL's side ended with exit code {child.exitcode}: not measured"
+                lines.append(BenchLine("spmm", name, math.nan, "ms", note=said))
+    return lines
+
+
+def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Path) -> None:
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    ours, theirs = SparseOperator(block, kernel=NumbaKernel(tilings)), CopySum(block)
+    x, out = torch.rand(block.num_columns, width), torch.empty(block.num_rows, width)
+    total = torch.empty_like(out)
+
+    def copy_sum() -> None:
+        total.zero_()
+        theirs.add(x, total)
+
+    seconds = interleaved({"ours": lambda: ours.forward(x, out=out), "dgl": copy_sum}, rounds)
+    torch.testing.assert_close(out, total, rtol=1e-4, atol=1e-3)
+    torch.save(seconds, path)
+
+
+def uniform_lines(sizes: Sequence[float], rounds: int) -> list[BenchLine]:
+    """Where no neighbour is near, the worst case for caches; how the cost grows. All sizes take turns."""
+    blocks = {entries: random_graph(entries // DEGREE, entries) for entries in map(int, sizes)}
+    sides = {}
+    for entries, block in blocks.items():
+        operator = SparseOperator(block, kernel=NumbaKernel(tilings_of(block)))
+        x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
+        sides[str(entries)] = partial(operator.forward, x, out=out)
+    seconds = interleaved(sides, rounds)
+    lines, rows = [], []
+    for entries, block in blocks.items():
+        name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries"
+        lines.append(_line(name, {"ours": seconds[str(entries)]}, block, WIDTH, None))
+        rows.append({"edges": block.num_entries, "seconds": statistics.median(seconds[str(entries)])})
+    grown = f"exponent of its cost over entries, {min(sizes):.0e} to {max(sizes):.0e}"
+    return [*lines, BenchLine("spmm", grown, exponent(rows), "", target=GROWTH)]

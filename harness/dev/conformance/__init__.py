@@ -1,0 +1,1 @@
+"""What every system must hold, as a pytest plugin: `halobench check system=NAME`."""

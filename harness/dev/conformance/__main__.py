@@ -1,0 +1,46 @@
+"""`halobench check system=NAME [system.KNOB=VALUE ...] [--config-dir FOLDER]`: hold a
+system to what every system must hold.
+
+Exact training at the knob that it names, the same bits for the same seed and after a stop, every byte
+counted, remote rows used, and refusals in one sentence. The checks are `harness/dev/conformance/checks.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+from harness.base.errors import InputError
+from harness.dev.conformance.subject import subject
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench check") -> int:
+    """Exit code 0; 1 where a check failed; 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n\n")[1])
+    parser.add_argument("words", nargs="+", metavar="system=NAME", help="the system, and knobs of it")
+    parser.add_argument("--config-dir", metavar="FOLDER", help="a folder with a system/NAME.yaml in it")
+    parser.add_argument("-k", metavar="EXPRESSION", help="only checks whose name matches, as pytest's -k")
+    asked = parser.parse_args(arguments)
+    try:
+        subject(asked.words, asked.config_dir)
+        if importlib.util.find_spec("pytest") is None:
+            raise InputError("pytest is not installed; install it with pip install pytest")
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    import pytest
+
+    # None of the settings and fixtures of the folder that this is called in.
+    options = ["-c", os.devnull, "--rootdir", os.curdir, "--noconftest", "-p", "no:cacheprovider"]
+    options += ["-p", "harness.dev.conformance.plugin", "--check", " ".join(asked.words)]
+    options += ["--check-config-dir", asked.config_dir] if asked.config_dir else []
+    options += ["-k", asked.k] if asked.k else []
+    options += ["-v", "-rs", "--tb=short", "--pyargs", "harness.dev.conformance.checks"]
+    return int(pytest.main(options) != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Compiling what many processes need once."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from pathlib import Path
+
+from filelock import FileLock
+from numba.core.dispatcher import Dispatcher
+
+from harness.base.places import ROOT
+
+
+def take_turns() -> None:
+    """Let one process compile at a time: the next finds in numba's cache what it was going to
+    compile as well.
+    """
+    lock = FileLock(
+        Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock",
+        thread_local=False,
+    )
+    compiled = Dispatcher.compile
+
+    def compile_in_turn(self, signature):
+        with lock:
+            return compiled(self, signature)
+
+    Dispatcher.compile = compile_in_turn  # type: ignore[method-assign]  # numba has no hook for this

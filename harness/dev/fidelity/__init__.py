@@ -1,0 +1,1 @@
+"""How near twins are to the graphs they stand for: `halobench fidelity`."""

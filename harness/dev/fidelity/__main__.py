@@ -1,0 +1,177 @@
+"""`python -m harness.dev.fidelity [NAME...] [--scale S] [--json]`.
+
+How near the twins are to the published values: each is measured on the generated graph and printed beside the
+published one with its source. A mark stands where they differ by more than 10 %. What a smaller scale must
+change (vertices, edges) is divided by the scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+
+from harness.base import tables
+from harness.base.errors import InputError, at_least, choice
+from harness.base.terminal import Terminal
+from harness.data import twin
+from harness.data.graph import Graph
+from harness.data.twin_specs import SPECS, Published, Spec
+from harness.dev.fidelity import measure as measure
+
+QUICK_EDGES = 6_000_000  # the default scale leaves at most this many directed edges
+TOLERANCE = 0.10
+COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
+
+
+def main(argv: Sequence[str] | None = None, program: str = "halobench fidelity") -> int:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n\n")[2])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
+    parser.add_argument(
+        "--scale", type=float, help="of every twin; by default what leaves about 6 million edges"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the generator")
+    parser.add_argument(
+        "--epochs", type=int, default=60, help="of the GCN and of the model without the graph"
+    )
+    parser.add_argument(
+        "--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
+    options = parser.parse_args(argv)
+    console = Terminal(width=None if sys.stdout.isatty() else 150)
+    rows: list[dict] = []
+    try:
+        at_least("--epochs", options.epochs, 1)
+        for name in options.names or twin.names():
+            name = name.removeprefix("twin/")
+            found = compare(
+                name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
+            )
+            rows += found
+            if not options.json:
+                console.print(_table(name, found), "")
+    except InputError as error:
+        print(f"fidelity: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    return 0
+
+
+def compare(
+    name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60, skip: Sequence[str] = ()
+) -> list[dict]:
+    """One row per published value: twin, scale, statistic, parts, published, measured, ratio, off, source."""
+    choice("twin", name, SPECS)
+    scale = quick_scale(name) if scale is None else scale
+    started = time.perf_counter()
+    graph = twin.generate(name, scale=scale, seed=seed)
+    seconds = time.perf_counter() - started
+    spec = SPECS[name]
+    trained: dict[bool, tuple[float, float]] = {}
+    figures = [*_sizes(spec), *spec.published]
+    if not any(figure.statistic == "no_graph" for figure in figures):
+        # Shown for every twin: where the neighbours do not matter, a dead system would look like a working
+        # one.
+        figures.append(Published("no_graph", math.nan, "no published value"))
+    rows = []
+    for figure in figures:
+        if figure.statistic.removesuffix("_val") in skip:
+            continue
+        value = _measure(graph, figure, scale, epochs, trained)
+        ratio, known = value / figure.value, not math.isnan(figure.value)
+        rows.append(
+            {
+                "twin": graph.name,
+                "scale": scale,
+                "seed": seed,
+                "generated_s": round(seconds, 2),
+                "statistic": figure.statistic,
+                "parts": figure.parts or None,
+                "published": figure.value if known else None,
+                "measured": value,
+                "ratio": ratio if known else None,
+                "off": abs(ratio - 1.0) > TOLERANCE,
+                "source": figure.source,
+            }
+        )
+    return rows
+
+
+def quick_scale(name: str) -> float:
+    """The scale at which the twin has about QUICK_EDGES directed edges; 1 where it has no more anyway."""
+    return min(1.0, QUICK_EDGES / SPECS[name].edges)
+
+
+def _sizes(spec: Spec) -> list[Published]:
+    table = "dataset tables (docs/twins.md)"
+    return [
+        Published("vertices", spec.vertices, table),
+        Published("directed_edges", spec.edges, table),
+        Published("mean_degree", spec.mean_degree, table),
+        Published("features", spec.features, table),
+        Published("classes", spec.classes, table),
+        Published("train_share", spec.split[0] / spec.vertices, "data set's own split"),
+    ]
+
+
+def _measure(graph: Graph, figure: Published, scale: float, epochs: int, trained: dict) -> float:
+    match figure.statistic:
+        case "vertices":
+            return graph.num_vertices / scale
+        case "directed_edges":
+            return graph.num_edges / scale
+        case "mean_degree":
+            return graph.num_edges / graph.num_vertices
+        case "features":
+            return graph.num_features
+        case "classes":
+            return (
+                graph.num_classes
+                if graph.multilabel
+                else int(np.unique(graph.labels[graph.labels >= 0]).size)
+            )
+        case "train_share":
+            return float(graph.train.mean())
+        case "homophily":
+            return measure.homophily(graph)
+        case "halo_ratio":
+            return measure.halo_ratio(graph, figure.parts)
+        case "replication":
+            return measure.replication(graph, figure.parts)
+        case "gcn" | "gcn_val" | "no_graph":
+            use_graph = figure.statistic != "no_graph"
+            if use_graph not in trained:
+                trained[use_graph] = measure.accuracy(graph, use_graph=use_graph, epochs=epochs)
+            return trained[use_graph][0 if figure.statistic == "gcn_val" else 1]
+    raise AssertionError(figure.statistic)
+
+
+def _table(name: str, rows: list[dict]) -> Table:
+    scale = rows[0]["scale"]
+    note = "" if scale == 1.0 else " (measured at a reduced scale; vertices and edges are divided by it)"
+    headings = ("statistic", "published", "twin", "ratio", "", "source")
+    title = f"twin/{name} at scale {scale:.4g}{note}"
+    table = tables.shown(headings, words=("statistic", "", "source"), title=title)
+    for row in rows:
+        label = row["statistic"].replace("_", " ") + (f", {row['parts']} parts" if row["parts"] else "")
+        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
+        published = "-" if row["published"] is None else _figure(row["published"])
+        mark = "off > 10 %" if row["off"] else ""
+        table.add_row(label, published, _figure(row["measured"]), ratio, mark, row["source"])
+    return table
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:.4g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""What is measured of a twin: homophily, METIS halos, EBV replication, accuracy with and without the
+graph.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+
+from harness.data.graph import Graph
+from harness.data.partition.assign import assign
+from harness.data.partition.vertexcut import assign_edges, statistics
+
+
+def homophily(graph: Graph) -> float:
+    """Share of the edges between labelled vertices inside one class; multi-label: mean Jaccard index of label
+    sets.
+    """
+    return (
+        _jaccard(graph.indptr, graph.indices, graph.labels)
+        if graph.multilabel
+        else _same(graph.indptr, graph.indices, graph.labels)
+    )
+
+
+def halo_ratio(graph: Graph, parts: int) -> float:
+    """Mean halo vertices of a METIS part over its mean inner vertices (PSC-GCN Table I: boundary / inner)."""
+    return _halos(graph.indptr, graph.indices, assign(graph, "metis", parts, 0), parts) / graph.num_vertices
+
+
+def replication(graph: Graph, parts: int) -> float:
+    """Mean replicas of a vertex under EBV, gamma 0 (CDFGNN section 6)."""
+    return statistics(assign_edges(graph, "ebv", parts, 1, gamma=0.0))["replication"]
+
+
+def accuracy(graph: Graph, *, use_graph: bool, epochs: int, hidden: int = 128) -> tuple[float, float]:
+    """(validation, test) accuracy, or micro-F1 for label sets, at the best validation epoch of a short
+    training.
+
+    Two layers, dropout 0.5, Adam 0.01, seed 0. Without `use_graph` nothing is aggregated: same model, no
+    neighbours.
+    """
+    torch.manual_seed(0)
+    multiply = _propagation(graph) if use_graph else (lambda x: x)
+    # Layer 0 does not change: its aggregation is done once, which is exact.
+    x = multiply(torch.from_numpy(graph.features))
+    sizes = (graph.num_features, hidden, graph.num_classes)
+    layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+    optimiser = torch.optim.Adam(layers.parameters(), lr=0.01)
+    masks = [torch.from_numpy(mask) for mask in (graph.train, graph.val, graph.test)]
+    y = torch.from_numpy(graph.labels.astype(np.float32 if graph.multilabel else np.int64))
+    nn = torch.nn.functional
+    loss = nn.binary_cross_entropy_with_logits if graph.multilabel else nn.cross_entropy
+
+    def forward(training: bool) -> torch.Tensor:
+        h = nn.dropout(torch.relu(layers[0](x)), 0.5, training)
+        return multiply(layers[1](h))
+
+    best = (0.0, 0.0)
+    for epoch in range(epochs):
+        optimiser.zero_grad()
+        loss(forward(True)[masks[0]], y[masks[0]]).backward()
+        optimiser.step()
+        if epoch % 5 == 4 or epoch == epochs - 1:
+            with torch.no_grad():
+                z = forward(False)
+            val, test = (_score(z[mask], y[mask], graph.multilabel) for mask in masks[1:])
+            best = max(best, (val, test))
+    return best
+
+
+def _score(z: torch.Tensor, y: torch.Tensor, multilabel: bool) -> float:
+    if not multilabel:
+        return float((z.argmax(1) == y).float().mean())
+    said, true = z > 0, y > 0
+    return float(2 * (said & true).sum() / (said.sum() + true.sum()).clamp(min=1))
+
+
+def _propagation(graph: Graph):
+    """x -> D^-1/2 (A + I) D^-1/2 x, differentiable; a twin is symmetric, so the adjoint is the same
+    product.
+    """
+    root = ((np.diff(graph.indptr) + 1.0) ** -0.5).astype(np.float32)
+    weight = (
+        root[np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))]
+        * root[graph.indices]
+    )
+    matrix = torch.sparse_csr_tensor(
+        torch.from_numpy(graph.indptr),
+        torch.from_numpy(graph.indices),
+        torch.from_numpy(weight),
+        (graph.num_vertices, graph.num_vertices),
+        check_invariants=False,
+    )
+    loop = torch.from_numpy(root * root)[:, None]
+
+    class Multiply(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return torch.addcmul(torch.sparse.mm(matrix, x), loop, x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.addcmul(torch.sparse.mm(matrix, gradient), loop, gradient)
+
+    return Multiply.apply
+
+
+@njit(cache=True)
+def _same(indptr, indices, labels):
+    same, both = 0, 0
+    for v in range(len(indptr) - 1):
+        if labels[v] >= 0:
+            for e in range(indptr[v], indptr[v + 1]):
+                if labels[indices[e]] >= 0:
+                    both += 1
+                    same += labels[indices[e]] == labels[v]
+    return same / max(both, 1)
+
+
+@njit(cache=True)
+def _jaccard(indptr, indices, labels):
+    total = 0.0
+    for v in range(len(indptr) - 1):
+        for e in range(indptr[v], indptr[v + 1]):
+            common, either = 0, 0
+            for c in range(labels.shape[1]):
+                common += labels[v, c] & labels[indices[e], c]
+                either += labels[v, c] | labels[indices[e], c]
+            total += common / max(either, 1)
+    return total / max(len(indices), 1)
+
+
+@njit(cache=True)
+def _halos(indptr, indices, owner, parts):
+    """Halo vertices summed over the parts: for each vertex, the other parts that hold a neighbour of it."""
+    total = 0
+    seen = np.full(parts, -1, np.int64)
+    for v in range(len(owner)):
+        seen[owner[v]] = v
+        for e in range(indptr[v], indptr[v + 1]):
+            part = owner[indices[e]]
+            if seen[part] != v:
+                seen[part] = v
+                total += 1
+    return total

@@ -1,0 +1,64 @@
+"""How fast two processes of this machine exchange rows, over each transport that it has: both send and
+receive at once, as in an exchange of halos."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+
+from harness.comm.comm import Comm
+from harness.dev.conformance.pool import MEMORY, WorkerPool
+
+LARGE, SMALL = 16 << 20, 4  # bytes that each sends to the other
+ROUNDS = 9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one transport, medians with the least and the greatest.
+
+    latency   seconds of an exchange of SMALL bytes
+    rate      bytes per second in one direction: those of an exchange of LARGE bytes over what it takes beyond
+              the latency
+    """
+
+    transport: str
+    latency: tuple[float, float, float]
+    rate: tuple[float, float, float]
+
+
+def measure(large: int = LARGE, rounds: int = ROUNDS) -> list[Measured]:
+    """Memory that processes share, where the machine has it, and sockets over loopback."""
+    transports = list(dict.fromkeys([MEMORY, "sockets"]))
+    pool = WorkerPool(2)
+    try:
+        answers = {name: pool.run(exchange, 2, large, rounds, transport=name) for name in transports}
+    finally:
+        pool.close()
+    return [_of(name, large, *answers[name][0]) for name in transports]
+
+
+def exchange(comm: Comm, large: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of each exchange of SMALL and of `large` bytes with the one peer."""
+    few, many = ([_once(comm, size) for _ in range(rounds + 1)][1:] for size in (SMALL, large))
+    return few, many
+
+
+def _once(comm: Comm, size: int) -> float:
+    rows = torch.ones(size // 4, 1)
+    counts = [0 if rank == comm.rank else len(rows) for rank in range(comm.size)]
+    comm.barrier()
+    start = time.monotonic()
+    flight, _ = comm.start_exchange(rows, counts, counts, 0, "forward", "measured")
+    flight.wait()
+    return time.monotonic() - start
+
+
+def _of(name: str, large: int, few: list[float], many: list[float]) -> Measured:
+    latency = statistics.median(few)
+    # A machine on which a large exchange takes less than a small one has told nothing: not below a tenth.
+    rates = [large / max(seconds - latency, seconds / 10) for seconds in many]
+    return Measured(name, (latency, min(few), max(few)), (statistics.median(rates), min(rates), max(rates)))

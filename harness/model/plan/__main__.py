@@ -1,0 +1,213 @@
+"""halobench plan system=NAME dataset=NAME workers=N cluster=NAME ...: what runs would take, before they run.
+
+The first line says whether it fits. Bytes are exact where they follow from the partition, a range where
+training decides, measured where `probe` asks for it; seconds are modelled. docs/howto/plan.md derives each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from harness.base import tables
+from harness.base.errors import InputError, check_place
+from harness.base.terminal import Terminal, read_as_far_as_wanted
+from harness.base.words import key_of
+from harness.model.plan.plan import Plan, plan
+from harness.model.plan.probe import Probe, probe
+from harness.model.plan.words import parse
+from harness.model.replay.__main__ import write_csv
+
+DESCRIPTION = """\
+What runs would take on a cluster, before anybody waits for them: memory of a worker, bytes and seconds of an
+epoch.
+
+words:
+  system=NAME dataset=NAME workers=N and any key of halobench run; several values plan several runs
+  cluster=NAME           a preset (conf/cluster) or a file that ends in .yaml
+  cluster.KEY=VALUE      a value of it, as cluster.between.gbytes_per_s=0.125
+  per_host=N             workers on each host (default: one on each device, in their order)
+  sample=SCALE           extrapolate from the same twin at this smaller scale, and at half of it
+  probe=EPOCHS           train so many epochs here too, and say what bytes and memory these took
+"""
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench plan") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
+    options = parser.parse_intermixed_args(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        if options.csv is not None:
+            check_place("csv", options.csv)
+        with read_as_far_as_wanted():
+            given = parse(options.words)
+            console = Terminal()
+            console = console if console.is_terminal else Terminal(width=200)
+            rows = []
+            for words, run in given.runs:
+                made = plan(run, given.cluster, given.sample, given.per_host)
+                found = probe(words, run, given) if given.probe else None
+                show(console, made, found)
+                rows += table_rows(made, found, words)
+            if len(given.runs) > 1:
+                console.print(_beside(rows))
+            if options.csv is not None:
+                write_csv(options.csv, rows)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def first_line(made: Plan, found: Probe | None = None) -> str:
+    """Whether it fits."""
+    if not made.memory and found is None:
+        return "whether it fits is not planned: only training tells; give probe=10"
+    workers = made.workers
+    probed = np.full(workers, 0.0 if found is None else found.memory)
+    needs = sum(made.memory.values(), np.zeros(workers)) if made.memory else probed
+    if not made.has:
+        says = f"cluster={made.cluster.name} does not say what its devices have"
+        return f"the largest worker needs {_gb(needs.max())}; {says}"
+    tightest = int((needs / np.array(made.has)).argmax())
+    verdict = "fits" if needs[tightest] <= made.has[tightest] else "does not fit"
+    return (
+        f"{verdict}: worker {tightest} needs {_gb(needs[tightest])} of the {_gb(made.has[tightest])} that its"
+        " device has, the largest share of all"
+    )
+
+
+def show(console: Terminal, made: Plan, found: Probe | None) -> None:
+    run = made.run
+    lines = [
+        first_line(made, found),
+        f"{run.system_name}, {run.graph_name}, {run.settings.workers} workers on cluster={made.cluster.name}",
+    ]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+    if made.memory:
+        memory = tables.shown(["memory of the largest worker", "GB"])
+        total = sum(made.memory.values(), np.zeros(made.workers))
+        largest = int(total.argmax())
+        for name, each in made.memory.items():
+            memory.add_row(name, f"{each[largest] / 1e9:.3f}")
+        memory.add_row("sum", f"{total[largest] / 1e9:.3f}")
+        console.print(memory)
+    if made.epochs:
+        sent = tables.shown(["purpose", "MB per epoch"])
+        for purpose, both in sorted(made.bytes_by_purpose().items()):
+            sent.add_row(purpose, _range(both, 1e6))
+        first = tuple(sum(getattr(made.epochs[0], end)[key].sum() for key in made.epochs[0].least)
+                      for end in ("least", "most"))  # fmt: skip
+        sent.add_row("sum", _range(made.bytes_epoch(), 1e6))
+        sent.add_row("first epoch", _range((float(first[0]), float(first[1])), 1e6))
+        console.print(sent)
+        if made.sample is not None:
+            console.print("bytes and seconds between the two growths that the note below has", soft_wrap=True)
+        elif not made.exact:
+            console.print("bytes between what is sent for certain and the most: the rest depends on training")
+        console.print(
+            f"modelled epoch {_range(seconds(made), 1e-3)} ms, of which {compute(made) * 1e3:.3f} ms compute",
+            highlight=False,
+        )
+    elif found is None:
+        console.print(made.lacking, highlight=False, soft_wrap=True)
+    if found is not None:
+        console.print(found.said, highlight=False, soft_wrap=True)
+    for note in made.notes:
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+
+
+def seconds(made: Plan) -> tuple[float, float]:
+    """Of an epoch: the slowest worker's, at the least and at the most bytes."""
+    each = [times.epoch for times in made.seconds]
+    return min(each), max(each)
+
+
+def compute(made: Plan) -> float:
+    """Of the worker that computes longest."""
+    return max(own.compute for own in made.seconds[0].workers)
+
+
+def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[dict[str, Any]]:
+    """A row per purpose of bytes, in bytes and seconds; of a run that only a probe knows, one row.
+
+    words   of which the run was made, one value each
+    """
+    run, low_high = made.run, seconds(made) if made.seconds else (None, None)
+    key = {
+        "system": run.system_name,
+        "dataset": run.graph_name,
+        "workers": run.settings.workers,
+        "cluster": made.cluster.name,
+        "asked": " ".join(words),
+        "fits": made.fits if made.memory else None,
+        "memory_bytes": made.needs if made.memory else None,
+        "memory_has_bytes": min(made.has) if made.has else None,
+        "exact": made.exact if made.epochs else None,
+        "modelled_epoch_s": low_high[0],
+        "modelled_epoch_s_most": low_high[1],
+        "probed_epochs": found.epochs if found is not None else None,
+        "probed_bytes": found.bytes if found is not None else None,
+        "probed_memory_bytes": found.memory if found is not None else None,
+    }
+    purposes = made.bytes_by_purpose().items() if made.epochs else [("", (None, None))]
+    return [
+        {**key, "purpose": name, "bytes_least": low, "bytes_most": high} for name, (low, high) in purposes
+    ]
+
+
+def _beside(rows: list[dict[str, Any]]) -> Table:
+    """All runs in the order of their modelled epochs; those without one last."""
+    shown = tables.shown(["run", "fits", "GB per worker", "MB per epoch", "modelled epoch, ms"])
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        runs.setdefault(row["asked"], []).append(row)
+    # What tells runs apart that are of one system, graph and number of workers.
+    values: dict[str, set[str]] = {}
+    for word in (word for asked in runs for word in asked.split()):
+        values.setdefault(key_of(word), set()).add(word)
+    telling = {key for key, found in values.items() if len(found) > 1} - {
+        "system",
+        "dataset",
+        "workers",
+        "gpus",
+    }
+    for asked, own in sorted(runs.items(), key=lambda item: item[1][0]["modelled_epoch_s"] or float("inf")):
+        first = own[0]
+        called = f"{first['system']}, {first['dataset']}, {first['workers']} workers"
+        called = " ".join([called, *(w for w in asked.split() if key_of(w) in telling)])
+        known = first["bytes_least"] is not None
+        sent = tuple(sum(row[end] for row in own) for end in ("bytes_least", "bytes_most")) if known else None
+        times = (first["modelled_epoch_s"], first["modelled_epoch_s_most"])
+        shown.add_row(
+            called,
+            {True: "yes", False: "no", None: "?"}[first["fits"]],
+            "?" if first["memory_bytes"] is None else f"{first['memory_bytes'] / 1e9:.3f}",
+            "?" if sent is None else _range((sent[0], sent[1]), 1e6),
+            "?" if times[0] is None else _range((times[0], times[1]), 1e-3),
+        )
+    return shown
+
+
+def _range(both: tuple[float, float], unit: float) -> str:
+    low, high = (f"{each / unit:.3f}" for each in both)
+    return low if low == high else f"{low} to {high}"
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3f} GB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

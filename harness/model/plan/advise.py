@@ -1,0 +1,314 @@
+"""halobench advise dataset=NAME workers=N cluster=NAME ...: which system for this graph on this cluster.
+
+Every system is planned, and probed for some epochs on this machine, whose trace is replayed on the cluster.
+Exact training is trained, the two whose probes come first to 99 % of the score that it has by then, and of
+the others the one with the fastest optimiser steps. The winner has the least modelled time to 99 % of exact
+training's best validation score, and who does not reach that is out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from harness.base import tables
+from harness.base.errors import InputError, check_place
+from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
+from harness.cli.page.layout import write
+from harness.model.plan import page, trial
+from harness.model.plan.candidate import HEADINGS, Candidate
+from harness.model.plan.plan import Plan, plan
+from harness.model.plan.words import Given, parse
+from harness.results.reader import Trace
+from harness.results.summary import leading_score
+from harness.run import runner
+
+TRAINED = 3  # systems that are trained, beside exact training
+EPOCHS = 60  # where `epochs` is not given
+PROBED = 20  # epochs of a probe where `probe` is not given
+SHARE = 0.99  # of exact training's best validation score
+FULL = "does not fit"
+UNKNOWN = "only a run tells what it sends"
+ACROSS = "shares memory: one host only"
+ASYNCHRONOUS = "asynchronous: its scores elsewhere are not known"
+DESCRIPTION = """\
+Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
+replays them on the cluster, trains exact training, the two that are best by then and of the rest the one with
+the fastest steps, and names the one with the least modelled time to 99 % of exact training's best validation
+score. Where none of the three comes to it, the next three are trained.
+
+words:
+  dataset=NAME workers=N and any key of halobench run but system; epochs=N of the training (default 60)
+  cluster=NAME, cluster.KEY=VALUE, per_host=N, sample=SCALE   as halobench plan has them
+  probe=EPOCHS of each system here, whose trace is replayed on the cluster (default 20; none with sample=, or
+  where it is 0: systems are then ordered by their planned seconds per optimiser step)
+"""
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench advise") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page of one file")
+    options = parser.parse_intermixed_args(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        with read_as_far_as_wanted():
+            console = Terminal()
+            wide = console if console.is_terminal else Terminal(width=200)
+            _advise(options.words, wide, options.html)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
+    """Print the advice, and write it as a page where one is wanted."""
+    if html is not None:
+        check_place("html", html)
+    if any(word.startswith("system=") for word in words):
+        raise InputError("system= is what is asked for: leave it out, or plan that one with halobench plan")
+    rest = list(words)
+    if not any(word.startswith("epochs=") for word in rest):
+        rest.append(f"epochs={EPOCHS}")
+    if "probe=0" in rest:
+        rest.remove("probe=0")
+    elif not any(word.startswith(("probe=", "sample=")) for word in rest):
+        rest.append(f"probe={PROBED}")
+    given, found = candidates(rest)
+    exact = next((each for each in found if each.plan and each.plan.run.system.role == "reference"), None)
+    if exact is None or exact.plan is None or not exact.plan.seconds:
+        raise InputError(
+            "exact training cannot be planned here, and systems are held to its validation score"
+        )
+    probes = given.probe is not None and given.sample is None
+    # Mini-batches are not planned, so that only a probe tells of them.
+    some = any(each.fits and (probes or each.times is not None) for each in found if _may_run(each))
+    if some and probes:
+        # A probe's trace has what a plan leaves out, as codes, caches and draws, and what only a run tells.
+        probe([exact, *(each for each in found if _may_run(each) and each is not exact)], given)
+    found.sort(key=lambda each: each.rank)
+    goal = train_best(found, exact, given) if some else None
+    rows = [_row(each, exact) for each in found]
+    console.print(tables.shown(HEADINGS, rows, words=(HEADINGS[0], HEADINGS[-1])))
+    said, winner = verdict(found, exact, goal)
+    command = [] if winner is None else [winner.command]
+    for line in [*said, *command]:
+        console.print(line, highlight=False, soft_wrap=True)
+    if html is not None:
+        again = shlex.join(["halobench", "advise", *words, "--html", str(html)])
+        write("html", html, page.made(found, exact, rows, said, winner, again))
+        console.print(f"{html}: open it in a browser", highlight=False, soft_wrap=True)
+
+
+def _may_run(each: Candidate) -> bool:
+    return each.plan is not None and each.role != "control" and each.why in ("", UNKNOWN)
+
+
+def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
+    """Every system of conf/system, planned; and what was asked for beside the system."""
+    made, asked = [], None
+    for name in runner.configured():
+        own = [f"system={name}", *rest]
+        try:
+            given = parse(own)
+            if len(given.runs) != 1:
+                raise InputError("several values of a key are for halobench plan: give one of each")
+            words, run = given.runs[0]
+            planned = plan(run, given.cluster, given.sample, given.per_host)
+        except InputError as error:
+            made.append(Candidate(name, own, None, str(error)))
+            continue
+        asked = given
+        why = ACROSS if planned.across else UNKNOWN if planned.lacking else ""
+        why = ASYNCHRONOUS if run.system.asynchronous else why
+        if planned.fits is False and run.system.role != "reference":
+            why = FULL
+        made.append(Candidate(name, words, planned, why))
+    if asked is None:
+        raise InputError(made[0].why)
+    return asked, made
+
+
+def chosen(found: Sequence[Candidate]) -> list[Candidate]:
+    """Those that are trained next, of those that fit, neither exact training nor the control: the first, and
+    as the last of TRAINED the one with the fastest steps of the others. A system that needs as many steps as
+    exact training may show little in a probe of few epochs."""
+    there = [each for each in found if each.times is not None and not each.why and each.best is None]
+    there = [each for each in there if not each.role]
+    first, rest = there[: TRAINED - 1], there[TRAINED - 1 :]
+    return [*first, *sorted(rest, key=lambda each: each.step_s)[:1]]
+
+
+def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
+    """Run candidates on this machine's processor, at `sample` where one is given, and replay what ran on the
+    cluster; one whose run fails is out. Runs that have finished before are taken as they are.
+    """
+    planned = there[0].plan
+    assert planned is not None
+    more = ["device=cpu", *more]
+    if given.sample is not None:
+        more.append(f"dataset.scale={given.sample:g}")
+    if len({*planned.hosts}) > 1:
+        more.append("transport=sockets")  # what passing messages to other hosts costs is part of the trace
+    asked = runner.composed([[*each.words, *more] for each in there])
+    # Rates are measured of processors alone (`halobench cluster measure`).
+    processors = bool(given.cluster.rates) or planned.run.settings.device == "cpu"
+    names = ",".join(each.name for each in there)
+    folders = trial.run_all(asked, [f"system={names}", *there[0].words[1:], *more])
+    for each, folder in zip(there, folders):
+        if folder is None:
+            each.trial, each.why = None, "its run failed"
+            continue
+        each.trial = trial.trial(folder, given.cluster, given.per_host, processors)
+        each.why = ACROSS if each.trial.across else ""
+
+
+def probe(there: Sequence[Candidate], given: Given) -> None:
+    """Run candidates, exact training first, for some epochs, and note when each reaches SHARE of the best
+    score that exact training has by then."""
+    run(there, [f"epochs={given.probe}", "evaluate.every=1"], given)
+    for each, reached in zip(there, _reached(there)[1]):
+        if reached is not None and each.trial is not None:
+            each.early_s = each.trial.ends[reached - 1]
+
+
+def train_best(found: Sequence[Candidate], exact: Candidate, given: Given) -> float:
+    """Train those that come first of `found` beside exact training, and the next ones while none of them
+    reaches what `train` returns: whom a probe shows early may stay below it in the end."""
+    goal = train([exact, *chosen(found)], given)
+    while not any(each.epochs for each in found if each is not exact) and (more := chosen(found)):
+        goal = train([exact, *more], given)
+    return goal
+
+
+def train(there: Sequence[Candidate], given: Given) -> float:
+    """Train candidates, exact training first, and note each one's best validation score and in which epoch it
+    reached SHARE of exact training's best, which is returned; who does not reach it is out."""
+    run(there, ["evaluate.every=1"], given)
+    goal, found = _reached(there)
+    for each, reached in zip(there, found):
+        if each.trial is None or each.why:
+            continue
+        each.epochs = reached
+        each.best = float(_scores(each.trial.trace).max())
+        if each.epochs is None:
+            each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
+        if given.sample is not None:
+            each.trial = None  # of a smaller graph than the plan is of
+    return goal
+
+
+def _reached(there: Sequence[Candidate]) -> tuple[float, list[int | None]]:
+    """SHARE of the best validation score of the first, which is exact training, and epochs until each has it;
+    None of those that do not, or are out.
+
+    InputError where exact training could not be run, or there is no validation score.
+    """
+    exact = there[0].trial
+    if exact is None:
+        raise InputError("exact training failed here, and systems are held to its validation score")
+    if _scores(exact.trace).empty:
+        raise InputError(
+            f"{exact.trace.run_dir} has no validation score, by which systems are compared: give another"
+            " split"
+        )
+    goal = SHARE * float(_scores(exact.trace).max())
+    found: list[int | None] = []
+    for each in there:
+        scores = _scores(each.trial.trace) if each.trial is not None and not each.why else pd.Series()
+        above = scores.index[scores >= goal]
+        found.append(int(above[0]) + 1 if len(above) else None)
+    return goal, found
+
+
+def _scores(trace: Trace) -> pd.Series:
+    """The leading validation score by epoch, of those that were evaluated."""
+    epochs = trace.epochs.drop_duplicates("epoch").set_index("epoch")
+    return epochs[f"val_{leading_score(trace)}"].dropna()
+
+
+def verdict(
+    found: Sequence[Candidate], exact: Candidate, goal: float | None
+) -> tuple[list[str], Candidate | None]:
+    """The answer, why and by how much; and the winner, None where no system fits or comes to `goal`, which is
+    None where nothing was trained since nothing fits."""
+    there = sorted(
+        (each for each in found if each.reached_s is not None), key=lambda each: each.reached_s or 0.0
+    )
+    assert exact.plan is not None
+    if goal is None:
+        return _none_fits(found, exact.plan), None
+    lines, winner = [f"no system that fits comes to a validation score of {goal:.4f}"], None
+    if there:
+        winner = there[0]
+        assert winner.reached_s is not None
+        taken = f"{counted(winner.epochs or 0, 'epoch')} of {1e3 * _epoch_s(winner):.4g} ms"
+        lines = [
+            f"take {winner.name}: {winner.reached_s:.4g} s modelled to a validation score of {goal:.4f}, "
+            f"which is {100 * SHARE:.0f} % of exact training's best ({taken})"
+        ]
+        for each in there[1:]:
+            assert each.reached_s is not None
+            lines.append(f"{each.name} needs {each.reached_s / winner.reached_s:.3g} times as long")
+        lines.append("one seed, so that systems within a few per cent of each other are not told apart")
+    if not exact.fits:
+        lines.append("exact training does not fit: it was trained here for its score alone")
+    epochs = exact.plan.run.settings.epochs
+    if exact.epochs is not None and exact.epochs > 0.9 * epochs:
+        lines.append(f"exact training was still improving after {epochs} epochs: give more epochs")
+    return lines, winner
+
+
+def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
+    """What to do where no planned system fits, so that nothing was trained."""
+    planned = [each for each in found if each.role != "control" and each.plan and each.plan.memory]
+    needs, least = min((each.plan.needs, each.name) for each in planned if each.plan)
+    lines = [
+        f"no system fits: {least}, which needs least, takes {needs / 1e9:.3g} GB of a device that has"
+        f" {min(exact.has) / 1e9:.3g}: give more workers, a smaller model, or devices with more memory"
+    ]
+    unplanned = ", ".join(each.name for each in found if each.why == UNKNOWN)
+    if unplanned:
+        lines.append(f"not planned, since {UNKNOWN}: {unplanned}")
+    return lines
+
+
+def _row(each: Candidate, exact: Candidate) -> list[str]:
+    """Its cells under HEADINGS."""
+    planned = each.plan
+    known = each.times is not None
+    return [
+        each.name,
+        f"{planned.needs / 1e9:.3f}" if planned is not None and planned.memory else "",
+        "" if each.bytes is None else f"{each.bytes / 1e6:.3f}",
+        str(each.steps) if known else "",
+        f"{1e3 * _epoch_s(each):.3f}" if known else "",
+        "" if each.best is None else f"{each.best:.4f}",
+        "" if each.epochs is None else str(each.epochs),
+        "" if each.reached_s is None else f"{each.reached_s:.4g}",
+        each.why or _role(each, exact),
+    ]
+
+
+def _epoch_s(each: Candidate) -> float:
+    """Modelled seconds of an epoch, which is known."""
+    assert each.times is not None
+    return each.times.epoch
+
+
+def _role(each: Candidate, exact: Candidate) -> str:
+    if each is exact:
+        return "exact training" if each.fits else f"exact training, {FULL}"
+    return each.role or ("" if each.best is not None else "slower, not trained")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""A run without values: the real trainer and the real system of every worker, on shapes alone.
+
+Workers are threads of this process that take turns: one runs until it waits for another. Their integers are
+real, so that lists of rows, counts and draws are those of the run; floating-point numbers are hollow
+(`harness.base.hollow`). What they count, compute and wait for is recorded as in any run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.base.hollow import Dry, Held, count_filled, rows_like
+from harness.comm.comm import Comm
+from harness.comm.recorder import Epoch, Recorder
+from harness.comm.transport import ALONE
+from harness.core.kernels.spmm import Kernel, Product
+from harness.core.trainer import Trainer
+from harness.data.partition.shard import Csr, ReplicaShard, Shard
+from harness.model.plan.turns import DryTransport, Turns
+
+AnyShard = Shard | ReplicaShard
+Make = Callable[[Any, Comm, Kernel], Trainer]
+
+
+class _Nothing:
+    """A product of shapes: what it writes to has the product's shape already."""
+
+    def apply(self, *arguments: object) -> None:
+        pass
+
+
+class Shapes(Kernel):
+    """A kernel that computes nothing.
+
+    held    is told of its blocks, which several products may share
+    entry   bytes of an entry without a value of its own
+    """
+
+    name = "shapes"
+
+    def __init__(self, held: Held, entry: int):
+        self.held, self.entry = held, entry
+        self.shared: dict[int, int] = defaultdict(int)  # by the address of a block's indices: its products
+
+    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
+        return self._product(block, values, block.indices.ctypes.data)
+
+    def transposed(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
+        return self._product(block, values, -block.indices.ctypes.data)
+
+    def _product(self, block: Csr, values: np.ndarray | None, address: int) -> Product:
+        made, own = _Nothing(), values is not None
+        size = block.indptr.nbytes + block.num_entries * (max(self.entry, 8) if own else self.entry)
+        if not self.shared[address]:
+            self.held.add(size)
+        self.shared[address] += 1
+        weakref.finalize(made, self._gone, address, size)
+        return made
+
+    def _gone(self, address: int, size: int) -> None:
+        self.shared[address] -= 1
+        if not self.shared[address]:
+            self.held.add(-size)
+
+
+class DryRecorder(Recorder):
+    """Notes no metric that is a tensor: it may be hollow."""
+
+    def metric(self, name: str, value: float | torch.Tensor, layer: int = -1) -> None:
+        if not isinstance(value, torch.Tensor):
+            super().metric(name, value, layer)
+
+
+@dataclass
+class Ran:
+    """What a dry run recorded.
+
+    epochs   by worker, what was recorded in each
+    memory   by what it is for: [P] bytes at most; of memory of the host, "mapped"
+    asked    whether values decided something, so that another run with the other answer tells more
+    """
+
+    epochs: list[list[Epoch]]
+    memory: dict[str, np.ndarray]
+    asked: bool
+
+
+def dry_run(
+    shards: Sequence[AnyShard],
+    make: Make,
+    epochs: int,
+    *,
+    wire: str = "float32",
+    place: str = "memory",
+    scored: bool = True,
+    most: bool = False,
+) -> Ran:
+    """Train for so many epochs on shapes.
+
+    make     the trainer of a worker, of its shard, its `Comm` and a kernel
+    place    "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
+    scored   whether every epoch is followed by an evaluation, rather than the last
+    most     what values are taken to decide (`harness.base.hollow.either`)
+
+    Raises `Unknown` where something depends on values in another way.
+    """
+    size, turns = len(shards), Turns(len(shards), place == "memory")
+    ran = Ran([[] for _ in shards], {}, False)
+    lines = {name: np.zeros(size) for name in ("graph", "features", "kept", "step", "mapped")}
+
+    def job(rank: int) -> None:
+        shard, recorder, held = shards[rank], DryRecorder(), turns.held[rank]
+        n, width = shard.features.shape
+        x: Any = rows_like(n, width, count_filled(shard.features))
+        graph = sum(
+            each.nbytes
+            for name, each in vars(shard).items()
+            if isinstance(each, np.ndarray) and name != "features"
+        )
+        held.add(graph)
+        with Dry(held, most) as mode, contextlib.ExitStack() as stack:
+            held.made(x)
+            transport = DryTransport(rank, turns) if size > 1 else ALONE
+            comm = Comm(rank, size, torch.device("cpu"), recorder, transport, wire)
+            kernel = Shapes(held, 8 if place == "cuda" else 4)
+            before = held.now
+            trainer = make(dataclasses.replace(shard, features=x), comm, kernel)
+            trainer.straggler = None  # whose sleep says nothing here
+            stack.callback(trainer.system.close)
+            for epoch in range(epochs):
+                trainer.train_epoch(epoch)
+                ran.epochs[rank].append(recorder.epoch)
+                if epoch == epochs - 1:
+                    lines["kept"][rank] = held.now - before
+                if (scored and epoch == 0) or epoch == epochs - 1:
+                    with recorder.clock("evaluate"), trainer.system.evaluation_weights(epoch):
+                        trainer.evaluator.logits(trainer.model)
+            comm.drain()
+            ran.asked = ran.asked or mode.asked
+        lines["graph"][rank], lines["features"][rank] = graph, x.nbytes
+        lines["step"][rank] = held.peak - before - lines["kept"][rank]
+        lines["mapped"][rank] = held.mapped
+
+    turns.run([partial(job, rank) for rank in range(size)])
+    ran.memory = lines
+    return ran

@@ -1,0 +1,140 @@
+"""What a run over shards that are all on this machine sends, holds and does: the trace of its dry run."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from harness.base.hollow import Unknown
+from harness.comm.comm import Comm
+from harness.comm.recorder import Epoch
+from harness.core.cluster import Cluster
+from harness.core.kernels.spmm import Kernel
+from harness.core.order import FIXED, Order
+from harness.core.trainer import Trainer
+from harness.model.plan.dry import AnyShard, Ran, dry_run
+from harness.model.plan.seconds import Lasts
+from harness.model.replay.program import Program
+from harness.model.replay.read import program_of
+from harness.results.files import write_yaml_atomic
+from harness.results.reader import Trace
+from harness.results.writer import TraceWriter
+from harness.run.config import Run
+
+EPOCHS = 21  # that are run dry at most, the first of which is left out of every mean
+# Of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11, torch's
+# build for the CPU.
+PROCESS = 335e6
+CONTEXT = 500e6  # of a CUDA context with its libraries' code and workspaces; assumed
+
+Key = tuple[int, str, str]  # layer (-1: none), direction, purpose: as a trace counts them
+
+
+@dataclass
+class Traffic:
+    """Bytes of an epoch by key, between a least and a most: matrices [P, P + 1], row k what worker k counts,
+    column p what it counts towards worker p, and the last column what it counts towards a store or a server.
+    """
+
+    least: dict[Key, np.ndarray] = field(default_factory=dict)
+    most: dict[Key, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def exact(self) -> bool:
+        return all(np.array_equal(self.least[key], self.most[key]) for key in self.least)
+
+
+@dataclass
+class Sized:
+    """What a run takes.
+
+    memory     by what it is for, [P] bytes of each worker
+    epochs     the traffic of each epoch; empty where only a run can tell
+    programs   as a replay runs it, at the least and at the most bytes; the same where they are
+    lacking    why there is none of all this; "" where there is
+    """
+
+    memory: dict[str, np.ndarray]
+    epochs: list[Traffic]
+    programs: list[Program]
+    lacking: str = ""
+
+
+def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> Sized:
+    """Of a run on devices of a cluster.
+
+    place   "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
+    """
+    settings, epochs = run.settings, min(run.settings.epochs, EPOCHS)
+
+    def make(shard: Any, comm: Comm, kernel: Kernel) -> Trainer:
+        return Trainer(
+            shard, comm, copy.deepcopy(run.system), run.model, run.optimiser,
+            seed=settings.seed, epochs=settings.epochs, schedule=run.schedule, evaluate=run.evaluate,
+            kernel=kernel, cluster=cluster, order=Order(settings.order, FIXED), rows=settings.rows,
+            combine=run.combine, features_wire=settings.features_wire,
+        )  # fmt: skip
+
+    scored = bool(run.evaluate.every)
+    runs: list[Ran] = []
+    try:
+        for most in (False, True):
+            how: dict[str, Any] = {"wire": settings.wire, "place": place, "scored": scored, "most": most}
+            runs.append(dry_run(shards, make, epochs, **how))
+            if not runs[0].asked:
+                break
+    except Unknown as unknown:
+        why = (
+            f"what {run.system_name} sends depends on {unknown}, which a dry run does not have: give probe=10"
+        )
+        return Sized({}, [], [], why)
+    memory = {name: np.maximum(size, runs[-1].memory[name]) for name, size in runs[0].memory.items()}
+    host = memory.pop("mapped")
+    process = PROCESS if place != "cuda" else CONTEXT
+    memory = {"process": np.full(len(shards), process), **memory}
+    if place != "cuda":
+        memory["mapped"] = host
+    counted = [[_counted(each) for each in zip(*ran.epochs)] for ran in runs]
+    traffic = [_between(least, most) for least, most in zip(counted[0], counted[-1])]
+    return Sized(memory, traffic, [_program(ran, cluster) for ran in runs])
+
+
+def _counted(epoch: Sequence[Epoch]) -> dict[Key, np.ndarray]:
+    """What the workers counted in an epoch."""
+    found: dict[Key, np.ndarray] = {}
+    for rank, own in enumerate(epoch):
+        for (layer, direction, purpose, peer), (_, size) in own.sent.items():
+            matrix = found.setdefault((layer, direction, purpose), np.zeros((len(epoch), len(epoch) + 1)))
+            matrix[rank, peer] += size  # a store is -1, which is the last column
+    return found
+
+
+def _between(one: dict[Key, np.ndarray], other: dict[Key, np.ndarray]) -> Traffic:
+    made = Traffic()
+    for key in sorted({*one, *other}):
+        nothing = np.zeros_like(one.get(key, other.get(key)))
+        both = one.get(key, nothing), other.get(key, nothing)
+        made.least[key], made.most[key] = np.minimum(*both), np.maximum(*both)
+    return made
+
+
+def _program(ran: Ran, cluster: Cluster) -> Program:
+    """Of the trace of a dry run, written and read as any run's."""
+    workers = len(ran.epochs)
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"system": {}, "dataset": {}, "workers": workers}
+        write_yaml_atomic(Path(folder) / "config.yaml", yaml.safe_dump(config))
+        for rank, epochs in enumerate(ran.epochs):
+            writer = TraceWriter(Path(folder), rank, 0)
+            for epoch in epochs:
+                writer.write(epoch, loss=None, scores=None, peak_rss_bytes=0)
+            writer.close()
+        lasts: Any = Lasts(cluster, workers)
+        return program_of(Trace(folder), clock="wall", lasts=lasts)

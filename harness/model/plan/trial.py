@@ -1,0 +1,88 @@
+"""Some epochs of a system on this machine, and what they would take on a cluster: a replay of their trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+from harness.base.errors import InputError
+from harness.core.cluster import Cluster
+from harness.core.cluster_measure import processor
+from harness.model.plan.seconds import EFFICIENCY
+from harness.model.replay.platform import devices_of
+from harness.model.replay.settings import Replayer, Settings
+from harness.model.replay.times import Times, first_epoch, of_worker, times_of
+from harness.results import files
+from harness.results.reader import Trace
+from harness.run import runner
+from harness.run.config import Run
+from harness.run.runner import Places
+
+
+@dataclass
+class Trial:
+    """What a run on this machine tells.
+
+    trace   the run's
+    times   of its warm epochs on the cluster, modelled
+    ends    [epochs] modelled seconds until each epoch's end, the slowest worker's, the first epoch counted
+            without what compiling took in it
+    bytes   of all workers, mean per epoch without the first
+    across  whether workers read memory of another host's workers, which cannot be on this cluster
+    """
+
+    trace: Trace
+    times: Times
+    ends: list[float]
+    bytes: float
+    across: bool
+
+
+def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
+    """Train what has not finished of these runs, here; gives their folders, None where a run failed.
+
+    words   of which they are made, for what is said where none of them could be trained (InputError)
+    """
+    missing = runner.lacking(asked)
+    settings = asked[0].settings
+    places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
+    try:
+        if missing:
+            runner.start(" ".join(words), places, missing)
+    except InputError:
+        if len(runner.lacking(asked)) == len(asked):
+            raise
+    return [None if runner.lacking([run]) else run.directory for run in asked]
+
+
+def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool) -> Trial:
+    """A finished run, replayed on a cluster.
+
+    processors   the cluster's devices are processors, and not GPUs
+
+    Work lasts as traced where the cluster's devices are processors of this machine's kind or say no peaks: in
+    CPU seconds, and over several hosts in wall seconds (unless workers outnumber this machine's cores), which
+    have what the threads of sockets take from the cores too. Else it lasts as on the cluster's devices
+    (`compute=roofline`), at EFFICIENCY where it gives no rates. What is not counted, as bookkeeping, lasts as
+    traced on other processors too, and takes no time on GPUs, which a processor's seconds say nothing about.
+    """
+    trace = Trace(folder)
+    peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
+    alike = processors and {device.kind for device in cluster.devices} == {processor()}
+    hosts = [device.host for device in devices_of(cluster, int(trace.config["workers"]), per_host)]
+    clock = None if len({*hosts}) > 1 else "cpu"
+    settings = Settings(cluster.name, per_host, clock=clock)
+    if peaks and not alike:
+        rest = "traced" if processors else "none"
+        settings = replace(settings, compute="roofline", efficiency=EFFICIENCY, uncounted=rest)
+    timeline = Replayer(settings, cluster).replay(trace)
+    program = timeline.program
+    taken = [operation.parts for operation in program.operations if operation.route == "take"]
+    across = any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
+    workers = [of_worker(timeline, worker) for worker in range(program.workers)]
+    slowest = [max(own.epoch for own in epoch) for epoch in zip(*workers)]
+    slowest[0] = first_epoch(timeline)
+    sent = sum(files.read_json(folder / "summary.json")["bytes_epoch"].values())
+    return Trial(trace, times_of(timeline), list(accumulate(slowest)), float(sent), across)

@@ -1,0 +1,86 @@
+"""The words of `halobench plan`: those of runs, the cluster, and how it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.base.errors import InputError, at_least, did_you_mean, more_than
+from harness.base.words import key_of, key_value
+from harness.core.cluster import Cluster
+from harness.model.replay.settings import MEASURED, TRACED, cluster_of
+from harness.results.identity import ALIAS
+from harness.run import overrides
+from harness.run.config import ALL as BLOCKS_OF_A_RUN
+from harness.run.config import Run, RunConfig
+from harness.run.runner import CONF, composed, expand
+
+OWN = {"sample": float, "probe": int, "per_host": int}  # keys that are no run's, and what their values are
+
+
+@dataclass
+class Given:
+    """runs       each with its words
+    cluster    described
+    sample, probe, per_host   None where they are not given
+    """
+
+    runs: list[tuple[list[str], Run]]
+    cluster: Cluster
+    sample: float | None
+    probe: int | None
+    per_host: int | None
+
+
+def parse(words: Sequence[str]) -> Given:
+    """InputError for a word that cannot be used, and where no cluster is named."""
+    own: dict[str, float] = {}
+    name, changes, rest = None, [], []
+    for word in words:
+        key = key_of(word)
+        if key in OWN:
+            own[key] = _number(*key_value(word))
+        elif key == "cluster":
+            _, name = key_value(word)
+        elif key.startswith("cluster."):
+            changes.append(word.removeprefix("cluster."))
+        else:
+            rest.append(word)
+    known = [*OWN, "cluster", ALIAS, *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
+    for word in rest:
+        key = key_of(word)
+        if key != word and key.isidentifier() and key not in known:
+            raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
+    if name is None:
+        raise InputError(
+            "no cluster is given: add cluster=NAME of conf/cluster, or a file that ends in .yaml"
+        )
+    if name in (TRACED, MEASURED):
+        raise InputError(
+            f"cluster={name} describes no devices and links: name a cluster of conf/cluster, or a file that"
+            " ends in .yaml"
+        )
+    if not any(word.startswith("system=") for word in rest):
+        raise InputError("system is not given: add system=NAME")
+    if "sample" in own:
+        more_than("sample", own["sample"], 0)
+    for key in ("probe", "per_host"):
+        if key in own:
+            at_least(key, own[key], 1 if key == "per_host" else 2)
+    overrides.check(["-m", *rest], CONF)
+    lists = expand(rest)
+    sample, probe, per_host = (own.get(key) for key in OWN)
+    return Given(
+        list(zip(lists, composed(lists))),
+        cluster_of(name, changes),
+        sample,
+        None if probe is None else int(probe),
+        None if per_host is None else int(per_host),
+    )
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return OWN[key](value)
+    except ValueError:
+        raise InputError(f'{key}="{value}" is not a number: give {key}=NUMBER') from None

@@ -1,0 +1,263 @@
+"""halobench replay RUN... cluster=NAME [cluster.KEY=VALUE ...]: what runs would take on another cluster.
+
+Every number that this prints is modelled, none is measured; docs/replay.md derives each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from harness.base import tables
+from harness.base.errors import InputError, check_place, writing
+from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
+from harness.model.replay import crossover, folder, scores
+from harness.model.replay.critical import critical_path
+from harness.model.replay.engine import Timeline
+from harness.model.replay.settings import TRACED, Replayer, parse
+from harness.model.replay.times import Times, times_of
+from harness.results.report.groups import Group, Run, load
+
+LONGEST = 8  # rows of the critical path that are printed
+DESCRIPTION = """\
+What runs would take on another cluster, from their traces: epoch seconds, where they go by worker, and the
+critical path. All numbers are modelled.
+
+words:
+  cluster=NAME             a preset (conf/cluster) or a file that ends in .yaml; traced: the run's own machine
+  cluster.KEY=VALUE        a value of it, as cluster.between.gbytes_per_s=0.125
+  per_host=N               workers on each host (default: one on each device, in their order)
+  cores=N                  the threads of all hosts share N cores: hosts are parts of one machine
+  compute=traced|roofline  work lasts as long as traced, or as its operations and bytes take on the devices
+  clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores, with a
+                           roofline, and with cores=)
+  efficiency=E  uncounted=traced|none   of compute=roofline: of kinds of work that the cluster gives no rate
+                           of; how long segments last that say nothing of what they computed
+  straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
+                           as long
+  grown=K                  as if the graph were K times as large
+  broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
+
+halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
+  [latency_us=1:1000:4] [epochs=10] [reaches=PERCENT|99%]: which system is fastest over bandwidth and latency,
+  and where each pair crosses; with reaches= which is the first at a score on the validation vertices, in
+  percent, or at so much of exact training's best
+"""
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench replay") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RUN|KEY=VALUE",
+        help="run folders, folders above some, glob patterns; words",
+    )
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="write a run folder of each replay, marked as modelled; of crossover its picture",
+    )
+    given = parser.parse_intermixed_args(words)
+    try:
+        if given.csv is not None:
+            check_place("csv", given.csv)
+        with read_as_far_as_wanted():
+            if given.words[0] == "crossover":
+                _crossover(given.words[1:], given.csv, given.out)
+            else:
+                _replay(given.words, given.csv, given.out)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
+    runs, replayer, _ = parse(words)
+    console = _console()
+    rows: list[dict[str, Any]] = []
+    groups = load(runs)[0]
+    if out is not None:
+        if replayer.settings.grown != 1:
+            raise InputError(
+                "grown has the time of a larger graph and no losses, scores or bytes of it: leave out --out"
+            )
+        for run in (run for group in groups for run in group.runs):
+            scores.check(run.trace, replayer.described, "leave out --out, or this run")
+    for group in groups:
+        for run in group.runs:
+            timeline = replayer.replay(run.trace)
+            times = times_of(timeline)
+            _print(console, group, run, replayer, timeline, times)
+            rows += _rows(group, run.path, replayer, times)
+            if out is not None:
+                written = folder.write(
+                    run.trace, timeline, _name(out, run.path, replayer), _block(run.trace.config, replayer),
+                    _said(replayer, run),
+                )  # fmt: skip
+                _say(console, f"written: {written}")
+            run.trace.forget("spans")
+    if len({row["run"] for row in rows}) > 1:
+        console.print(_beside(rows))
+    if table is not None:
+        write_csv(table, rows)
+
+
+def _print(
+    console: Terminal,
+    group: Group,
+    run: Run,
+    replayer: Replayer,
+    timeline: Timeline,
+    times: Times,
+) -> None:
+    _say(
+        console,
+        f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({run.path})\n"
+        f"modelled on cluster={replayer.display_name}: {_said(replayer, run)}",
+    )
+    roofline = replayer.rooflines.get(run.path)
+    assumed = timeline.platform.assumed + (roofline.assumed if roofline is not None else [])
+    if assumed:
+        _say(console, f"assumed, since the cluster does not say: {', '.join(assumed)}")
+    if roofline is not None:
+        _say(console, roofline.said())
+    whose = "the slowest worker's"
+    if timeline.program.updates is not None:
+        made = ", ".join(str(len(own)) for own in timeline.begins)
+        whose = f"{counted(timeline.program.workers, 'update')} from whoever is first (rounds made: {made})"
+    _say(
+        console,
+        f"epoch {_ms(times.epoch)} ms, {whose}, mean over epochs without the first"
+        f" (measured on the machine of the run, waits and all: {_ms(run.summary['epoch_s'])} ms of wall"
+        " time)",
+    )
+    for lump in timeline.lumps:
+        _say(console, f"put together: {lump}")
+    headings = ["worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"]
+    shown = tables.shown(headings, words=())
+    for worker, own in enumerate(times.workers):
+        values = own.epoch, own.compute, own.rest, own.exposed, own.idle, own.behind, own.comm
+        shown.add_row(str(worker), *map(_ms, values))
+    console.print(shown)
+    path_of = critical_path(timeline)
+    if not path_of:
+        console.print("asynchronous: no worker waits for another, so no path through several is critical")
+        return
+    whole = sum(path_of.values())
+    longest = tables.shown(["ms", "share", "critical path"], words=["critical path"])
+    for name, seconds in [*path_of.items()][:LONGEST]:
+        longest.add_row(_ms(seconds), f"{100 * seconds / whole:.1f} %", name)
+    if others := [*path_of.values()][LONGEST:]:
+        longest.add_row(_ms(sum(others)), f"{100 * sum(others) / whole:.1f} %", f"{len(others)} more")
+    console.print(longest)
+
+
+def _beside(rows: list[dict[str, Any]]) -> Table:
+    """All runs in the order of their modelled epochs."""
+    epochs = sorted({row["run"]: row["epoch_s"] for row in rows}.items(), key=lambda item: item[1])
+    return tables.shown(["modelled epoch, ms", "run"], [(_ms(s), run) for run, s in epochs], words=["run"])
+
+
+def _said(replayer: Replayer, run: Run) -> str:
+    """How a replay was made, in a few words."""
+    settings, clock = replayer.settings, replayer.clock(run.trace)
+    lasts = f"work as traced, in {clock} seconds" if clock == "wall" else "work as traced, in CPU seconds"
+    if settings.compute == "roofline":
+        rest = "no time" if settings.uncounted == "none" else lasts.removeprefix("work ")
+        lasts = f"work by roofline, where nothing is counted {rest}"
+    if replayer.described is None:
+        return f"{lasts}; waits as traced"
+    hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
+    if settings.cores is not None:
+        hosts += f"; {counted(settings.cores, 'core')} for all hosts"
+    elif clock == "cpu" and (cores := replayer.described.host_cores) and replayer.described.device_cores:
+        hosts += f"; {counted(cores, 'core')} per host"
+    larger = f"; the graph {settings.grown:g} times as large" if settings.grown != 1 else ""
+    slow = ""
+    if settings.straggler is not None:
+        slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
+        slow += f" {settings.slowdown:g} times as long"
+    made = f"all-reduce {settings.all_reduce}, broadcast {settings.broadcast}"
+    made += "; exchanges overlap where their papers have it" if settings.overlap == "published" else ""
+    made += "; speeds fitted to what is printed" if settings.fit == "printed" else ""
+    return f"{lasts}; {made}{hosts}{larger}{slow}"
+
+
+def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[dict[str, Any]]:
+    """A row per worker, in seconds."""
+    key = {
+        "run": str(path),
+        "label": group.label,
+        "dataset": group.dataset,
+        "cluster": replayer.display_name,
+        "modelled": True,
+        "epoch_s": times.epoch,
+    }
+    return [
+        {**key, "worker": worker, **{f"worker_{name}_s": value for name, value in asdict(own).items()}}
+        for worker, own in enumerate(times.workers)
+    ]
+
+
+def _name(out: Path, run: Path, replayer: Replayer) -> Path:
+    cluster = replayer.display_name.replace(".yaml", "").replace("/", "-").replace(" ", "-")
+    return out / f"{run.name}-on-{cluster}"
+
+
+def _block(config: dict[str, Any], replayer: Replayer) -> dict[str, Any]:
+    """The config's block `cluster` of a replay."""
+    if replayer.described is None:
+        return {**config["cluster"], "name": TRACED}
+    return {**asdict(replayer.described), "name": replayer.display_name}
+
+
+def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:
+    runs, replayer, given = parse(words, crossover.KEYS)
+    found = crossover.search(load(runs)[0], replayer, crossover.Grid.of(given))
+    console = _console()
+    _say(console, crossover.text(found))
+    if table is not None:
+        write_csv(table, crossover.rows(found))
+    if out is not None:
+        _say(console, f"written: {crossover.draw(found, out)}")
+
+
+def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    rows = list(rows)
+    with writing(path, "give another --csv"), open(path, "w", newline="") as file:
+        made = csv.DictWriter(file, list(rows[0]))
+        made.writeheader()
+        made.writerows(rows)
+
+
+def _say(console: Terminal, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}"
+
+
+def _console() -> Terminal:
+    """As wide as it needs to be where nobody's terminal would fold it."""
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=200)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Threads that share the cores of hosts.
+
+A host of C cores on which n threads have something to do gives each of them min(1, C / n) of a core, as a
+fair scheduler does. A job of k threads, each with s CPU seconds before it, is then through when
+
+    integral of min(1, C / n(t)) dt  =  s
+
+All jobs of a host advance at one speed, so a clock of the host's own that runs at that speed says when each
+ends: s after it began.
+
+The threads are those that train, as many as a worker's device has cores, those that make mini-batches beside
+them, and those of the transport.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from harness.model.replay.program import Beside
+
+
+class Cores:
+    """The jobs under way at one moment, and when the next of them ends.
+
+    cores   of each host; infinite where its threads share nothing
+    """
+
+    def __init__(self, cores: Sequence[float]):
+        self.hosts = [_Host(each) for each in cores]
+        # (when its next job ends, its name, host, version of the host): what is older is passed over.
+        self.ends: list[tuple[float, int, int, int]] = []
+
+    def add(self, host: int, name: int, seconds: float, threads: int, now: float) -> None:
+        """Begin a job of so many threads, which needs `seconds` where each of them has a core."""
+        self.hosts[host].add(name, seconds, threads, now)
+        self._renew(host)
+
+    def next_end(self) -> float:
+        """The moment at which the next job ends; infinite where none is under way."""
+        while self.ends and self.ends[0][3] < self.hosts[self.ends[0][2]].version:
+            heapq.heappop(self.ends)
+        return self.ends[0][0] if self.ends else math.inf
+
+    def end(self) -> int:
+        """Go on to `next_end()` and give the name of the job that ends then: of several the least."""
+        now = self.next_end()
+        _, name, host, _ = self.ends[0]
+        self.hosts[host].end(now)
+        self._renew(host)
+        return name
+
+    def _renew(self, host: int) -> None:
+        own = self.hosts[host]
+        own.version += 1
+        if own.jobs:
+            heapq.heappush(self.ends, (own.next_end(), own.jobs[0][1], host, own.version))
+
+
+class _Host:
+    """The jobs of one host.
+
+    clock   what each of its threads has had since the beginning, up to `now`
+    """
+
+    def __init__(self, cores: float):
+        self.cores, self.now, self.clock, self.threads, self.version = cores, 0.0, 0.0, 0, 0
+        self.jobs: list[tuple[float, int, int]] = []  # a heap of (clock at its end, name, threads)
+
+    def add(self, name: int, seconds: float, threads: int, now: float) -> None:
+        if self.jobs:
+            # Rounding must not carry the clock past a job that has not been asked for.
+            self.clock = min(self.clock + (now - self.now) * self._speed(), self.jobs[0][0])
+        self.now = now
+        heapq.heappush(self.jobs, (self.clock + seconds, name, threads))
+        self.threads += threads
+
+    def next_end(self) -> float:
+        return self.now + (self.jobs[0][0] - self.clock) / self._speed()
+
+    def end(self, now: float) -> None:
+        self.now = now
+        self.clock, _, threads = heapq.heappop(self.jobs)
+        self.threads -= threads
+
+    def _speed(self) -> float:
+        """Of one thread; 1 where each has a core."""
+        return min(1.0, self.cores / self.threads)
+
+
+class Making:
+    """How far the threads beside a worker's training are with its batches."""
+
+    def __init__(self, beside: Beside):
+        self.beside = beside
+        self.asked = self.begun = self.under_way = 0
+        self.made: set[int] = set()
+
+    def ask(self) -> int:
+        """The training asks for its next batch; gives its number."""
+        self.asked += 1
+        return self.asked - 1
+
+    def begin(self) -> list[int]:
+        """The batches that are begun now: in their order, one per free thread, so many ahead."""
+        end = min(len(self.beside.batches), self.asked + self.beside.ahead)
+        count = max(0, min(end - self.begun, self.beside.threads - self.under_way))
+        self.begun, self.under_way = self.begun + count, self.under_way + count
+        return list(range(self.begun - count, self.begun))
+
+    def end(self, batch: int) -> None:
+        """A batch is made."""
+        self.made.add(batch)
+        self.under_way -= 1

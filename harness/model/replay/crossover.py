@@ -1,0 +1,346 @@
+"""Which system is fastest over bandwidth and latency of one kind of link, and where each pair crosses.
+
+Fastest is the shortest epoch, or, with `reaches`, the least time to a score on the validation vertices. Every
+run is replayed at each point of a grid. Where the faster of two systems changes between neighbouring
+bandwidths, bisection finds the bandwidth at which both take the same time, to 1 %.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from harness.base import tables
+from harness.base.errors import InputError, choice
+from harness.base.terminal import counted
+from harness.core.cluster import Cluster
+from harness.model.replay import scores
+from harness.model.replay.platform import devices_of
+from harness.model.replay.program import Begin, Program
+from harness.model.replay.settings import Replayer
+from harness.model.replay.times import first_epoch, times_of
+from harness.results.report.curves import curve
+from harness.results.report.groups import Group, Run
+from harness.results.report.style import STYLE, save, strokes_of, title, verbatim
+
+KEYS: Mapping[str, Any] = {
+    "link": None,
+    "gbytes_per_s": "0.01:100:13",
+    "latency_us": "1:1000:4",
+    "epochs": "10",
+    "reaches": None,
+}
+LINKS = ("between", "inside", "bridge")
+NEAR = 1.01  # the ratio of bandwidths at which bisection ends
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where systems are compared.
+
+    link         the kind of link that is varied; None: between hosts where workers are on several
+    bandwidths   10^9 bytes per second, ascending
+    latencies    microseconds, ascending
+    epochs       of each run that are replayed, after its first
+    reaches      None: epochs are compared. Else the time until a run has this score on its validation
+                 vertices, in percent: "81.5", or "99%" of the best that exact training has among the runs
+    """
+
+    link: str | None
+    bandwidths: list[float]
+    latencies: list[float]
+    epochs: int
+    reaches: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Grid:
+        if given["link"] is not None:
+            choice("link", given["link"], LINKS)
+        epochs = int(given["epochs"]) if str(given["epochs"]).isdecimal() else 0
+        if not epochs:
+            raise InputError(f"epochs={given['epochs']} is not a number of epochs: give epochs=N")
+        bandwidths, latencies = (_range(key, given[key]) for key in ("gbytes_per_s", "latency_us"))
+        return cls(given["link"], bandwidths, latencies, epochs, given["reaches"])
+
+
+def _range(key: str, given: object) -> list[float]:
+    """LOW:HIGH:POINTS, spaced evenly on a logarithmic axis."""
+    try:
+        low, high, points = map(float, str(given).split(":"))
+        if not (0 < low < high < math.inf and 2 <= points < math.inf):
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"{key}={given} is no range: give LOW:HIGH:POINTS, as {KEYS[key]}, with HIGH above LOW and two"
+            " points or more"
+        ) from None
+    return [float(f"{value:.9g}") for value in np.geomspace(low, high, int(points))]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Below `gbytes_per_s` the one is faster, above it the other."""
+
+    latency_us: float
+    below: str
+    above: str
+    gbytes_per_s: float
+
+
+@dataclass
+class Map:
+    """What came of it. seconds[name][i, j]: an epoch at latency i and bandwidth j, or the time to the score
+    `target`.
+
+    target   in percent; None: epochs are compared
+    never    the best score of each system of which some run does not reach it, which is not compared
+    """
+
+    grid: Grid
+    link: str
+    cluster: str
+    dataset: str
+    groups: list[Group]
+    seconds: dict[str, np.ndarray]
+    crossings: list[Crossing]
+    target: float | None = None
+    never: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def averaged(self) -> str:
+        """Over what the seconds are means, for a text."""
+        whole = "" if self.target is None else ", the first and as many as it takes counted"
+        return (
+            f"means over {counted(self.grid.epochs, 'epoch')} after the first (epochs=N takes others){whole}"
+        )
+
+    @property
+    def asked(self) -> str:
+        if self.target is None:
+            return "the fastest system"
+        return f"the first system at {self.target:.2f} % on validation vertices"
+
+    def fastest(self, i: int, j: int) -> str:
+        return min(self.seconds, key=lambda name: (self.seconds[name][i, j], name))
+
+
+def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
+    """Replay all groups at all points. InputError where they are not of one graph and number of workers, are
+    one system only, or fewer than two of them reach the score."""
+    if replayer.described is None:
+        raise InputError("crossover varies the links of a described cluster: name one, as cluster=NAME")
+    if replayer.settings.fit != "none":
+        raise InputError(
+            f"crossover varies the rates of links that fit={replayer.settings.fit} gives: leave fit out"
+        )
+    if len(groups) < 2:
+        raise InputError(f"{groups[0].label} is the only system given: give runs of two or more")
+    for what, values in (
+        ("graphs", {group.dataset for group in groups}),
+        ("numbers of workers", {str(group.workers) for group in groups}),
+    ):
+        if len(values) > 1:
+            raise InputError(
+                f"the runs are of several {what} ({', '.join(sorted(values))}): give runs of one"
+            )
+    names = [group.label for group in groups]
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"two of the rows are called {max(names, key=names.count)}: give runs of one kind each"
+        )
+    workers = groups[0].workers
+    hosts = {device.host for device in devices_of(replayer.described, workers, replayer.settings.per_host)}
+    link = grid.link or ("between" if len(hosts) > 1 else "inside")
+    target = None if grid.reaches is None else _target(grid.reaches, groups)
+    needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
+    names = [name for name in names if name not in never]
+    programs = {
+        group.label: [first_epochs(replayer.program(run.trace), grid.epochs + 1) for run in group.runs]
+        for group in groups
+        if group.label in names
+    }
+
+    def seconds(name: str, latency: float, bandwidth: float) -> float:
+        """An epoch of a system, or all until the score, mean over its runs."""
+        assert replayer.described is not None
+        platform = replayer.platform(workers, with_link(replayer.described, link, bandwidth, latency))
+        made = [replayer.simulated(program, platform) for program in programs[name]]
+        if target is None:
+            return float(np.mean([times_of(timeline).epoch for timeline in made]))
+        return float(np.mean([
+            first_epoch(timeline) + (epochs - 1) * times_of(timeline).epoch
+            for timeline, epochs in zip(made, needed[name])
+        ]))  # fmt: skip
+
+    found = {
+        name: np.array([[seconds(name, lat, band) for band in grid.bandwidths] for lat in grid.latencies])
+        for name in names
+    }
+    crossings = []
+    for (i, latency), (a, b) in itertools.product(
+        enumerate(grid.latencies), itertools.combinations(sorted(names), 2)
+    ):
+        difference = found[a][i] - found[b][i]
+        for j in np.flatnonzero(np.sign(difference[:-1]) * np.sign(difference[1:]) < 0):
+            low, high = grid.bandwidths[j], grid.bandwidths[j + 1]
+            while high / low > NEAR:
+                middle = math.sqrt(low * high)
+                same = (seconds(a, latency, middle) - seconds(b, latency, middle)) * difference[j] > 0
+                low, high = (middle, high) if same else (low, middle)
+            below, above = (a, b) if difference[j] < 0 else (b, a)
+            crossings.append(Crossing(latency, below, above, math.sqrt(low * high)))
+    cluster, dataset = replayer.display_name, groups[0].dataset
+    return Map(grid, link, cluster, dataset, list(groups), found, crossings, target, never)
+
+
+def _target(reaches: str, groups: Sequence[Group]) -> float:
+    """A score in percent. InputError where `reaches` is none."""
+    number, share, rest = str(reaches).partition("%")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not (0 < value <= 100) or rest:
+        raise InputError(
+            f'reaches="{reaches}" is no score: give one in percent, as reaches=81.5, or reaches=99% of the'
+            " best of exact training"
+        )
+    if not share:
+        return value
+    exact = [group for group in groups if group.first.role == "reference"]
+    if len(exact) != 1:
+        raise InputError(
+            f"reaches={reaches} is a share of what exact training has, and {len(exact)} of the rows are exact"
+            " training: give the runs of one, or a score, as reaches=81.5"
+        )
+    return value / 100 * float(np.mean([_best(run) for run in exact[0].runs]))
+
+
+def _best(run: Run) -> float:
+    return float(curve(run, run.summary["score"])["val"].max())
+
+
+def _epochs_to(
+    target: float, groups: Sequence[Group], replayer: Replayer
+) -> tuple[dict[str, list[int]], dict[str, float]]:
+    """By system how many epochs each of its runs takes to the score; and the best score of each system of
+    which some run does not come to it.
+    """
+    needed, never = {}, {}
+    for group in groups:
+        found = []
+        for run in group.runs:
+            scores.check(run.trace, replayer.described, "leave it out, or leave out reaches")
+            rows = curve(run, run.summary["score"])
+            found += rows["epoch"][rows["val"] >= target].tolist()[:1]
+        if len(found) == len(group.runs):
+            needed[group.label] = found
+        else:
+            never[group.label] = max(_best(run) for run in group.runs)
+    if len(needed) < 2:
+        told = ", ".join(f"{name} {best:.2f}" for name, best in never.items())
+        raise InputError(
+            f"a score of {target:.2f} % on validation vertices is reached by all runs of {len(needed)} of"
+            f" {len(groups)} systems (best of the others: {told}): give a lower reaches, or longer runs"
+        )
+    return needed, never
+
+
+def with_link(cluster: Cluster, kind: str, gbytes_per_s: float, latency_us: float) -> Cluster:
+    """The cluster with another bandwidth and latency of one kind of link."""
+    link = dataclasses.replace(getattr(cluster, kind), gbytes_per_s=gbytes_per_s, latency_us=latency_us)
+    return dataclasses.replace(cluster, **{kind: link})
+
+
+def first_epochs(program: Program, count: int) -> Program:
+    """The program up to the end of its first `count` epochs; of an asynchronous run its workers' first
+    `count` rounds, which go on as far as its updates take (`harness.model.replay.rounds`).
+    """
+    kept = []
+    for steps in program.steps:
+        begins = [place for place, step in enumerate(steps) if isinstance(step, Begin)]
+        kept.append(steps[: begins[count]] if count < len(begins) else steps)
+    epochs = program.epochs[:count]
+    updates = None if program.updates is None else len(epochs) * program.workers
+    return replace(program, steps=kept, epochs=epochs, updates=updates)
+
+
+def rows(found: Map) -> list[dict[str, Any]]:
+    """A row per system, latency and bandwidth."""
+    return [
+        {
+            "label": name,
+            "dataset": found.dataset,
+            "cluster": found.cluster,
+            "modelled": True,
+            "latency_us": latency,
+            "gbytes_per_s": bandwidth,
+            "epoch_s" if found.target is None else "seconds_to_score": float(values[i, j]),
+            "fastest": found.fastest(i, j) == name,
+        }
+        for name, values in found.seconds.items()
+        for i, latency in enumerate(found.grid.latencies)
+        for j, bandwidth in enumerate(found.grid.bandwidths)
+    ]
+
+
+def text(found: Map) -> str:
+    """The fastest system at each point, and the bandwidths at which pairs cross."""
+    grid = found.grid
+    fastest = [
+        [f"{bandwidth:.3g}", *(found.fastest(i, j) for i in range(len(grid.latencies)))]
+        for j, bandwidth in enumerate(grid.bandwidths)
+    ]
+    heads = [f"{found.link} GB/s", *(f"at {latency:g} us" for latency in grid.latencies)]
+    parts = [
+        f"{found.dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on cluster={found.cluster}"
+        f" over the bandwidth and latency of its links {found.link}; {found.averaged}",
+        found.asked + ":\n" + tables.text(heads, fastest, heads),
+    ]
+    if found.never:
+        told = ", ".join(f"{name} ({best:.2f} %)" for name, best in found.never.items())
+        parts.append(f"left out, since a run of theirs never gets there (their best): {told}")
+    if found.crossings:
+        crossed = [[f"{c.latency_us:g}", c.below, c.above, f"{c.gbytes_per_s:.3g}"] for c in found.crossings]
+        crossed_heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
+        parts.append("where pairs cross:\n" + tables.text(crossed_heads, crossed, crossed_heads))
+    else:
+        parts.append("no pair crosses inside this range")
+    return "\n\n".join(parts)
+
+
+def draw(found: Map, folder: Path) -> Path:
+    """Epoch time over bandwidth, a panel per latency and a line per system."""
+    grid = found.grid
+    folder.mkdir(parents=True, exist_ok=True)
+    strokes = strokes_of(found.seconds)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(3.1 * len(grid.latencies) + 0.8, 4.2), layout="constrained")
+        axes = figure.subplots(1, len(grid.latencies), sharey=True, squeeze=False)[0]
+        for i, (latency, ax) in enumerate(zip(grid.latencies, axes)):
+            for name, values in found.seconds.items():
+                shown = 1e3 * values[i] if found.target is None else values[i]
+                ax.plot(grid.bandwidths, shown, label=verbatim(name), **strokes[name])
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            ax.set_title(f"latency {latency:g} µs", fontsize=10)
+            ax.set_xlabel(f"{found.link}: GB/s")
+        axes[0].set_ylabel("epoch, ms (modelled)" if found.target is None else "seconds to it (modelled)")
+        axes[-1].legend(fontsize=8.5, frameon=False)
+        told = f"modelled on cluster={found.cluster}, means over {counted(found.grid.epochs, 'epoch')}"
+        heading = "The fastest system by network"
+        if found.target is not None:
+            heading = "The first at a score by network"
+            told = f"{found.target:.2f} % on validation vertices, {told}"
+        title(figure, heading, found.dataset, found.groups, "", told)
+        reached = "" if found.target is None else f"-{found.target:.2f}".replace(".", "_")
+        return save(figure, folder / f"crossover-{found.link}{reached}.png")

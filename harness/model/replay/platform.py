@@ -1,0 +1,176 @@
+"""A cluster as a replay needs it: where each worker is, which links a message crosses, how long a byte takes.
+
+    a message         crosses                                                           latency
+    within a worker   nothing                                                           0
+    within a host     out of one device, the host's bridge, into the other device       inside + bridge
+    between hosts     the bridge, out of one host, into the other host, its bridge      between + 2 bridge
+
+Where `broadcast_gbytes_per_s` is given, a byte of a broadcast takes the link between two devices, or two
+hosts, as long as that rate says: NCCL's broadcasts and its messages between pairs do not reach the same
+rates. A bridge that it crosses as well is taken for as many times as long.
+
+Each crossing is a link of its own in each direction: a device sends and receives at `inside.gbytes_per_s` at
+once, a host at `between.gbytes_per_s`, and all devices of a host share `bridge.gbytes_per_s` towards it and
+from it. A cluster without a bridge has none that anybody has to share. Messages between hosts do not cross
+the links between the devices of a host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.base.errors import InputError
+from harness.base.terminal import counted
+from harness.core.cluster import Cluster, Device, Link
+
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a message from one place to another crosses.
+
+    links     indices into `Platform.capacity`; empty where nothing limits it
+    latency   seconds before its first byte arrives
+    where     "within a worker", "inside host 0", "host 0 to host 1"
+    """
+
+    links: tuple[int, ...]
+    latency: float
+    where: str
+
+
+class Platform:
+    """Links between the workers 0 .. P - 1 and a server, number P, on the first worker's host.
+
+    name       of the cluster
+    hosts      each worker's host
+    capacity   bytes per second of each link; links without a limit are left out
+    eager      whether a message leaves when its sender has posted it, instead of when both ends have
+    assumed    what the cluster does not say and is taken for 0, in words
+    cores      of each pool of cores that threads share; infinite where they share none
+    pools      by worker, the pool that its threads are of: its host's
+    device_cores   of which a device is made: as many threads train
+    """
+
+    def __init__(self, name: str, hosts: Sequence[int], inside: Link, bridge: Link, between: Link):
+        self.name, self.hosts, self.eager = name, list(hosts), False
+        self.cores, self.pools, self.device_cores = math.inf, list(hosts), 1
+        self.capacity: list[float] = []
+        self._links = {"inside": inside, "bridge": bridge, "between": between}
+        self._paths: dict[tuple[int, int], Path] = {}
+        several = len(set(hosts)) > 1
+        used = ["inside"] * (len(hosts) > len(set(hosts))) + ["between"] * several
+        for kind in used:
+            if self._links[kind].gbytes_per_s is None:
+                raise InputError(
+                    f"cluster={name} does not say how fast its links {kind} are:"
+                    f" give cluster.{kind}.gbytes_per_s=NUMBER"
+                )
+        if bridge.gbytes_per_s is not None:
+            used.append("bridge")
+        lacking = [kind for kind in used if self._links[kind].latency_us is None]
+        self.assumed = [f"{kind}.latency_us=0" for kind in lacking]
+        ways = [("inside", place, ("out", "in")) for place in range(len(hosts) + 1)]
+        ways += [("bridge", host, ("up", "down")) for host in sorted(set(hosts))]
+        ways += [("between", host, ("out", "in")) for host in sorted(set(hosts))]
+        self._numbers: dict[tuple[str, str, int], int] = {}  # of links that limit something
+        for kind, of, both in ways:
+            rate = self._links[kind].gbytes_per_s
+            for way in both if rate is not None and math.isfinite(rate) else ():
+                self._numbers[kind, way, of] = len(self.capacity)
+                self.capacity.append(GIGA * (rate or 0.0))
+
+    def broadcast_size(self, source: int, target: int, size: int) -> int:
+        """The bytes of a message that takes as long between two workers as one of `size` in a broadcast."""
+        kind = "inside" if self._host(source) == self._host(target) else "between"
+        link = self._links[kind]
+        if link.broadcast_gbytes_per_s is None or link.gbytes_per_s is None:
+            return size
+        return round(size * link.gbytes_per_s / link.broadcast_gbytes_per_s)
+
+    def path(self, source: int, target: int) -> Path:
+        """What a message from one worker (or the server) to another crosses."""
+        if (source, target) not in self._paths:
+            self._paths[source, target] = self._path(source, target)
+        return self._paths[source, target]
+
+    def _path(self, source: int, target: int) -> Path:
+        if source == target:
+            return Path((), 0.0, "within a worker")
+        ours, theirs = self._host(source), self._host(target)
+        if ours == theirs:
+            steps = [("inside", "out", source), ("bridge", "up", ours)]
+            steps += [("bridge", "down", theirs), ("inside", "in", target)]
+            latency = self._latency("inside") + self._latency("bridge")
+            where = f"inside host {ours}"
+        else:
+            steps = [("bridge", "up", ours), ("between", "out", ours)]
+            steps += [("between", "in", theirs), ("bridge", "down", theirs)]
+            latency = self._latency("between") + 2 * self._latency("bridge")
+            where = f"host {ours} to host {theirs}"
+        links = tuple(self._numbers[step] for step in steps if step in self._numbers)
+        return Path(links, latency, where)
+
+    def _host(self, place: int) -> int:
+        return self.hosts[place] if place < len(self.hosts) else self.hosts[0]
+
+    def _latency(self, kind: str) -> float:
+        return (self._links[kind].latency_us or 0.0) / 1e6
+
+
+def platform_of(
+    cluster: Cluster, workers: int, per_host: int | None = None, cores: int | None = None
+) -> Platform:
+    """The platform of a run with so many workers on a described cluster: on its devices in their order, or
+    `per_host` of them on each host in turn. InputError where the cluster names no devices or too few.
+
+    cores   that the threads of all hosts share, which are parts of one machine (a device that says of no
+            cores is then one); None: each host's threads its own, where the cluster says of how many cores
+            hosts and devices are
+    """
+    if cluster.measured:
+        raise InputError(
+            f"cluster={cluster.name} describes no devices and links: name a described cluster, or"
+            " cluster=traced for the machine that the run was made on"
+        )
+    cluster.check_workers(workers)
+    hosts = [device.host for device in devices_of(cluster, workers, per_host)]
+    platform = Platform(cluster.name, hosts, cluster.inside, cluster.bridge, cluster.between)
+    platform.device_cores = cluster.device_cores or 1
+    if cores is not None:
+        if cores < platform.device_cores:
+            raise InputError(
+                f"cores={cores} are fewer than a device of cluster={cluster.name} is made of: give"
+                f" {platform.device_cores} or more"
+            )
+        platform.cores, platform.pools = cores, [0] * workers
+    elif cluster.host_cores is not None and cluster.device_cores is not None:
+        platform.cores = cluster.host_cores
+    return platform
+
+
+def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> list[Device]:
+    """Each worker's device: in their order, or the first `per_host` of each host in turn."""
+    devices = cluster.devices
+    if per_host is not None:
+        hosts = sorted({device.host for device in devices})
+        of_host = [[device for device in devices if device.host == host] for host in hosts]
+        devices = [device for own in of_host for device in own[:per_host]]
+        if len(devices) < workers:
+            raise InputError(
+                f"per_host={per_host} is too small for {counted(workers, 'worker')} on the"
+                f" {counted(len(hosts), 'host')} of cluster={cluster.name}: give more, or another cluster"
+            )
+    return devices[:workers]
+
+
+def instant(workers: int) -> Platform:
+    """Of the machine that a run was made on: messages take no time of their own, since the traced waits hold
+    what they took."""
+    free = Link(gbytes_per_s=math.inf, latency_us=0)
+    platform = Platform("traced", [0] * workers, free, Link(), free)
+    platform.eager = True
+    return platform

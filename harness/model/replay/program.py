@@ -1,0 +1,220 @@
+"""What a replay runs: each worker's steps in order, and the operations that they post and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from harness.comm.recorder import STRAGGLE
+
+
+@dataclass(slots=True)
+class Operation:
+    """An operation between workers, or of one worker with a store or with others' memory.
+
+    name, layer   as traced: "exchange", "all_reduce", ...; -1: no layer
+    route         how its bytes travel (`harness.comm.recorder.Route`)
+    parts         by worker that takes part: {peer: bytes}. Of `pairs` and `broadcast` what it sends; of
+                  `take` what it takes from each; of `ring` {next worker: its share of the traffic}; of
+                  `server` {-1: bytes there, -2: bytes back}; of `own` {itself: the bytes that it copies}
+    id, blocking  as traced
+    """
+
+    name: str
+    layer: int
+    route: str
+    parts: dict[int, Mapping[int, int]] = field(default_factory=dict)
+    id: str = ""
+    blocking: bool = False
+
+    def display_name(self) -> str:
+        return self.name if self.layer < 0 else f"{self.name}, layer {self.layer}"
+
+
+THERE, BACK = -1, -2  # keys of the parts of a `server` operation
+# Routes of operations in which a worker does something with others that do not take part themselves.
+ALONE = ("take", "server", "own")
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """An epoch begins: here all workers meet. The worker's clock starts `late` seconds after that."""
+
+    epoch: int
+    late: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The worker computes (kind "compute"), or makes and reads messages (kind "rest")."""
+
+    kind: str
+    name: str
+    layer: int
+    seconds: float
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """The worker begins an operation, and goes on."""
+
+    operation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The worker goes on when an operation is through for it, and `tail` seconds after that.
+
+    operation   None: one that was posted outside the train clock, and is through
+    """
+
+    operation: int | None
+    name: str
+    layer: int
+    tail: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The worker goes on when the threads beside it have made its next batch."""
+
+    name: str
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """The transport's threads have so many CPU seconds to do from here on, beside the worker."""
+
+    seconds: float
+
+
+Step = Begin | Work | Post | Wait | Take | Aside
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The threads that make a worker's mini-batches beside its training.
+
+    batches   CPU seconds that each takes to be made, in the order in which they are taken
+    threads   that make them, a batch each
+    ahead     batches that are begun beyond the one that is asked for
+    """
+
+    batches: list[float]
+    threads: int
+    ahead: int
+
+
+@dataclass
+class Program:
+    """A run as a replay repeats it.
+
+    steps        by worker
+    operations   numbered as the steps name them
+    epochs       the epochs' numbers, in order; of an asynchronous run those of the run, which are not the
+                 rounds that its workers' steps begin
+    updates      of an asynchronous run how many updates of the server's weights end it; its workers begin
+                 their rounds without meeting. None: workers begin every epoch together
+    beside       by worker; empty where no worker has threads beside its training
+    clock        "cpu" or "wall": which seconds work is in. Others' work lengthens wall seconds already, so
+                 that threads share a host's cores in a replay only where they are CPU seconds
+    """
+
+    steps: list[list[Step]]
+    operations: list[Operation]
+    epochs: list[int]
+    updates: int | None = None
+    beside: list[Beside] = field(default_factory=list)
+    clock: str = "wall"
+
+    @property
+    def workers(self) -> int:
+        return len(self.steps)
+
+
+def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Program:
+    """The same with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
+    round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
+    Threads beside its training are as fast as they were.
+    """
+    made: list[Step] = []
+    place = 0  # in `made`, of the end of the epoch's last backward pass
+    for step in [*program.steps[rank], None]:
+        if (step is None or isinstance(step, Begin)) and made and delay:
+            made.insert(place, Work("rest", STRAGGLE, -1, delay))
+        if step is None:
+            break
+        made.append(replace(step, seconds=slowdown * step.seconds) if isinstance(step, Work) else step)
+        if isinstance(step, Begin) or (isinstance(step, Work) and step.name == "backward"):
+            place = len(made)
+    steps = [made if worker == rank else own for worker, own in enumerate(program.steps)]
+    return replace(program, steps=steps)
+
+
+def blocking(program: Program) -> Program:
+    """The same, where every worker stops at each operation that it posts until that is through: its wait, if
+    it stands in the same epoch, follows the posting and what the transport does for it, and no work goes on
+    beside what travels."""
+    made = replace(program, steps=[])
+    for steps in program.steps:
+        waits: dict[int, int] = {}  # by operation posted in this epoch, the place of its wait
+        posted: set[int] = set()
+        for place, step in enumerate(steps):
+            if isinstance(step, Begin):
+                posted = set()
+            elif isinstance(step, Post):
+                posted.add(step.operation)
+            elif isinstance(step, Wait) and step.operation in posted:
+                waits.setdefault(step.operation, place)
+        moved = set(waits.values())
+        own: list[Step] = []
+        after: list[Step] = []  # waits of what was posted last, which the transport has yet to do its part of
+        for place, step in enumerate(steps):
+            if not isinstance(step, Aside):
+                own += after
+                after = []
+            if place not in moved:
+                own.append(step)
+            if isinstance(step, Post) and step.operation in waits:
+                after.append(steps[waits[step.operation]])
+        made.steps.append(own + after)
+    return made
+
+
+def grown(program: Program, times: float, work: bool = True) -> Program:
+    """The same as if the graph were so many times as large, at the same degrees and partition: whatever
+    belongs to a layer (its work, the rows that its operations carry, and what the transport does for those)
+    and what makes batches is so many times as large; what belongs to none (sums of weights, the optimiser) is
+    as it was.
+
+    work   whether work is; with a roofline it is made so already, where it is counted
+    """
+    if times == 1:
+        return program
+
+    def larger(step: Step) -> Step:
+        if work and isinstance(step, Work) and step.layer >= 0:
+            return replace(step, seconds=times * step.seconds, flops=round(times * step.flops))
+        return step
+
+    operations = []
+    for each in program.operations:
+        parts: dict[int, Mapping[int, int]] = {
+            w: {p: round(times * n) for p, n in part.items()} for w, part in each.parts.items()
+        }
+        operations.append(replace(each, parts=parts) if each.layer >= 0 else each)
+    steps: list[list[Step]] = []
+    for own in program.steps:
+        made: list[Step] = []
+        of = -1  # the layer of what was posted last
+        for step in own:
+            if isinstance(step, Post):
+                of = program.operations[step.operation].layer
+            if isinstance(step, Aside) and of >= 0:
+                step = Aside(times * step.seconds)
+            made.append(larger(step))
+        steps.append(made)
+    beside = [replace(own, batches=[times * s for s in own.batches]) for own in program.beside]
+    return replace(program, steps=steps, operations=operations, beside=beside)

@@ -1,0 +1,220 @@
+"""Seconds of what a segment computed, on a described device.
+
+    t = launch + max(flops / peak, (read + written) / memory rate) / efficiency(kind, shape)
+
+peak, memory rate and launch are the device's. Where a cluster has measured seconds of its devices' products
+and no rates (Table 1 of CaPGNN), these give the peak of dense products, and the memory rate of what gathers:
+
+    peak = 2 n^3 / mm_s        memory rate = bytes of a product over a sparse n x n matrix / spmm_s
+
+so that what a system knows of its devices and what a replay makes of them come from one table. The efficiency
+is the cluster's, measured at a few shapes for each kind (`halobench cluster measure`) and interpolated
+between them: linearly over the logarithms of width, size and degree, and constant beyond what was measured. A
+kind that the cluster gives no rate has efficiency 1. A segment that says nothing of what it computed lasts as
+traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from harness.base.errors import InputError
+from harness.comm.work import KINDS, Work, sparse
+from harness.core.cluster import Cluster, Device, Rate
+from harness.model.replay.platform import devices_of
+
+GATHERS = ("sparse", "attention")  # kinds whose size is that of what they gather from
+AXES = ("width", "size", "degree")
+
+
+def shape_of(work: Work) -> tuple[int, int, int]:
+    """Width, size and degree by which its efficiency is looked up (`harness.core.cluster.Rate`)."""
+    if work.kind in GATHERS:
+        return work.width, work.columns, round(work.entries / max(work.rows, 1))
+    narrowest = min(work.rows, work.columns, work.width) if work.kind == "dense" else work.width
+    size = work.read + work.written
+    if work.kind == "pack":
+        # A table that rows are scattered over is as far away as one that is moved as a whole.
+        size = max(size, 2 * work.columns * work.written // max(work.rows, 1))
+    return narrowest, size, 0
+
+
+class Efficiency:
+    """Of one kind of work, between the shapes of its rates. InputError where the rates are no grid."""
+
+    def __init__(self, cluster: str, rates: Sequence[Rate]):
+        self.axes = [sorted({getattr(rate, axis) for rate in rates}) for axis in AXES]
+        known = {tuple(getattr(rate, axis) for axis in AXES): rate.efficiency for rate in rates}
+        absent = sorted(set(product(*self.axes)) - known.keys())
+        if absent or len(known) < len(rates):
+            width, size, degree = absent[0] if absent else next(iter(known))
+            raise InputError(
+                f"cluster={cluster} gives rates of {rates[0].kind} that are no grid:"
+                f" width {width}, size {size}, degree {degree} is {'missing' if absent else 'there twice'};"
+                " give every width with every size and degree once"
+            )
+        cells = [known[cell] for cell in product(*self.axes)]
+        # Seconds per byte rather than bytes per second: what an operation takes is a sum of parts.
+        self.inverse = (1.0 / np.array(cells)).reshape([len(axis) for axis in self.axes])
+
+    def at(self, shape: tuple[int, int, int]) -> float:
+        values = self.inverse
+        for axis, place in zip(self.axes, shape):
+            values = _between(place, axis, values)
+        return 1.0 / float(values)
+
+
+def _between(place: int, axis: Sequence[int], values: np.ndarray) -> np.ndarray:
+    """`values` along their first axis at a place of it, linear over the logarithm, constant outside."""
+    if len(axis) == 1:
+        return np.asarray(values[0])
+    logs = np.log(np.maximum(axis, 1))
+    at = min(max(math.log(max(place, 1)), logs[0]), logs[-1])
+    after = min(max(int(np.searchsorted(logs, at)), 1), len(axis) - 1)
+    share = (at - logs[after - 1]) / (logs[after] - logs[after - 1])
+    return np.asarray(values[after - 1] * (1 - share) + values[after] * share)
+
+
+class Speeds:
+    """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates
+    of no kind of work, or rates that are no grid.
+
+    unmeasured   efficiency of a kind of which the cluster gives neither rates nor measured products
+    overall      efficiency of all work, on top of its kind's
+    """
+
+    def __init__(self, cluster: Cluster, unmeasured: float = 1.0, overall: float = 1.0):
+        by_kind: dict[str, list[Rate]] = {}
+        for rate in cluster.rates:
+            if rate.kind not in KINDS:
+                raise InputError(
+                    f"cluster={cluster.name} gives a rate of {rate.kind}, which is no kind of work; known:"
+                    f" {', '.join(KINDS)}"
+                )
+            by_kind.setdefault(rate.kind, []).append(rate)
+        self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
+        self.unmeasured, self.overall = unmeasured, overall
+        # What the devices' times are of.
+        self.flops = self.gathered = 0.0
+        if (n := cluster.matrix) is not None:
+            self.flops = 2.0 * n**3
+            gathered = sparse(n, n, round((cluster.density or 0) * n * n), n, 4, values=True)
+            self.gathered = float(gathered.read + gathered.written) if cluster.density else 0.0
+
+    def products(self, kind: str, device: Device) -> bool:
+        """Whether a kind of work takes what a measured product of the device says, for want of rates."""
+        if kind in self.efficiencies:
+            return False
+        if kind == "dense":
+            return bool(device.mm_s and self.flops)
+        return bool(kind in GATHERS and device.spmm_s and self.gathered)
+
+    def _limits(self, kind: str, device: Device) -> tuple[float, float]:
+        """Operations and bytes per second of a kind of work."""
+        assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
+        peak, rate = 1e12 * device.fp32_tflops, 1e9 * device.memory_gbytes_per_s
+        if self.products(kind, device):
+            if kind == "dense":
+                peak = self.flops / (device.mm_s or 1.0)
+            else:
+                rate = self.gathered / (device.spmm_s or 1.0)
+        return peak, rate
+
+    def seconds(self, work: Work, device: Device) -> float:
+        """Of one launch, the launch itself included, on a device that says its peak and rate of memory."""
+        peak, rate = self._limits(work.kind, device)
+        allowed = max(work.flops / peak, (work.read + work.written) / rate)
+        if (efficiency := self.efficiencies.get(work.kind)) is not None:
+            reached = efficiency.at(shape_of(work))
+        else:
+            reached = 1.0 if self.products(work.kind, device) else self.unmeasured
+        return (device.launch_us or 0.0) / 1e6 + allowed / (reached * self.overall)
+
+
+class Roofline:
+    """What segments last on a cluster's devices.
+
+    modelled, kept   seconds of segments so far: of what was counted, and of those that last as traced
+    traced           CPU seconds that the counted ones took in the trace
+    noted            whether these three grow: not in a run's first epoch, which makes what is made once
+
+    unmeasured, overall   as of `Speeds`
+    grown            how many times as long the counted work of layers takes
+    (`harness.model.replay.program.grown`) uncounted        "traced", or "none": segments that say nothing of
+    what they computed take no time
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        workers: int,
+        per_host: int | None = None,
+        unmeasured: float = 1.0,
+        overall: float = 1.0,
+        grown: float = 1.0,
+        uncounted: str = "traced",
+    ):
+        self.grown, self.uncounted = grown, uncounted
+        cluster.check_workers(workers)
+        self.cluster, self.devices = cluster, devices_of(cluster, workers, per_host)
+        for device in self.devices:
+            for name, what in (("fp32_tflops", "peak"), ("memory_gbytes_per_s", "rate of memory")):
+                if getattr(device, name) is None:
+                    raise InputError(
+                        f"cluster={cluster.name} does not say the {what} of its {device.kind} ({name}), which"
+                        " compute=roofline needs: give compute=traced, or a cluster that says it"
+                    )
+        self.speeds = Speeds(cluster, unmeasured, overall)
+        self.modelled = self.kept = self.traced = 0.0
+        self.noted = True
+        self.met: set[str] = set()  # kinds of work
+
+    @property
+    def assumed(self) -> list[str]:
+        """What the cluster does not say of the work met so far, in words."""
+        said = [
+            f"efficiency {self.speeds.unmeasured:g} of {kind}"
+            for kind in KINDS
+            if kind in self.met - self.speeds.efficiencies.keys()
+            and not all(self.speeds.products(kind, device) for device in self.devices)
+        ]
+        fitted = [f"efficiency {self.speeds.overall:g} of all work"] if self.speeds.overall != 1 else []
+        return [*said, *fitted, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
+
+    def segment(
+        self, worker: int, layer: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float
+    ) -> float:
+        """Seconds of a worker's segment with the elements of its `work`; `traced` where there are none.
+
+        layer   -1: none
+        cpu     CPU seconds that it took in the trace
+        """
+        total, some = 0.0, False
+        for each in done:
+            some = True
+            work = Work(*(each[name] for name in Work._fields))
+            self.met.add(work.kind)
+            total += each["launches"] * self.speeds.seconds(work, self.devices[worker])
+        if not some and self.uncounted == "none":
+            traced = 0.0
+        if self.noted:
+            self.kept += 0.0 if some else traced
+            self.modelled += total
+            self.traced += cpu if some else 0.0
+        return total * (self.grown if layer >= 0 else 1.0) if some else traced
+
+    def said(self) -> str:
+        """How the modelled seconds of the segments noted compare with the traced ones, in a sentence."""
+        share = self.kept / max(self.modelled + self.kept, 1e-300)
+        rest = f"{share:.1%} of the replay's work is not counted, and lasts as traced"
+        if self.uncounted == "none":
+            rest = "what is not counted takes no time"
+        ratio = f"{self.modelled / self.traced:.2f}" if self.traced else "no"
+        return (
+            f"work that is counted takes {1e3 * self.modelled:.3f} ms over all workers and epochs without the"
+            f" first, {ratio} of the {1e3 * self.traced:.3f} CPU ms of the trace; {rest}"
+        )

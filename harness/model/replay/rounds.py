@@ -1,0 +1,81 @@
+"""Replaying an asynchronous run, whose workers make rounds at their own pace (docs/trace.md).
+
+On other devices and links workers keep another pace, so that the server gets its updates in another order,
+and a worker makes more or fewer rounds than were traced until it has all of them. What is repeated is the
+time that a round takes, and nothing of what it computed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from harness.comm.recorder import UPDATE
+from harness.model.replay.engine import Timeline
+from harness.model.replay.program import Begin, Post, Program, Step, Wait
+
+
+def updates(timeline: Timeline) -> list[tuple[float, int]]:
+    """When the wait for the answer to each update ended, and whose it was, ascending."""
+    return sorted(
+        (segment.end, worker)
+        for worker, own in enumerate(timeline.segments)
+        for segments in own
+        for segment in segments
+        if segment.kind == "wait" and segment.name == UPDATE
+    )
+
+
+def simulate(program: Program, once: Callable[[Program], Timeline]) -> Timeline:
+    """A program to its end; an asynchronous one until its server has all updates, and no longer: rounds whose
+    update came after the last of them are left out.
+
+    A worker whose traced rounds are over before that makes those after its first again, in their order.
+
+    once   simulates a program to its end
+    """
+    if program.updates is None:
+        return once(program)
+    while True:
+        timeline = once(program)
+        counted = updates(timeline)[: program.updates]
+        end, _ = counted[-1]
+        made = Counter(worker for _, worker in counted)
+        short = [
+            worker
+            for worker, begins in enumerate(timeline.begins)
+            if made[worker] == len(begins) and timeline.ends(worker, -1) < end
+        ]
+        if not short:
+            return replace(
+                timeline,
+                segments=[own[: made[worker]] for worker, own in enumerate(timeline.segments)],
+                begins=[own[: made[worker]] for worker, own in enumerate(timeline.begins)],
+            )
+        program = _longer(program, short)
+
+
+def _longer(program: Program, workers: list[int]) -> Program:
+    """The program in which these workers make their rounds after the first twice."""
+    assert not program.beside, "no asynchronous system makes batches beside its training"
+    operations, steps = list(program.operations), list(program.steps)
+    for worker in workers:
+        begins = [place for place, step in enumerate(steps[worker]) if isinstance(step, Begin)]
+        again: dict[int, int] = {}
+        more: list[Step] = []
+        for step in steps[worker][begins[1] :]:
+            if isinstance(step, Post):
+                again[step.operation] = len(operations)
+                operations.append(operations[step.operation])
+                more.append(Post(again[step.operation]))
+            elif isinstance(step, Wait):
+                # What was posted in the first round is through long since.
+                number = None if step.operation is None else again.get(step.operation)
+                more.append(replace(step, operation=number))
+            elif isinstance(step, Begin):
+                more.append(Begin(step.epoch + len(begins) - 1))
+            else:
+                more.append(step)
+        steps[worker] = steps[worker] + more
+    return replace(program, steps=steps, operations=operations)

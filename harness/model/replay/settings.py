@@ -1,0 +1,328 @@
+"""The words of `halobench replay`: runs, and KEY=VALUE words that say on what and how they are replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.base.errors import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
+from harness.base.places import CONF
+from harness.base.words import key_value
+from harness.core.cluster import Cluster, Fit
+from harness.model.replay import rounds
+from harness.model.replay.collectives import Shapes
+from harness.model.replay.engine import Timeline, simulate
+from harness.model.replay.platform import Platform, instant, platform_of
+from harness.model.replay.program import Program, blocking, grown, held_up
+from harness.model.replay.read import CLOCKS, clock_of, program_of
+from harness.model.replay.roofline import Roofline
+from harness.results.reader import Trace
+
+PRESETS = Path(CONF) / "cluster"
+MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
+TRACED = "traced"  # cluster=traced: the machine that the run was made on
+COMPUTE = ("traced", "roofline")
+OVERLAPS = ("ours", "published")
+FITS = ("none", "printed")
+
+
+@dataclass
+class Settings:
+    """On what runs are replayed, and how.
+
+    cluster      a preset's name (conf/cluster), a file that ends in .yaml, or "traced": the machine that the
+                 run was made on, whose waits last as traced
+    per_host     workers on each host; None: one on each of the cluster's devices, in their order
+    cores        that the threads of all hosts share, which are parts of one machine, as network namespaces
+                 are; None: each host has its own, where the cluster says how many
+    compute      "traced": segments of work last as long as traced; "roofline": as what they computed takes on
+                 the cluster's devices (`harness.model.replay.roofline`)
+    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, with
+                 a roofline, or with `cores`
+    overlap      "ours": what is sent travels while workers compute, as here; "published": only in systems
+                 whose papers have it so (`harness.core.system.System.overlaps`), the others stop for it
+    broadcast, all_reduce   how collectives are made (`harness.model.replay.collectives`)
+    efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
+    fit          "printed": efficiency and rates of links as fitted to what is printed of the testbed and the
+                 run's graph (`harness.core.cluster.Fit`); "none"
+    uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
+                 seconds, or take no time, "none"
+    grown        as if the graph were so many times as large (`harness.model.replay.program.grown`)
+    straggler    a worker that is slower than it was (`harness.model.replay.program.held_up`), by `delay`
+                 seconds in every epoch, and by `slowdown` times as long work; None: none
+    """
+
+    cluster: str = TRACED
+    per_host: int | None = None
+    cores: int | None = None
+    compute: str = "traced"
+    clock: str | None = None
+    overlap: str = "ours"
+    broadcast: str = "ring"
+    all_reduce: str = "ring"
+    efficiency: float = 1.0
+    fit: str = "none"
+    uncounted: str = "traced"
+    grown: float = 1.0
+    straggler: int | None = None
+    delay: float = 0.0
+    slowdown: float = 1.0
+
+    def __post_init__(self) -> None:
+        choice("compute", self.compute, COMPUTE)
+        if self.compute == "roofline" and self.cluster == TRACED:
+            raise InputError(
+                "compute=roofline is for described devices: name a cluster, as halobench cluster measure"
+                " writes one of this machine, or give compute=traced"
+            )
+        if self.compute != "roofline":
+            for key, value, default in (
+                ("efficiency", self.efficiency, 1.0), ("uncounted", self.uncounted, "traced"),
+                ("fit", self.fit, "none"),
+            ):  # fmt: skip
+                if value != default:
+                    raise InputError(
+                        f"{key}={value} is for compute=roofline: give that too, or leave {key} out"
+                    )
+        if self.per_host is not None:
+            at_least("per_host", self.per_host, 1)
+        if self.cores is not None:
+            at_least("cores", self.cores, 1)
+            if self.clock == "wall":
+                raise InputError(f"cores={self.cores} is for CPU seconds: leave out clock=wall, or cores")
+        if self.clock is not None:
+            choice("clock", self.clock, CLOCKS)
+        choice("overlap", self.overlap, OVERLAPS)
+        if self.overlap != "ours" and self.cluster == TRACED:
+            raise InputError(
+                f"overlap={self.overlap} is for described clusters: name one, or leave overlap out"
+            )
+        Shapes(self.broadcast, self.all_reduce)  # which refuses what is none
+        within_above("efficiency", self.efficiency, 0, 1)
+        choice("uncounted", self.uncounted, ("traced", "none"))
+        choice("fit", self.fit, FITS)
+        if self.fit != "none" and self.efficiency != 1:
+            raise InputError(f"fit={self.fit} has an efficiency of its own: leave efficiency out")
+        more_than("grown", self.grown, 0)
+        if self.grown != 1 and self.cluster == TRACED:
+            raise InputError("grown is for described clusters: name one, or leave it out")
+        at_least("delay", self.delay, 0)
+        at_least("slowdown", self.slowdown, 1)
+        if self.straggler is not None:
+            at_least("straggler", self.straggler, 0)
+        if self.straggler is None and (self.delay != 0 or self.slowdown != 1):
+            key = "delay" if self.delay else "slowdown"
+            raise InputError(
+                f"{key}={getattr(self, key):g} slows no worker: add straggler=N, a worker's number, or leave"
+                f" {key} out"
+            )
+        if self.straggler is not None and self.delay == 0 and self.slowdown == 1:
+            raise InputError(
+                f"straggler={self.straggler} is as fast as it was: give a delay in seconds, or a slowdown of"
+                " more than 1"
+            )
+
+
+@dataclass
+class Replayer:
+    """Settings with the cluster that they name, read and changed as its words say.
+
+    described   None: the machine that a run was made on
+    changes     the words that changed it, as "between.gbytes_per_s=0.125"
+    """
+
+    settings: Settings
+    described: Cluster | None
+    changes: tuple[str, ...] = ()
+    programs: dict[Path, Program] = field(default_factory=dict)
+    rooflines: dict[Path, Roofline] = field(default_factory=dict)  # by run, where compute=roofline
+
+    @property
+    def display_name(self) -> str:
+        """The cluster's name, with what was changed of it."""
+        return " ".join([self.settings.cluster, *self.changes])
+
+    def program(self, trace: Trace) -> Program:
+        """The program of a run, read once."""
+        if trace.config.get("modelled"):
+            raise InputError(f"{trace.run_dir} is itself a replay: give the run that it is of")
+        if trace.run_dir not in self.programs:
+            lasts = None
+            if self.settings.compute == "roofline":
+                assert self.described is not None
+                workers, settings = int(trace.config["workers"]), self.settings
+                fit = self.fit(trace)
+                lasts = Roofline(
+                    self.described,
+                    workers,
+                    settings.per_host,
+                    settings.efficiency,
+                    1.0 if fit is None else fit.efficiency,
+                    settings.grown,
+                    settings.uncounted,
+                )
+                self.rooflines[trace.run_dir] = lasts
+            read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
+            if self.settings.overlap == "published" and not overlaps(trace):
+                read = blocking(read)
+            read = grown(read, self.settings.grown, work=lasts is None)
+            if (rank := self.settings.straggler) is not None:
+                if rank >= read.workers:
+                    raise InputError(
+                        f"straggler={rank} is not a worker of {trace.run_dir}: give 0 to {read.workers - 1}"
+                    )
+                read = held_up(read, rank, self.settings.delay, self.settings.slowdown)
+            self.programs[trace.run_dir] = read
+        return self.programs[trace.run_dir]
+
+    def replay(self, trace: Trace) -> Timeline:
+        program = self.program(trace)
+        if self.described is None:
+            if len(trace.environment.get("hosts") or []) > 1:
+                raise InputError(
+                    f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot"
+                    " be replayed; name a described cluster"
+                )
+            return self.simulated(program, instant(program.workers), Shapes("direct", "ring"))
+        return self.simulated(program, self.platform(program.workers, self.fitted(trace)))
+
+    def fit(self, trace: Trace) -> Fit | None:
+        """What the cluster is fitted to on a run's graph; None where that is not asked for. InputError where
+        it is fitted to nothing on it."""
+        if self.settings.fit == "none" or self.described is None:
+            return None
+        graph = str(trace.config["dataset"]["name"]).removeprefix("twin/")
+        for fit in self.described.fits:
+            if fit.graph == graph:
+                return fit
+        known = ", ".join(fit.graph for fit in self.described.fits) or "none"
+        raise InputError(
+            f"cluster={self.described.name} has no fit for {graph} (it has {known}): give fit=none with"
+            " efficiency and rates of links, or run halobench cluster fit"
+        )
+
+    def fitted(self, trace: Trace) -> Cluster:
+        """The cluster with the rates of links that are fitted to a run's graph."""
+        assert self.described is not None
+        if (fit := self.fit(trace)) is None:
+            return self.described
+        links = {"inside": fit.inside_gbytes_per_s, "between": fit.between_gbytes_per_s}
+        changed = {
+            name: dataclasses.replace(
+                getattr(self.described, name), gbytes_per_s=rate, broadcast_gbytes_per_s=None
+            )
+            for name, rate in links.items()
+            if rate is not None
+        }
+        return dataclasses.replace(self.described, **changed)
+
+    def simulated(self, program: Program, platform: Platform, shapes: Shapes | None = None) -> Timeline:
+        """A program on a platform.
+
+        shapes   of collectives; None: those of the settings
+        """
+        return rounds.simulate(program, lambda each: simulate(each, platform, shapes or self.shapes))
+
+    def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
+        described = cluster or self.described
+        assert described is not None
+        return platform_of(described, workers, self.settings.per_host, self.settings.cores)
+
+    @property
+    def shapes(self) -> Shapes:
+        return Shapes(self.settings.broadcast, self.settings.all_reduce)
+
+    def clock(self, trace: Trace) -> str:
+        """Which seconds work lasts in a replay of this run."""
+        if self.settings.clock is not None or self.described is None:
+            return self.settings.clock or "wall"
+        # What no roofline says, and what shares cores, others' work must not lengthen.
+        settings = self.settings
+        return "cpu" if settings.compute == "roofline" or settings.cores is not None else clock_of(trace)
+
+
+def overlaps(trace: Trace) -> bool:
+    """Whether a run's system, as published, computes while what it sends travels. InputError where the trace
+    does not say."""
+    said = (trace.resolved or {}).get("overlaps")
+    if said is None:
+        raise InputError(
+            f"{trace.run_dir} does not say whether its system's exchanges overlap in its paper: run it again"
+            " with fresh=true, or leave overlap=published out"
+        )
+    return bool(said)
+
+
+def parse(
+    words: Sequence[str], more: Mapping[str, Any] | None = None
+) -> tuple[list[str], Replayer, dict[str, Any]]:
+    """(runs, what replays them, the values of the words in `more`). A word with "=" is KEY=VALUE unless it is
+    a file that exists; InputError for an unknown one.
+
+    more   further keys that may be given, with their defaults; their values come as text
+    """
+    runs = [word for word in words if "=" not in word or Path(word).exists()]
+    given: dict[str, Any] = {}
+    changes: list[str] = []
+    known = {f.name for f in dataclasses.fields(Settings)} | set(more or {})
+    for word in (word for word in words if word not in runs):
+        key, value = key_value(word)
+        if key.startswith("cluster."):
+            changes.append(word.removeprefix("cluster."))
+        elif key in known:
+            # YAML reads 1:10:2 as a number of seconds.
+            given[key] = value if key in (more or {}) else yaml.safe_load(value)
+        else:
+            raise InputError(f'"{word}" cannot be given here{did_you_mean(key, [*known, "cluster.KEY"])}')
+    extra = {key: given.pop(key, default) for key, default in (more or {}).items()}
+    if not runs:
+        raise InputError("no run is given: give run folders, folders above some, or glob patterns")
+    settings = typed(Settings, given, "")
+    if settings.cluster == TRACED:
+        if changes:
+            raise InputError(
+                f"cluster.{changes[0]} changes nothing of cluster=traced: name a described cluster"
+            )
+        for key in ("per_host", "cores"):
+            if getattr(settings, key) is not None:
+                raise InputError(
+                    f"{key} is for described clusters: leave it out, or name one by cluster=NAME"
+                )
+        return runs, Replayer(settings, None), extra
+    described = cluster_of(settings.cluster, changes, beside=(TRACED,))
+    return runs, Replayer(settings, described, tuple(changes)), extra
+
+
+def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = ()) -> Cluster:
+    """A preset, or the cluster of a file that ends in .yaml, changed by words like between.latency_us=50.
+    InputError where there is none, or a word or value does not fit.
+
+    beside   what else could have been given
+    """
+    own = name.endswith(".yaml")
+    path = Path(name) if own else PRESETS / f"{name}.yaml"
+    if name == "local":
+        raise InputError(
+            "cluster=local is this machine once it is measured: run halobench cluster measure --out"
+            " local.yaml, and give cluster=local.yaml"
+        )
+    if not path.is_file():
+        presets = {str(p.relative_to(PRESETS).with_suffix("")) for p in PRESETS.rglob("*.yaml")} - {MEASURED}
+        nothing = "does not exist" if own else "is not known"
+        raise InputError(f'cluster="{name}" {nothing}{did_you_mean(name, [*beside, *presets])}')
+    try:
+        block = OmegaConf.merge(OmegaConf.create(path.read_text()), OmegaConf.from_dotlist(list(changes)))
+        values = OmegaConf.to_container(block)
+    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
+    if not isinstance(values, dict):
+        raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
+    return typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")

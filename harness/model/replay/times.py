@@ -1,0 +1,150 @@
+"""What a replay says: where each worker's epoch goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from harness.model.replay.engine import Timeline
+from harness.model.replay.rounds import updates
+from harness.results.writer import covered
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Seconds of one worker's epoch; epoch = compute + rest + exposed + idle.
+
+    epoch      its own train clock
+    compute, rest   as its program says
+    exposed    waits, once everybody that they depend on had come
+    idle       waits before that, for slower workers
+    behind     after its own end, until the slowest worker has ended too: not part of `epoch`; 0 of an
+               asynchronous run, in which nobody waits for it
+    comm       some operation in flight: the union of the intervals
+    """
+
+    epoch: float
+    compute: float
+    rest: float
+    exposed: float
+    idle: float
+    behind: float
+    comm: float
+
+
+def slowest_ends(timeline: Timeline) -> list[float]:
+    """By epoch: when the last worker's ended; none of an asynchronous run, in which nobody waits for it."""
+    if timeline.program.updates is not None:
+        return []
+    workers = range(timeline.program.workers)
+    return [max(timeline.ends(w, index) for w in workers) for index in range(len(timeline.program.epochs))]
+
+
+def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None = None) -> list[Epoch]:
+    """By epoch; of an asynchronous run by the worker's own round.
+
+    slowest   `slowest_ends`, where they are known already
+    """
+    ends = slowest_ends(timeline) if slowest is None else slowest
+    found = []
+    flights = np.array(
+        [
+            (going.posted[worker], going.done.get(worker, np.inf))
+            for going in timeline.going.values()
+            if worker in going.posted
+        ]
+    ).reshape(-1, 2)
+    for index, begin in enumerate(timeline.begins[worker]):
+        end = timeline.ends(worker, index)
+        parts = dict.fromkeys(("compute", "rest", "wait", "idle"), 0.0)
+        for segment in timeline.segments[worker][index]:
+            parts[segment.kind] += segment.end - segment.start
+            if segment.kind == "wait" and segment.operation >= 0:
+                met = timeline.going[segment.operation].met(worker, timeline.platform.eager)
+                parts["idle"] += min(max(met - segment.start, 0.0), segment.end - segment.start)
+        inside = flights[(flights[:, 0] < end) & (flights[:, 1] > begin)]
+        found.append(
+            Epoch(
+                epoch=end - begin,
+                compute=parts["compute"],
+                rest=parts["rest"],
+                exposed=parts["wait"] - parts["idle"],
+                idle=parts["idle"],
+                behind=ends[index] - end if ends else 0.0,
+                comm=covered(map(tuple, inside), begin, end),
+            )
+        )
+    return found
+
+
+def first_epoch(timeline: Timeline) -> float:
+    """Seconds of the slowest worker's first epoch: what it waited for, as what is fetched once, and work as
+    long as in the mean of the others, since in the first loops are compiled and memory is allocated.
+    """
+    longest = 0.0
+    for worker in range(timeline.program.workers):
+        first, *others = of_worker(timeline, worker)
+        work = [own.compute + own.rest for own in others] or [first.compute + first.rest]
+        longest = max(longest, first.exposed + first.idle + float(np.mean(work)))
+    return longest
+
+
+def warm(timeline: Timeline) -> range:
+    """The places of the epochs that means are taken over: all but the run's first, which fetches what is
+    fetched once; of a run of one epoch that one."""
+    count = len(timeline.program.epochs)
+    return range(min(1, count - 1), count)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Means over the warm epochs, in seconds. Of an asynchronous run what workers' rounds hold is put
+    together, and divided by the number of epochs that they make.
+
+    epoch     the slowest worker's epoch; of an asynchronous run the time between the last updates of two
+              epochs
+    workers   each worker's
+    named     what each worker's computing and rest are spent on, by the name of the segment
+    """
+
+    epoch: float
+    workers: list[Epoch]
+    named: list[dict[str, float]] = field(default_factory=list)
+
+
+def times_of(timeline: Timeline) -> Times:
+    ends = slowest_ends(timeline)
+    by_worker = [of_worker(timeline, worker, ends) for worker in range(timeline.program.workers)]
+    if timeline.program.updates is None:
+        kept = warm(timeline)
+        epoch = float(np.mean([max(own[index].epoch for own in by_worker) for index in kept]))
+        first, count = kept.start, float(len(kept))
+    else:
+        ends = _epochs_of_run(timeline)
+        epoch = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else ends[0]
+        first = 1
+        count = sum(len(own[first:]) for own in by_worker) / len(by_worker)
+    workers = [
+        Epoch(*(float(sum(getattr(each, f.name) for each in own[first:])) / count for f in fields(Epoch)))
+        for own in by_worker
+    ]
+    named = [_named(timeline, worker, first, count) for worker in range(timeline.program.workers)]
+    return Times(epoch, workers, named)
+
+
+def _epochs_of_run(timeline: Timeline) -> list[float]:
+    """When each epoch of an asynchronous run ends: with every P-th update of the server's weights."""
+    workers, total = timeline.program.workers, timeline.program.updates
+    return [moment for moment, _ in updates(timeline)[workers - 1 : total : workers]]
+
+
+def _named(timeline: Timeline, worker: int, first: int, count: float) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    for segments in timeline.segments[worker][first:]:
+        for segment in segments:
+            if segment.kind != "wait":
+                found[segment.name] += (segment.end - segment.start) / count
+    return dict(found)

@@ -1,0 +1,107 @@
+"""Every published figure, table and claim that a run could show: what is printed, what is found, the verdict.
+
+Reads the runs that `halobench figures EXPERIMENT` has made, and starts none. A claim is decided at the
+largest size ("paper", "small", "smoke") of which all its runs are there; where none are, what `halobench
+figures --keep` has kept of it stands in, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.base import tables
+from harness.base.errors import InputError, choice, writing
+from harness.papers.claims import experiment, published, reference, table
+from harness.papers.claims.decide import decided
+from harness.papers.claims.evaluate import Result
+from harness.run.runner import Places
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench report claims") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was
+    typed.
+    """
+    parser = argparse.ArgumentParser(
+        prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
+    )
+    parser.add_argument(
+        "results", nargs="?", type=Path, default=Path("results"), help="where the runs are (default results)"
+    )
+    parser.add_argument("--paper", metavar="PAPER", help="one paper only")
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder with experiments of one's own, a NAME.yaml each, beside these",
+    )
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
+    )
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=reference.FOLDER,
+        metavar="FOLDER",
+        help=f"what was kept of runs that are not there (default {reference.FOLDER})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=Path,
+        metavar="FOLDER",
+        help="draw predicted beside printed seconds there, a picture and a table per paper",
+    )
+    parser.add_argument("--format", choices=("markdown", "csv"), help="a table with a row per part")
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.paper:
+            choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
+        found = decided(
+            asked.folder,
+            Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir),
+            asked.reference,
+        )
+        if asked.paper:
+            found = [each for each in found if published.entry(each.entry).paper == asked.paper]
+        if asked.seconds:
+            _seconds(asked.folder, found, asked.seconds)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if asked.format == "csv":
+        print(table.frame(found).to_csv(index=False), end="")
+    elif asked.format:
+        parts = table.frame(found)
+        print(tables.markdown(list(parts), parts.to_numpy().tolist(), list(parts)))
+        print("", *table.counts(found), sep="\n")
+    else:
+        print(table.plain(found))
+    return 0
+
+
+def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
+    import matplotlib
+
+    from harness.papers.claims import seconds
+    from harness.results.report import style
+
+    experiments = {**experiment.load(experiment.FOLDER), **(experiment.load(own) if own else {})}
+    known = seconds.table(found, experiments)
+    if known.empty:
+        raise InputError("no printed seconds have a prediction here: run the modelled experiments first")
+    with writing(folder, "give --seconds another folder"), matplotlib.rc_context(style.STYLE):
+        folder.mkdir(parents=True, exist_ok=True)
+        for paper, each in known.groupby("paper"):
+            stem = folder / f"predicted_{paper}"
+            each.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+            picture = seconds.draw(each, f"{paper}: predicted over printed seconds (or percent of an epoch)")
+            print(style.save(picture, stem.with_suffix(".png")))
+            errors = seconds.errors(each).items()
+            print(f"  {', '.join(f'{model}: median |log| {off:.3f}' for model, off in errors)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""The cells of a published table: one claim of a file stands for as many as the table prints numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from harness.base.errors import InputError, choice
+from harness.base.words import key_values
+from harness.papers.claims import published
+from harness.papers.claims.verdict import TOLERANCE
+
+KEYS = ("each", "printed", "without")  # of a claim in a file
+C = TypeVar("C", bound=Any)  # a claim, whose module imports this one
+# What `compare` makes of rows' values: of ours, of shape (graphs, seeds), and of printed numbers.
+MADE: dict[str, Callable[..., Any]] = {
+    "value": lambda a: a,
+    "ratio": lambda a, b: a / b,
+    "less_percent": lambda a, b: 100 * (1 - a / b),
+    "difference": lambda a, b: a - b,
+    "ratio_of_ratios": lambda a, b, c, d: (a / b) / (c / d),
+    "ratio_of_differences": lambda a, b, c, d: (a - b) / (c - d),
+}
+
+
+def rows_by(rows: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
+    """Each row with each of `by`'s words, as "ROW NAME"; the rows as they are where there is none. InputError
+    where two have one name, or a row says something of a key that `by` has.
+    """
+    if not by:
+        return dict(rows)
+    made: dict[str, str] = {}
+    for (row, words), (name, more) in itertools.product(rows.items(), by.items()):
+        both = key_values(words.split()).keys() & key_values(more.split())
+        if both:
+            raise InputError(f"rows.{row} and by.{name} both give {', '.join(sorted(both))}: give it once")
+        if f"{row} {name}" in made:
+            raise InputError(f'rows and by make "{row} {name}" twice: give other names')
+        made[f"{row} {name}"] = f"{words} {more}"
+    return made
+
+
+def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> list[C]:
+    """A claim for each cell that prints numbers; the claim itself where none of the three is given.
+
+    claim     of `harness.papers.claims.claim`, whose texts may hold {NAME}
+    each      by name the values that {NAME} stands for, in the order in which cells come; a mapping where
+              the table calls them otherwise: what we call it, what it prints
+    printed   for each row the place of its number in `published.yaml`: keys and positions with "/" between
+              them, in which {NAME} is what the table prints. The published value is made of these numbers as
+              `compare` makes ours of the rows, and lies on the side that the paper claims; on neither within
+              the tolerance around no difference. A cell without them ("OOM") has no claim
+    without   cells that are left out, each as {NAME: value, ...}, all of which it has
+
+    Claims that differ only in the last name of `each` are a series, and its values the steps. InputError
+    where a place does not exist, no cell has a number, or what a cell makes is given too.
+    """
+    if each is None and printed is None and without is None:
+        return [claim]
+    names = _names(each, where)
+    if not (isinstance(printed, list) and printed):
+        raise InputError(f"{where}.printed={printed}: give the place of each row's number, as [PLACE, ...]")
+    if claim.compare not in MADE or len(printed) != len(claim.rows):
+        raise InputError(
+            f"{where}.printed={printed}: give a place for each of rows={claim.rows}, and compare as one of"
+            f" {', '.join(MADE)}"
+        )
+    if claim.published is not None or claim.direction is not None:
+        raise InputError(
+            f"{where} has published or direction beside printed, which makes both: leave them out"
+        )
+    out = _left_out(without, names, where)
+    last = list(names)[-1]
+    entry = published.entry(claim.entry)
+    made = []
+    for ours, theirs in each_of(each, where):
+        numbers = [number_at(entry, named(str(place), theirs, where), where) for place in printed]
+        if None in numbers or any(left.items() <= ours.items() for left in out):
+            continue
+        try:
+            value = float(f"{MADE[claim.compare](*numbers):.4g}")
+        except ZeroDivisionError:
+            raise InputError(f"{where}.printed: {entry.id} prints 0 where {ours} divides by it") from None
+        texts = {f.name: _filled(getattr(claim, f.name), ours, where) for f in dataclasses.fields(claim)}
+        of_series = {"series": named(claim.says, {**ours, last: "{}"}, where), "step": ours[last]}
+        side = {"published": value, "direction": _side(value, claim)}
+        made.append(dataclasses.replace(claim, **{**texts, **side, **of_series}))
+    if not made:
+        raise InputError(f"{where}.printed={printed} prints no number in any cell")
+    return made
+
+
+def _names(each: Any, where: str) -> dict[str, dict[str, str]]:
+    """By name of `each` what the table prints of each of our values."""
+    if not (isinstance(each, Mapping) and each):
+        raise InputError(f"{where}.each={each}: give the values of each name, as {{NAME: [VALUE, ...]}}")
+    names: dict[str, dict[str, str]] = {}
+    for name, values in each.items():
+        if not (isinstance(values, Mapping | list) and values):
+            raise InputError(
+                f"{where}.each.{name}={values}: give [VALUE, ...], or {{VALUE: what is printed}}"
+            )
+        pairs = values.items() if isinstance(values, Mapping) else zip(values, values)
+        names[str(name)] = {str(mine): str(printed) for mine, printed in pairs}
+    return names
+
+
+def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """For every cell of `each` what {NAME} stands for: what we call it, and what the table prints."""
+    names = _names(each, where)
+    return [
+        (
+            dict(zip(names, (mine for mine, _ in cell))),
+            dict(zip(names, (printed for _, printed in cell))),
+        )
+        for cell in itertools.product(*(values.items() for values in names.values()))
+    ]
+
+
+def _left_out(without: Any, names: Mapping[str, Mapping[str, str]], where: str) -> list[dict[str, str]]:
+    """The cells that are left out. InputError that names what no cell has."""
+    if not isinstance(without, list | None) or not all(isinstance(left, Mapping) for left in without or ()):
+        raise InputError(f"{where}.without={without}: give the cells that are left out, as [{{NAME: VALUE}}]")
+    out = [{str(name): str(value) for name, value in left.items()} for left in without or ()]
+    for left in out:
+        for name, value in left.items():
+            choice(f"{where}.without", name, names)
+            choice(f"{where}.without.{name}", value, names[name])
+    return out
+
+
+def _side(value: float, claim: Any) -> str | None:
+    """The side of no difference on which a published value lies, if it is farther from it than what holds."""
+    near = TOLERANCE * abs(value) if claim.tolerance is None else claim.tolerance
+    if abs(value - claim.no_difference) <= near:
+        return None
+    return "above" if value > claim.no_difference else "below"
+
+
+def _filled(value: Any, names: Mapping[str, str], where: str) -> Any:
+    """With {NAME} replaced in every text of a value."""
+    if isinstance(value, str):
+        return named(value, names, where)
+    if isinstance(value, list):
+        return [_filled(each, names, where) for each in value]
+    if isinstance(value, Mapping):
+        return {key: _filled(each, names, where) for key, each in value.items()}
+    return value
+
+
+def named(text: str, names: Mapping[str, str], where: str) -> str:
+    """A text with {NAME} replaced. InputError where it has braces with anything else."""
+    for found in re.findall(r"\{([^{}]*)\}", text):
+        if found not in names:
+            raise InputError(f'{where}: "{{{found}}}" is none of each; it has {", ".join(names)}')
+    return re.sub(r"\{([^{}]*)\}", lambda found: names[found[1]], text)
+
+
+def number_at(entry: published.Entry, place: str, where: str) -> float | None:
+    """The number at a place of what an entry prints, or with "ENTRY:PLACE" another one; None where it prints
+    a word, or nothing."""
+    other, colon, within = place.partition(":")
+    if colon:
+        choice(f"{where}.printed", other, published.entries())
+        entry, place = published.entry(other), within
+    found: Any = (entry.published or {}).get("values", entry.published)
+    for key in place.split("/"):
+        if isinstance(found, str):  # a word for all of the cell's numbers
+            return None
+        try:
+            found = found[int(key) if isinstance(found, Sequence) else key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise InputError(f"{where}.printed={place}: {entry.id} prints nothing there") from None
+    if isinstance(found, Sequence | Mapping) and not isinstance(found, str):
+        raise InputError(f"{where}.printed={place}: {entry.id} prints several numbers there, give one")
+    return float(found) if isinstance(found, int | float) else None

@@ -1,0 +1,281 @@
+"""From experiments and their runs to verdicts."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.base.errors import InputError
+from harness.papers.claims import cells, published
+from harness.papers.claims.claim import Claim, Need
+from harness.papers.claims.experiment import SIZES, Experiment
+from harness.papers.claims.verdict import (
+    DECIDED,
+    FAILS,
+    NO_EFFECT,
+    SEEDS,
+    TWIN,
+    UNKNOWN,
+    Verdict,
+    as_well,
+    judge,
+    judge_order,
+    signed,
+)
+from harness.results.report.estimate import Estimate, estimate
+from harness.results.report.groups import Run
+
+CONSTRUCTED, COMPARED, NOT_RUN, NOT_YET = "by construction", "compared", "not run", "not yet"
+# Run folders of an experiment's sweep, finished or not.
+Folders = Callable[[str], list[Path]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A part of a published entry and its verdict.
+
+    ours         the value here, over seeds; None where nothing was measured
+    neutral      the value of no difference; None where the paper has no direction
+    size         of the runs it is from
+    measured     what the verdict was made of
+    again        the entry of its paper in which this measurement is counted; "" where it is counted here
+    series, step where it is a cell of a table: what the series says, with {} for the step, and the step
+    """
+
+    entry: str
+    experiment: str
+    says: str
+    verdict: Verdict
+    published: Any = None
+    ours: Estimate | None = None
+    size: str = ""
+    neutral: float | None = None
+    series: str = ""
+    step: str = ""
+    again: str = ""
+    measured: Measured | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether it is no paper's, but a finding of its experiment."""
+        return self.entry == self.experiment and self.entry not in published.entries()
+
+
+def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Result]:
+    """A result for each part of each entry that a run could show, in the order of the papers; then the
+    findings that are no paper's, by experiment.
+    """
+    found: dict[str, list[Result]] = defaultdict(list)
+    measured: dict[str, list[tuple[Any, ...]]] = defaultdict(list)  # by entry, what each part is taken of
+    for experiment in experiments.values():
+        runs = _Runs(experiment, folders)
+        for claim in experiment.claims:
+            found[claim.entry].append(runs.decide(claim))
+            measured[claim.entry].append((experiment.name, *claim.counted_as))
+        for need in experiment.needs:
+            found[need.entry].append(_waits(experiment, need))
+            measured[need.entry].append((need.entry, need.part))
+    nowhere = Verdict(NOT_YET, "no experiment has it")
+    own = [name for name in experiments if name in found and name not in published.entries()]
+    told: list[tuple[Result, tuple[Any, ...]]] = []
+    for name in (*published.experiments(), *own):
+        parts = found.get(name) or [Result(name, "", published.entry(name).title, nowhere)]
+        told += zip(parts, measured.get(name) or [(name,)])
+    # A measurement counts where it is shown first, of a paper's parts first among those with a number.
+    counts: dict[tuple[Any, ...], Result] = {}
+    for result, of in sorted(told, key=lambda each: each[0].published is None):
+        if result.verdict.word != COMPARED:
+            counts.setdefault((published.entry(result.entry).paper, *of), result)
+    return [
+        replace(result, again="" if first is result or first is None else first.entry)
+        for result, of in told
+        for first in [counts.get((published.entry(result.entry).paper, *of))]
+    ]
+
+
+def traced(parts: list[Result]) -> bool:
+    """Whether every part of an entry has a verdict from traces, "cannot tell" among them."""
+    return all(part.verdict.word in (*DECIDED, NO_EFFECT, UNKNOWN) for part in parts)
+
+
+def whole(parts: list[Result]) -> str:
+    """How far an entry is decided: "whole", "in part" or "not"; "cannot tell" decides nothing."""
+    decided = [part.verdict.word in DECIDED for part in parts]
+    return "whole" if all(decided) else "in part" if any(decided) else "not"
+
+
+def _waits(experiment: Experiment, need: Need) -> Result:
+    return Result(need.entry, experiment.name, need.part, Verdict(NOT_YET, f"needs {need.needs}"))
+
+
+class _Runs:
+    """The runs of an experiment that are there, by size, row and graph; each folder is read once."""
+
+    def __init__(self, experiment: Experiment, folders: Folders):
+        self.experiment, self.folders = experiment, folders
+        self.read: dict[tuple[str, str, int], list[Run] | None] = {}
+
+    def of(self, size: str, row: str, graph: int) -> list[Run] | None:
+        """A row's runs on a graph of a size, by its place; None where one of them has not finished."""
+        key = size, row, graph
+        if key not in self.read:
+            paths = self.folders(self.experiment.sweeps(row, size)[graph])
+            there = all((path / "summary.json").exists() for path in paths)
+            self.read[key] = [Run(path) for path in paths] if there else None
+        return self.read[key]
+
+    def decide(self, claim: Claim) -> Result:
+        sizes = self.experiment.sizes
+        for size in reversed([size for size in SIZES if size in sizes]):
+            chosen = self.experiment.on(size, claim.graph)
+            there = {row: [self.of(size, row, graph) for graph in chosen] for row in claim.needed}
+            known = {row: [runs for runs in graphs if runs is not None] for row, graphs in there.items()}
+            if chosen and all(len(runs) == len(chosen) for runs in known.values()):
+                measured = measure(claim, known)
+                own = claim.entry not in published.entries()
+                return self._result(claim, measured, judged(claim, measured, own), size)
+        # The smallest size that has its graph, named where it is not the one that comes without asking.
+        first = next(size for size in SIZES if size in sizes)
+        least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
+        option = "" if least == first else f" --size {least}"
+        why = f"halobench figures {self.experiment.name}{option}"
+        return self._result(claim, None, Verdict(COMPARED if claim.compared else NOT_RUN, why))
+
+    def _result(self, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = "") -> Result:
+        return result_of(self.experiment.name, claim, measured, verdict, size)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the runs of a claim say, before any rule.
+
+    ours    our value, over graphs by seed and then the mean over seeds; None of "descending", and where lost
+    order   of "descending": the verdict on its steps
+    lost    why there is no value
+    control whether the claim's control does as well
+    twin    whether some run is of a twin
+    """
+
+    ours: Estimate | None = None
+    order: Verdict | None = None
+    lost: str = ""
+    control: bool = False
+    twin: bool = False
+
+
+def result_of(
+    experiment: str, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = ""
+) -> Result:
+    return Result(
+        claim.entry,
+        experiment,
+        claim.says,
+        verdict,
+        claim.published,
+        measured.ours if measured else None,
+        size,
+        None if claim.direction is None else claim.no_difference,
+        claim.series,
+        claim.step,
+        measured=measured,
+    )
+
+
+def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
+    """The verdict on a claim.
+
+    own   whether it is no paper's but a finding of its experiment, which no cause takes anything from
+    """
+    if claim.compared:
+        return Verdict(COMPARED, measured.lost or claim.by_construction)
+    if measured.lost:
+        return Verdict(UNKNOWN, measured.lost, cause="" if own else claim.cause)
+    found = measured.order
+    if found is None:
+        assert measured.ours is not None
+        said = claim.published
+        ends = (float(said[0]), float(said[1])) if isinstance(said, list) else said
+        found = judge(
+            measured.ours, ends, claim.direction, claim.no_difference, claim.tolerance, claim.logarithmic
+        )
+    if claim.by_construction or (claim.calibrated and measured.twin):
+        return replace(found, word=CONSTRUCTED, why=claim.by_construction or claim.calibrated)
+    if measured.control and found.word != FAILS:
+        why = f"{claim.control}, the control, does as well"
+        usual = TWIN if measured.twin else SEEDS
+        return Verdict(UNKNOWN, why, found.share, "" if own else claim.cause or usual)
+    return found if own else signed(found, claim.cause, claim.because)
+
+
+def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
+    """What runs say of a claim: of each row on each graph."""
+    twin = any(_twin(run) for graphs in runs.values() for own in graphs for run in own)
+    lost = [row for row, graphs in runs.items() if any(_diverged(run) for runs in graphs for run in runs)]
+    if lost and claim.value.scored:
+        return Measured(lost=f"{', '.join(lost)} diverged", twin=twin)
+    try:
+        _same_seeds(runs)
+        targets = [claim.value.of_seeds(_by_seeds(own)) for own in runs.get(claim.value.reference, ())]
+        asked = [*claim.rows, *([claim.control] if claim.control else [])]
+        by_row = {row: _by_seed(claim, row, runs[row], targets) for row in asked}
+    except InputError as error:
+        return Measured(lost=str(error), twin=twin)
+    missing = [row for row, values in by_row.items() if np.isnan(values).any()]
+    if missing:
+        why = "never gets there" if claim.value.reference and claim.value.scored else "has no value"
+        return Measured(lost=f"a seed of {missing[0]} {why}", twin=twin)
+    values = [by_row[row] for row in claim.rows]
+    control = claim.control is not None and as_well(_flat(by_row[claim.control]), _flat(values[0]))
+    if claim.compare == "descending":
+        steps = [estimate(_flat(a - b)) for a, b in itertools.pairwise(values)]
+        return Measured(order=judge_order(steps), control=control, twin=twin)
+    made = cells.MADE[claim.compare](*values)
+    ours = estimate(getattr(made, claim.across)(axis=0).tolist())
+    if not np.isfinite(ours.mean):
+        return Measured(lost="our runs have no value", twin=twin)
+    return Measured(ours, control=control, twin=twin)
+
+
+def _by_seeds(runs: list[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: int(str(run.seed)))
+
+
+def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
+    """InputError where a row has other seeds than the first."""
+    first, *others = runs
+    for row in others:
+        for mine, theirs in zip(runs[first], runs[row]):
+            seeds = [[run.seed for run in _by_seeds(own)] for own in (mine, theirs)]
+            if seeds[0] != seeds[1]:
+                raise InputError(f"{row} has the seeds {seeds[1]} where {first} has {seeds[0]}")
+
+
+def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:
+    """Values of shape (graphs, seeds); the runs of a graph are those of a sweep, in the order of seeds."""
+    value = claim.of(row).value
+    against = targets or [[float("nan")] * len(runs) for runs in graphs]
+    return np.array(
+        [
+            [value(run, target) for run, target in zip(_by_seeds(runs), own)]
+            for runs, own in zip(graphs, against)
+        ]
+    )
+
+
+def _flat(values: np.ndarray) -> list[float]:
+    """The mean over graphs, by seed."""
+    return values.mean(axis=0).tolist()
+
+
+def _twin(run: Run) -> bool:
+    return bool(run.summary["twin"])
+
+
+def _diverged(run: Run) -> bool:
+    return run.summary["diverged"] is not None

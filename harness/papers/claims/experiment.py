@@ -1,0 +1,214 @@
+"""An experiment: what is run, at which sizes, and what of the papers it decides (`conf/experiment/`)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.base.errors import InputError, choice, typed
+from harness.base.words import key_of, key_values
+from harness.papers.claims import cells, published
+from harness.papers.claims.claim import Claim, Need, Size, check, named
+from harness.papers.claims.verdict import CAUSES
+from harness.run import runner
+
+FOLDER = Path(runner.CONF) / "experiment"
+SIZES = ("smoke", "small", "paper")
+KEYS = ("title", "rows", "by", "sizes", "draw", "cause", "because", "fits", "claims", "needs")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run and what it decides.
+
+    name    of its file
+    title   what is compared
+    rows    overrides by row
+    sizes   by name, of "smoke", "small" and "paper"
+    cause, because   of its claims that name none
+    draw    what draws its runs (a file of `harness/papers/figures/`), each with its options
+    fits    printed rows that clusters are fitted to from its runs (`harness.papers.claims.fit`), as the file
+            has them
+    claims  what its runs decide
+    needs   parts of entries that wait for something
+    """
+
+    name: str
+    title: str = ""
+    rows: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    draw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fits: Sequence[Any] = ()
+    claims: tuple[Claim, ...] = ()
+    needs: tuple[Need, ...] = ()
+
+    def rows_on(self, size: str, graph: str) -> list[str]:
+        """The rows to run on a graph: all where they are drawn or the size does not have it, else all but
+        those that only claims on other graphs need."""
+        graphs = self.sizes[size].graphs
+        if self.draw or graph not in graphs:
+            return list(self.rows)
+        needed = {row: False for claim in self.claims for row in claim.needed}
+        for claim in self.claims:
+            if graphs.index(graph) in self.on(size, claim.graph):
+                needed |= dict.fromkeys(claim.needed, True)
+        return [row for row in self.rows if needed.get(row, True)]
+
+    def sweeps(self, row: str, size: str) -> list[str]:
+        """The sweep of a row on each graph of a size."""
+        return [self.sweep(row, size, graph) for graph in self.sizes[size].graphs]
+
+    def sweep(self, row: str, size: str, graph: str) -> str:
+        """The sweep of a row on a graph, as on the command line.
+
+        What a row says of a key wins over what its graph says of it, and that over what its size says;
+        EPOCHS/5 stands for a fifth of the size's epochs, GPUS/4 for a fourth of its workers, and so on.
+        """
+        option, *words = f"dataset={graph}".split()
+        runs, more = key_values(self.sizes[size].runs.split()), key_values(words)
+        own = self.rows[row].split()
+        both = {**runs, **more}
+        for key in {"epochs", "gpus"} & both.keys():
+            own = [_part(word, key.upper(), int(both[key])) for word in own]
+        keys = key_values(own).keys()
+        beside = [f"{key}={value}" for key, value in more.items() if key not in keys]
+        common = [f"{key}={value}" for key, value in runs.items() if key not in keys | more.keys()]
+        return " ".join([*own, option, *beside, *common])
+
+    def on(self, size: str, graph: str | None) -> list[int]:
+        """The places of a graph among those of a size, by all of its overrides or by its name; of all graphs
+        where none is given.
+        """
+        graphs = self.sizes[size].graphs
+        same = [i for i, each in enumerate(graphs) if graph == each]
+        return same or [i for i, each in enumerate(graphs) if graph in (None, named(each))]
+
+
+def _part(word: str, name: str, total: int) -> str:
+    """A word in which NAME/5 has become a fifth of `total`."""
+    return re.sub(rf"{name}/(\d+)", lambda found: str(total // int(found[1])), word)
+
+
+def load(folder: Path) -> dict[str, Experiment]:
+    """The experiments of a folder by name, in alphabetical order. InputError that names the file where one
+    cannot be used.
+    """
+    made = {path.stem: one(path.stem, folder) for path in sorted(folder.glob("*.yaml"))}
+    if not made:
+        raise InputError(f"{folder} holds no experiment: put NAME.yaml there (docs/howto/claims.md)")
+    return made
+
+
+def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
+    """Rows and `more` of them ("NAME=OVERRIDES"). InputError where one of these cannot be read, or has the
+    name of another.
+    """
+    found = dict(rows)
+    for given in more:
+        name = key_of(given)
+        asked = given.removeprefix(f"{name}=")
+        if not name or not any(word.startswith("system=") for word in asked.split()):
+            raise InputError(f'row="{given}" names no system: give --row NAME="system=SYSTEM system.KNOB=1"')
+        if name in found:
+            raise InputError(f'row="{given}" has the name of another row: give it a name of its own')
+        found[name] = asked
+    return found
+
+
+def one(name: str, folder: Path = FOLDER) -> Experiment:
+    """The experiment of this name. InputError where there is none, or that names the file where it cannot be
+    used."""
+    choice("experiment", name, [path.stem for path in folder.glob("*.yaml")])
+    path = folder / f"{name}.yaml"
+    try:
+        return _read(name, path.read_text())
+    except (InputError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+@functools.lru_cache(maxsize=256)
+def _read(name: str, text: str) -> Experiment:
+    """The experiment that a file's text describes; kept, for checking its types takes most of a tenth of a
+    second.
+    """
+    return _experiment(name, yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def _experiment(name: str, given: Any) -> Experiment:
+    if not isinstance(given, dict):
+        raise InputError("it holds no keys: give title, rows, sizes and claims")
+    for key in given:
+        choice("key", key, KEYS)
+    sizes = {}
+    for size, how in (given.get("sizes") or {}).items():
+        choice("size", size, SIZES)
+        sizes[size] = typed(Size, how, f"sizes.{size}")
+        more = [word for graph in sizes[size].graphs for word in graph.split()[1:]]
+        for word in [*more, *sizes[size].runs.split()]:
+            if "=" not in word:
+                raise InputError(f'sizes.{size}: "{word}" is no override: give KEY=VALUE')
+    rows, by = (_words(key, given.get(key) or {}) for key in ("rows", "by"))
+    cause, because = (str(given.get(key) or "") for key in ("cause", "because"))
+    if cause:
+        choice("cause", cause, CAUSES)
+    fits = given.get("fits") or ()
+    if not isinstance(fits, list | tuple):
+        raise InputError(f"fits={fits}: give a list of printed rows (harness.papers.claims.fit)")
+    asked = [
+        (f"claims[{i}]", claim if claim.cause else replace(claim, cause=cause, because=of or because))
+        for i, each in enumerate(given.get("claims") or ())
+        for claim in _cells(each, f"claims[{i}]", name)
+        for of in [claim.because]
+    ]
+    experiment = Experiment(
+        name,
+        str(given.get("title", "")),
+        cells.rows_by(rows, by),
+        sizes,
+        _drawings(given.get("draw") or {}),
+        fits,
+        tuple(claim for _, claim in asked),
+        tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
+    )
+    if experiment.claims and not (experiment.rows and experiment.sizes):
+        raise InputError("its claims have no runs: give rows and sizes")
+    told = set()
+    for where, claim in asked:
+        check(where, claim, experiment.rows, sizes)
+        if (claim.entry, claim.says) in told:
+            raise InputError(f'{where}.says="{claim.says}" stands twice for {claim.entry}: say what differs')
+        told.add((claim.entry, claim.says))
+    for i, need in enumerate(experiment.needs):
+        choice(f"needs[{i}].entry", need.entry, published.experiments())
+    return experiment
+
+
+def _words(key: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise InputError(f"{key}={given}: give names, each with its overrides, as NAME: system=SYSTEM")
+    return {str(name): str(how) for name, how in given.items()}
+
+
+def _cells(given: Any, where: str, name: str) -> list[Claim]:
+    """A claim of a file, or, where it stands for the cells of a table, one for each."""
+    if not isinstance(given, dict):
+        raise InputError(f"{where}={given}: give its entry, says, measure and rows")
+    for key in {"series", "step"} & set(given):
+        raise InputError(f"{where}.{key} is made of each: leave it out")
+    each, printed, without = (given.get(key) for key in cells.KEYS)
+    claim = typed(Claim, {key: value for key, value in given.items() if key not in cells.KEYS}, where)
+    choice(f"{where}.entry", claim.entry, (*published.experiments(), name))
+    return cells.expanded(claim, each, printed, without, where)
+
+
+def _drawings(given: Any) -> dict[str, dict[str, Any]]:
+    if isinstance(given, dict) and all(isinstance(options, dict | None) for options in given.values()):
+        return {str(name): {str(key): value for key, value in (options or {}).items()}
+                for name, options in given.items()}  # fmt: skip
+    raise InputError(f"draw={given}: give the names of drawings, each with its options, as NAME: {{}}")

@@ -1,0 +1,220 @@
+"""Clusters fitted to a row that a paper prints, from the runs of an experiment.
+
+A paper's baseline row says what its testbed did: how long an epoch computed and how long it communicated. Two
+numbers of the cluster follow from it on each graph, so that the replay of that row on it has these seconds:
+the efficiency of all work, and the rate of a kind of link. Every other row is then a prediction. The
+experiment's file names the rows under `fits`, each with
+
+    entry     the published entry that prints the row
+    row       the row whose runs are replayed; graph: on which of the experiment's graphs
+    cluster   the preset that is fitted, and in whose file the fit is kept
+    printed   places of the printed seconds: `epoch`, and `waiting` for messages (an epoch's share of both is
+              what they are `over`); without `waiting` links stay as the cluster has them. Or `computing` and
+              `waiting` where they are relative to each other: then efficiency is 1
+    over      epochs that the printed seconds are of
+    link      "inside" or "between": the links that are fitted
+    words     of the replay
+    whole     as of a measure
+    each      what {NAME} stands for in all of these, as of a claim; a cell that prints no seconds is given
+              what the cell before it was fitted to
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from harness.base.errors import InputError, choice, more_than, typed, writing
+from harness.model.replay.settings import PRESETS
+from harness.papers.claims import cells, experiment, published
+from harness.papers.claims.experiment import Experiment
+from harness.papers.claims.measure import STEPS, replayed
+from harness.results import files
+from harness.results.report.groups import Run
+from harness.run import runner
+from harness.run.runner import Places
+
+KINDS = ("inside", "between")
+CLOSE = 1e-3  # relative, of both seconds
+ROUNDS = 40
+FASTEST = 1000.0  # GB/s, beyond which a link is as good as none
+
+
+@dataclass(frozen=True)
+class Row:
+    """A printed row, as the module says."""
+
+    entry: str
+    row: str
+    graph: str
+    cluster: str
+    printed: dict[str, str]
+    words: str
+    over: float = 1
+    link: str | None = None
+    whole: Any = True
+    each: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choice("entry", self.entry, published.entries())
+        choice("link", self.link, (*KINDS, None))
+        choice("whole", self.whole, (True, False, STEPS))
+        more_than("over", self.over, 0)
+        for key in self.printed:
+            choice("printed", key, ("epoch", "computing", "waiting"))
+        if set(self.printed) not in ({"epoch"}, {"epoch", "waiting"}, {"computing", "waiting"}):
+            raise InputError(
+                f"printed={sorted(self.printed)}: give epoch, epoch and waiting, or computing and waiting"
+            )
+        if ("waiting" in self.printed) != (self.link is not None):
+            raise InputError(f"link={self.link}: give it with printed.waiting, which it is fitted to, alone")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Seconds of an epoch that the replay of a row is to have; `relative`: only their ratio is printed."""
+
+    computing: float
+    waiting: float | None
+    relative: bool = False
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench cluster fit") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
+    parser.add_argument("name", metavar="EXPERIMENT", help="whose runs, which are there, and whose `fits`")
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help="where the runs are")
+    parser.add_argument("--size", choices=experiment.SIZES, default="small")
+    asked = parser.parse_args(arguments)
+    try:
+        places = Places(asked.results, asked.results / "cache", Path("data"))
+        fits = fitted(experiment.one(asked.name), asked.size, places)
+        for name, made in fits.items():
+            write(name, made, f"halobench cluster fit {asked.name} --size {asked.size}")
+            print(f"conf/cluster/{name}.yaml: {', '.join(each['graph'] for each in made)}")
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[str, Any]]]:
+    """By cluster the fits of an experiment's rows, as a preset has them. InputError where runs lack."""
+    choice("size", size, plan.sizes)
+    if not plan.fits:
+        raise InputError(f"{plan.name} names no rows to fit clusters to: give fits in its file")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for i, given in enumerate(plan.fits):
+        where = f"fits[{i}]"
+        if not isinstance(given, Mapping):
+            raise InputError(f"{where}={given}: give its entry, row, graph, cluster, printed and words")
+        row = typed(Row, given, where)
+        entry = published.entry(row.entry)
+        before: dict[str, Any] | None = None
+        for ours, theirs in cells.each_of(row.each, where) if row.each else [({}, {})]:
+            named = {
+                key: cells.named(str(getattr(row, key)), ours, where)
+                for key in ("row", "graph", "cluster", "words")
+            }
+            sources = {key: cells.named(place, theirs, where) for key, place in row.printed.items()}
+            target = _target(entry, sources, row.over, where)
+            if target is not None:
+                runs = _runs(plan, named["row"], size, named["graph"], places)
+                before = _fit(row, named, target, runs)
+                before["source"] = f"{row.entry} {next(iter(sources.values())).rpartition('/')[0]}"
+            elif before is None or before["graph"] != named["graph"]:
+                continue
+            found.setdefault(named["cluster"], []).append(dict(before))
+    return found
+
+
+def _target(entry: published.Entry, sources: Mapping[str, str], over: float, where: str) -> Target | None:
+    """What is printed of a row; None where a number lacks."""
+    seconds = {key: cells.number_at(entry, place, where) for key, place in sources.items()}
+    known = {key: value / over for key, value in seconds.items() if value is not None}
+    if known.keys() != seconds.keys():
+        return None
+    if "epoch" in known:
+        waiting = known.get("waiting")
+        return Target(known["epoch"] - (waiting or 0.0), waiting)
+    return Target(known["computing"], known["waiting"], relative=True)
+
+
+def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> list[Run]:
+    choice("row", row, plan.rows)
+    if len(places_of := plan.on(size, graph)) != 1:
+        graphs = ", ".join(plan.sizes[size].graphs)
+        raise InputError(f"size {size} of {plan.name} has {graph} not once among {graphs}: give another size")
+    (place,) = places_of
+    folders = runner.folders(plan.sweeps(row, size)[place], places)
+    if not all((folder / "summary.json").exists() for folder in folders):
+        raise InputError(
+            f"{row} has not been run on {graph}: run halobench figures {plan.name} --size {size} first"
+        )
+    return [Run(folder) for folder in folders]
+
+
+def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]) -> dict[str, Any]:
+    """Efficiency and rate by turns, each by as much as its own seconds are off: computing goes with 1 over
+    the efficiency, and waiting nearly with 1 over the rate. What is still off in the end is said: where
+    workers wait longer for each other than is printed, no rate will do."""
+    fit: dict[str, Any] = {"graph": named["graph"], "source": "", "efficiency": 1.0}
+    key = f"{row.link}_gbytes_per_s"
+    if row.link is not None:
+        fit[key] = 1.0
+    for _ in range(ROUNDS):
+        tried = json.dumps([fit], separators=(",", ":"))
+        words = f"{named['words']} fit=printed cluster={named['cluster']} cluster.fits={tried}"
+        epoch, waiting = (
+            float(np.mean([replayed(run, what, words, row.whole) for run in runs]))
+            for what in ("epoch", "exposed")
+        )
+        off = {"efficiency": 1.0, key: 1.0}
+        if target.waiting is None:
+            off["efficiency"] = (epoch - waiting) / max(target.computing - waiting, 1e-12)
+        elif target.relative:
+            off[key] = (waiting / (epoch - waiting)) / (target.waiting / target.computing)
+        else:
+            off["efficiency"] = (epoch - waiting) / target.computing
+            off[key] = waiting / target.waiting
+        if all(abs(math.log(each)) <= CLOSE for each in off.values()):
+            break
+        for name in fit.keys() & off.keys():
+            fit[name] = fit[name] * off[name]
+        if row.link is not None:
+            fit[key] = min(fit[key], FASTEST)
+    else:
+        said = ", ".join(f"{name} {each:.3g}" for name, each in off.items())
+        print(f"{named['cluster']}, {named['graph']}: not fitted; seconds over the printed ones: {said}")
+    return {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in fit.items()}
+
+
+def write(name: str, made: Sequence[Mapping[str, Any]], command: str) -> Path:
+    """Put fits into a preset's file, in the place of those that it had of the same graphs."""
+    path = PRESETS / f"{name}.yaml"
+    if not path.is_file():
+        raise InputError(f"cluster={name} is no preset: fits are kept in conf/cluster")
+    before = yaml.safe_load(path.read_text()).get("fits") or []
+    new = {each["graph"] for each in made}
+    fits = [*(each for each in before if each["graph"] not in new), *made]
+    said = [", ".join(f"{key}: {json.dumps(value)}" for key, value in each.items()) for each in fits]
+    lines = [f"  - {{{each}}}" for each in said]
+    # The block from "fits:" to the next key at the start of a line, if there is one, gives way.
+    rest = re.sub(r"^fits:.*\n?(?:(?:[ #].*)?(?:\n|\Z))*", "", path.read_text(), flags=re.M).rstrip()
+    with writing(path, "give a checkout that can be written"):
+        files.write_text_atomic(path, "\n".join([rest, f"fits:  # {command}", *lines]) + "\n")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,366 @@
+"""The numbers of a run that experiments compare, named in their files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.base.errors import InputError, choice, within
+from harness.model.replay.settings import parse
+from harness.model.replay.times import Epoch, Times, times_of
+from harness.results.reader import Trace
+from harness.results.report.columns import ALL
+from harness.results.report.curves import curve
+from harness.results.report.estimate import estimate
+from harness.results.report.groups import Run
+
+
+def _gaps(values: np.ndarray) -> float:
+    """How irregular the epochs are in which a metric is not 0: the standard deviation of the epochs between
+    two of them over their mean, in the mean over workers; 0 where they are at equal distances.
+    """
+    found = [np.diff(np.flatnonzero(column)) for column in values.T]
+    known = [gaps.std() / gaps.mean() for gaps in found if len(gaps) > 1]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _falls(values: np.ndarray) -> float:
+    """How far a value falls from one epoch to the next (0 where it rises); a mean over epochs and workers."""
+    return float(np.nanmean(np.maximum(values[:-1] - values[1:], 0))) if len(values) > 1 else float("nan")
+
+
+# What becomes of values by epoch (rows) and worker (columns).
+HOW: dict[str, Callable[[np.ndarray], float]] = {
+    "mean": np.nanmean,
+    "sum": np.nansum,
+    "max": np.nanmax,
+    "min": np.nanmin,
+    "first": lambda values: np.nanmean(values[0]),
+    "last": lambda values: np.nanmean(values[-1]),
+    "irregularity": _gaps,
+    "irregularity_of_any": lambda values: _gaps(np.nanmax(values, axis=1, keepdims=True)),
+    "falls": _falls,
+    "spread": lambda values: (
+        np.nanstd(values[-1]) / np.nanmean(values[-1])
+    ),  # over workers, in the last epoch
+}
+VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
+HALF, OWN = "WORKERS/2", "cluster=OWN"  # words that stand for something of the run
+# What has been spent by then, as a column of `curve`; "wall" is made of epochs and their mean wall seconds.
+REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes", "wall": "wall"}
+
+
+def _slowest(times: Times) -> Epoch:
+    return max(times.workers, key=lambda own: own.epoch)
+
+
+def _spent(times: Times, names: Sequence[str]) -> float:
+    """Percent of the slowest worker's epoch that segments of these names take."""
+    own, named = max(zip(times.workers, times.named), key=lambda both: both[0].epoch)
+    return 100 * sum(named.get(name, 0.0) for name in names) / own.epoch
+
+
+def _imbalance(computing: list[float]) -> float:
+    return max(computing) / min(computing) if min(computing) > 0 else float("nan")
+
+
+REPLAYED: dict[str, Callable[[Times], float]] = {
+    "epoch": lambda times: times.epoch,
+    "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
+    "imbalance": lambda times: _imbalance([own.compute for own in times.workers]),
+    "communicating": lambda times: float(np.mean([own.comm for own in times.workers])),
+    "computing": lambda times: float(np.mean([own.compute + own.rest for own in times.workers])),
+    "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
+    "exposed": lambda times: float(np.mean([own.exposed + own.idle for own in times.workers])),
+    "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
+}
+
+
+def _of_slowest(times: Times, names: Sequence[str]) -> float:
+    return _spent(times, names) / 100 * _slowest(times).epoch
+
+
+def _of_all(times: Times, names: Sequence[str]) -> float:
+    return float(np.mean([sum(own.get(name, 0.0) for name in names) for own in times.named]))
+
+
+# What is added to them where segments of these names are booked as communication.
+BOOKED: dict[str, Callable[[Times, Sequence[str]], float]] = {
+    "compute": lambda times, names: -_of_slowest(times, names),
+    "computing": lambda times, names: -_of_all(times, names),
+    "waiting": _of_slowest,
+    "exposed": _of_all,
+}
+# Of these the ones that grow with the number of steps; and the word for that (`whole`).
+STEPS = "steps"
+SECONDS = ("epoch", "compute", "communicating", "computing", "waiting", "exposed")
+
+
+def best_validation(run: Run) -> float:
+    """The leading score of the validation vertices at its best, in %; not a number where there is none."""
+    best = run.summary["best"]
+    found = best and best[VALIDATION[run.summary["score"]]]
+    return _number(found and 100 * found)
+
+
+def _mean_of_best(runs: Sequence[Run]) -> list[float]:
+    return [estimate(map(best_validation, runs)).mean] * len(runs)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run.
+
+    value      of the run; where `reference` is not empty, also of the number that it is held against
+    reference  the row that this number comes from, on the same graph
+    of_seeds   that row's number for each seed, from its runs: if nothing else is said the best validation
+               score, a mean over seeds
+    scored     whether it is, or depends on, a score, which a run that diverged does not have
+    """
+
+    value: Callable[[Run, float], float]
+    reference: str = ""
+    of_seeds: Callable[[Sequence[Run]], list[float]] = _mean_of_best
+    scored: bool = False
+
+
+def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
+    """The measure that a file asks for, of a row's runs; one of
+
+    KEY                                  a column of the tables by its key in a CSV (`mb_epoch`)
+    {metric: NAME, how: mean, layer: 1, epochs: [1, 10], per: vertices, times: 100}
+                                         a metric of the trace by epoch and worker, of one layer ("last": the
+                                         highest), or of all, whose values are added up; of some epochs,
+                                         counted from 1; divided by the mean over workers of a statistic of
+                                         the partition; times a number
+    {validation: falls}                  the leading score of the validation vertices by evaluated epoch (%),
+                                         and what becomes of it, as `how` of a metric
+    {metrics: [NAME, ...], of: [NAME, ...], layer: 1, epochs: [1, 10], least: true}
+                                         100 times the sum of metrics over the sum of others; `least`: in the
+                                         epoch in which that is least
+    {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
+    {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
+    {bytes_per_row: forward, layer: 1}   of the rows sent in a direction for a layer
+    {replayed: epoch, words: WORDS, whole: true, times: 200}
+                                         seconds of the modelled epoch on a described cluster, as `halobench
+                                         replay RUN WORDS` has them: "epoch", or of the slowest worker
+                                         "compute" (with making messages), "waiting", or "waiting_percent" of
+                                         the epoch; "computing" (with making messages) and "communicating":
+                                         some message in flight, both in the mean over workers; "exposed":
+                                         what training waited for, as a program that stops for communication
+                                         times it, in the mean over workers; "imbalance": the slowest
+                                         worker's computing over the fastest's; a list of
+                                         segments' names: percent of the slowest worker's epoch that they
+                                         take; `whole`: of a twin as if it were at scale 1: "steps", with as
+                                         many more of them (batches of a fixed size), or true, larger ones;
+                                         times a number, where a paper prints many epochs together;
+                                         WORKERS/2 among the words stands for half of the run's workers,
+                                         cluster=OWN for the cluster that the run was given;
+                                         `more: {ROW: WORDS}`: further words for one row's runs, as a links'
+                                         rate and a straggler that are printed of it; `booked: [NAME, ...]`:
+                                         segments whose seconds a paper books as communication: taken from
+                                         "compute" and "computing", and added to "waiting" and "exposed"
+    {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
+                                         bytes (MB) until the validation score is this share of ROW's best
+    {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
+                                         seconds of as many epochs as modelled
+    {saved: [NAME, ...], of: ROW, words: WORDS, whole: true}
+                                         seconds by which a modelled epoch is shorter than ROW's of the same
+                                         seed, over those that segments of these names take of it (of the
+                                         slowest worker each)
+
+    InputError where it is none of these.
+    """
+    if isinstance(given, str):
+        choice(field, given, ALL)
+        column = ALL[given]
+        return Measure(lambda run, _: _number(column.value(run.summary)), scored=column.scored)
+    if isinstance(given, Mapping):
+        keys = set(given)
+        if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per", "times"}:
+            how = HOW[_known_how(given, "mean", field)]
+            return Measure(lambda run, _: _metric(run, given, how))
+        if keys == {"validation"}:
+            how = HOW[_known_how({"how": given["validation"]}, "mean", f"{field}.validation")]
+            return Measure(lambda run, _: float(how(_validation(run)[:, None])), scored=True)
+        if {"metrics", "of"} <= keys <= {"metrics", "of", "layer", "epochs", "least"}:
+            return Measure(lambda run, _: _share(run, given))
+        if keys == {"shards", "of"}:
+            return Measure(
+                lambda run, _: float(_shards(run, given["shards"]).sum() / _shards(run, given["of"]).sum())
+            )
+        if "shards" in keys and keys <= {"shards", "how"}:
+            how = HOW[_known_how(given, "max", field)]
+            return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
+        if keys == {"bytes_per_row", "layer"}:
+            return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
+        if {"replayed", "words"} <= keys <= {"replayed", "words", "whole", "times", "more", "booked"}:
+            what = given["replayed"]
+            if not isinstance(what, list):
+                choice(f"{field}.replayed", what, REPLAYED)
+            booked, more, times = given.get("booked", ()), given.get("more", {}), given.get("times", 1)
+            if not isinstance(booked, Sequence) or isinstance(booked, str):
+                raise InputError(f"{field}.booked={booked}: give names of segments, as [NAME, ...]")
+            if booked:
+                choice(f"{field}.booked: replayed", what, BOOKED)
+            if not isinstance(more, Mapping):
+                raise InputError(f"{field}.more={more}: give rows, each with further words, as ROW: WORDS")
+            if not isinstance(times, int | float) or not times > 0:
+                raise InputError(f"{field}.times={times}: give a number above 0")
+            words = " ".join([str(given["words"]), str(more.get(row, ""))]).strip()
+            for each in (words, *(f"{given['words']} {added}" for added in more.values())):
+                _known_words(each)
+            whole = given.get("whole", False)
+            choice(f"{field}.whole", whole, (True, False, STEPS))
+            return Measure(lambda run, _: times * replayed(run, what, words, whole, tuple(booked)))
+        if {"saved", "of", "words"} <= keys <= {"saved", "of", "words", "whole"}:
+            return _saved(given, field)
+        if keys == {"to", "of", "in"}:
+            if given["in"] == "modelled":
+                raise InputError(f"{field}.in=modelled has no cluster: give words, as words: cluster=NAME")
+            choice(f"{field}.in", given["in"], REACHED)
+            return _until(given, field, lambda run: 1.0)
+        if {"to", "of", "in", "words"} <= keys <= {"to", "of", "in", "words", "whole"}:
+            if given["in"] != "modelled":
+                raise InputError(
+                    f"{field}.in={given['in']} takes no words: leave them out, or give in: modelled"
+                )
+            epoch = measure_of(
+                {"replayed": "epoch", **{k: given[k] for k in keys & {"words", "whole"}}}, field
+            )
+            return _until({**given, "in": "epochs"}, field, lambda run: epoch.value(run, float("nan")))
+    raise InputError(
+        f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}},"
+        " {shards: NAME}, {replayed: epoch, words: WORDS}, {saved: [...], of: ROW, words: WORDS} or"
+        " {to: SHARE, of: ROW, in: epochs} (or in: modelled, with words)"
+    )
+
+
+def _saved(given: Mapping[str, Any], field: str) -> Measure:
+    """What is saved beside another row, over what is spent on it (CaPGNN, Fig. 19)."""
+    rest = {key: given[key] for key in ("words", "whole") if key in given}
+    epoch = measure_of({"replayed": "epoch", **rest}, field).value
+    percent = measure_of({"replayed": list(given["saved"]), **rest}, field).value
+
+    def value(run: Run, base: float) -> float:
+        seconds = epoch(run, base)
+        spent = seconds * percent(run, base) / 100
+        return (base - seconds) / spent if spent else float("nan")
+
+    return Measure(value, str(given["of"]), lambda runs: [epoch(run, float("nan")) for run in runs])
+
+
+def _until(given: Mapping[str, Any], field: str, each: Callable[[Run], float]) -> Measure:
+    """What has been spent until a score is reached, times what `each` says of the run."""
+    within(f"{field}.to", given["to"], 0, 1)
+    return Measure(
+        lambda run, best: _reached(run, given["to"] * best, REACHED[given["in"]]) * each(run),
+        str(given["of"]),
+        scored=True,
+    )
+
+
+def _known_how(given: Mapping[str, Any], usual: str, field: str) -> str:
+    named = given.get("how", usual)
+    choice(f"{field}.how", named, HOW)
+    return str(named)
+
+
+def _validation(run: Run) -> np.ndarray:
+    return curve(run, run.summary["score"])["val"].to_numpy(float)
+
+
+def _number(found: float | None) -> float:
+    return float("nan") if found is None else float(found)
+
+
+def _table(run: Run, name: str, given: Mapping[str, Any]) -> np.ndarray:
+    """A metric by epoch (rows) and worker (columns), of the layers and epochs that are asked for; NaN where a
+    worker has none."""
+    metrics = run.trace.metrics
+    rows = metrics[metrics["name"] == name]
+    if rows.empty:
+        _known(dict.fromkeys(metrics["name"]), name, run)
+    if given.get("layer") is not None:
+        layer = rows["layer"].max() if given["layer"] == "last" else given["layer"]
+        rows = rows[rows["layer"] == layer]
+    if given.get("epochs") is not None:
+        first, last = given["epochs"]
+        rows = rows[rows["epoch"].between(first - 1, last - 1)]
+    if rows.empty:
+        raise InputError(f"{run.path} has no {name} in {dict(given)}")
+    return rows.groupby(["epoch", "worker"])["value"].sum().unstack("worker").to_numpy(float)
+
+
+def _metric(run: Run, given: Mapping[str, Any], how: Callable[[np.ndarray], float]) -> float:
+    value = float(how(_table(run, given["metric"], given))) * given.get("times", 1)
+    return value / float(_shards(run, given["per"]).mean()) if "per" in given else value
+
+
+def _share(run: Run, given: Mapping[str, Any]) -> float:
+    above, below = (
+        sum(np.nansum(_table(run, name, given), axis=1) for name in given[key]) for key in ("metrics", "of")
+    )
+    if given.get("least"):
+        return float(100 * np.min(above[below > 0] / below[below > 0]))
+    return float(100 * np.sum(above) / np.sum(below))
+
+
+def _bytes_per_row(run: Run, direction: str, layer: int) -> float:
+    comm = run.trace.comm
+    sent = comm[(comm["direction"] == direction) & (comm["layer"] == layer) & (comm["rows"] > 0)]
+    if sent.empty:
+        raise InputError(f"{run.path} sends no row {direction} for layer {layer}")
+    return float(sent["bytes"].sum() / sent["rows"].sum())
+
+
+def _reached(run: Run, target: float, column: str) -> float:
+    rows = curve(run, run.summary["score"])
+    rows["wall"] = rows["epoch"] * run.summary["epoch_s"]
+    there = rows[rows["val"] >= target]
+    return float(there[column].iloc[0]) if len(there) else float("nan")
+
+
+@functools.cache
+def _known_words(words: str) -> None:
+    """InputError where a replay has no such words; a cluster's file takes a while to be read."""
+    parse(["RUN", *words.replace(HALF, "1").replace(OWN, "cluster=cdfgnn").split()])
+
+
+def replayed(
+    run: Run, what: str | list[str], words: str, whole: bool | str, booked: Sequence[str] = ()
+) -> float:
+    """A number of the replay of a run with these words, as `measure_of` says."""
+    scale = float(run.keys.get("dataset.scale") or 1.0)
+    half = max(1, int(run.summary["workers"]) // 2)
+    if OWN in words:
+        words = words.replace(OWN, f"cluster={_known(run.keys, 'cluster.name', run)}")
+    more = [f"grown={1 / scale:g}"] if whole is True and scale != 1 else []
+    written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
+    times = _times(run.path, written, (*words.replace(HALF, str(half)).split(), *more))
+    if isinstance(what, list):
+        return _spent(times, what)
+    steps = 1 / scale if whole == STEPS and what in SECONDS else 1.0
+    return steps * (REPLAYED[what](times) + (BOOKED[what](times, booked) if booked else 0.0))
+
+
+@functools.lru_cache(maxsize=8192)
+def _times(path: Path, written: int, words: tuple[str, ...]) -> Times:
+    """Of the replay of a run whose files were last `written` then; several claims ask for one."""
+    _, replayer, _ = parse([str(path), *words])
+    return times_of(replayer.replay(Trace(path)))
+
+
+def _shards(run: Run, name: str) -> np.ndarray:
+    return np.atleast_1d(np.asarray(_known(run.trace.shards, name, run), dtype=float))
+
+
+def _known(there: Mapping[str, Any], name: str, run: Run) -> Any:
+    if name not in there:
+        raise InputError(f"{run.path} has no {name}; it has {', '.join(sorted(map(str, there)))}")
+    return there[name]

@@ -1,0 +1,252 @@
+"""What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
+
+    claims.csv        a row per claim: what was measured, in full, and a fingerprint of what was asked;
+                      verdicts follow from it and the claim by the rule (`harness.papers.claims.verdict`)
+    runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, rows asked
+                      for by id per epoch, all measured
+    environment.json  of the first run; runs.csv names another machine or other code where there is one
+    *.png             the pictures
+
+None of these files is a run's, so that no reader takes a kept folder for one.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from PIL import Image
+
+from harness.base.errors import InputError, writing
+from harness.papers.claims import published
+from harness.papers.claims.claim import Claim, named
+from harness.papers.claims.evaluate import Folders, Measured, Result, judged, result_of
+from harness.papers.claims.experiment import SIZES, Experiment
+from harness.papers.claims.verdict import Verdict
+from harness.results import files
+from harness.results.report.columns import ALL
+from harness.results.report.estimate import Estimate
+from harness.results.report.groups import Run
+from harness.run import runner
+
+FOLDER = Path("results/reference")
+MEND = "give another --keep"
+# `order` is the word on a "descending" claim's steps, `why` what it says of them, or why there is no value.
+COLUMNS = ("entry", "part", "mean", "half", "seeds", "order", "why", "control", "twin", "size", "asked")
+
+
+def asked(experiment: Experiment, claim: Claim, size: str) -> str:
+    """A fingerprint of what a claim measures, of the runs that decide it and of the clusters that it models:
+    another one where a file that says these has changed. What is printed and how it is judged does not
+    count."""
+    sweeps = [
+        experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
+    ]
+    words = repr(claim.measure)
+    clusters = re.findall(r"\bcluster=([\w/]+)", words)
+    if "OWN" in clusters:  # those that the runs were given
+        clusters += re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
+    graphs = [named(experiment.sizes[size].graphs[at]) for at in experiment.on(size, claim.graph)]
+    fits = graphs if "fit=printed" in words else []
+    said = claim.measurement, claim.control, sweeps, [_cluster(name, tuple(fits)) for name in clusters]
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _cluster(name: str, fitted: Sequence[str]) -> str:
+    """What a preset's file says of its devices and links, and of its fits to these graphs."""
+    path = Path(runner.CONF) / "cluster" / f"{name}.yaml"
+    if not path.exists():
+        return name
+    said = yaml.safe_load(path.read_text())
+    fits = [each for each in said.pop("fits", None) or () if each["graph"] in fitted]
+    return repr(said) + repr(fits or "")
+
+
+def keep(
+    folder: Path, experiment: Experiment, found: Sequence[Result], folders: Folders, pictures: Iterable[Path]
+) -> None:
+    """Write what `found` of an experiment at one size says to a folder of the experiment's name.
+
+    What the folder held of this experiment is replaced once all is written. InputError where it cannot be
+    written, or holds a larger size or something else.
+    """
+    place = folder / experiment.name
+    (size,) = experiment.sizes
+    check(place, size)
+    runs = {
+        (row, graph): [
+            (" ".join(words), Run(path))
+            for words, path in zip(runner.expand(sweep), folders(sweep), strict=True)
+        ]
+        for graph in experiment.sizes[size].graphs
+        for row in experiment.rows_on(size, graph)
+        for sweep in [experiment.sweep(row, size, graph)]
+    }
+    with writing(place, MEND):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{experiment.name}-") as made:
+            new = Path(made) / experiment.name
+            new.mkdir()
+            _table(runs, size).to_csv(new / "runs.csv", index=False)
+            _claims(experiment, size, found).to_csv(new / "claims.csv", index=False)
+            _, first = next(iter(runs.values()))[0]
+            files.write_json_atomic(new / "environment.json", first.trace.environment)
+            for picture in pictures:
+                _small(picture, new / picture.name)
+            before = Path(made) / "before"
+            if place.exists():
+                place.rename(before)
+            try:
+                new.rename(place)
+            except OSError:
+                if before.exists():
+                    before.rename(place)
+                raise
+
+
+def _small(picture: Path, target: Path) -> None:
+    """A picture in 256 colours, which looks the same and takes two fifths of the bytes: a repository keeps
+    them for ever."""
+    with Image.open(picture) as read:
+        few = read.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(target, "PNG", optimize=True, dpi=read.info.get("dpi", (150, 150)))
+
+
+def check(place: Path, size: str) -> None:
+    """InputError where what is at `place` is not kept of an experiment, or of a larger size than `size`."""
+    if not place.exists():
+        return
+    try:
+        before = str(pd.read_csv(place / "runs.csv", usecols=["size"])["size"].iloc[0])
+    except (OSError, ValueError, IndexError):
+        raise InputError(
+            f"{place} is there and keeps nothing of an experiment: {MEND}, or remove it"
+        ) from None
+    if before in SIZES and SIZES.index(before) > SIZES.index(size):
+        raise InputError(f"keep={place.parent} has {place.name} of size {before}, larger than {size}: {MEND}")
+
+
+def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
+    """Results whose runs are not there, or only of a smaller size, taken from a kept folder, their size
+    marked "reference".
+
+    What was kept under another claim, of other runs or on another cluster is not taken. InputError that names
+    a damaged file.
+    """
+    kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
+    claims = {
+        (plan.name, claim.entry, claim.says): (plan, claim)
+        for plan in experiments.values()
+        if plan.name in kept
+        for claim in plan.claims
+    }
+
+    def taken(result: Result) -> Result:
+        row = kept.get(result.experiment, {}).get((result.entry, result.says))
+        if row is None or _rank(row["size"]) <= _rank(result.size):
+            return result
+        known = claims.get((result.experiment, result.entry, result.says))
+        if known is None or row["size"] not in known[0].sizes or asked(*known, row["size"]) != row["asked"]:
+            return result
+        _, claim = known
+        measured = _measured(row)
+        own = claim.entry not in published.entries()
+        made = result_of(
+            result.experiment, claim, measured, judged(claim, measured, own), f"{row['size']}, reference"
+        )
+        return replace(made, again=result.again)
+
+    return [taken(result) for result in found]
+
+
+def _measured(row: Mapping[str, Any]) -> Measured:
+    half = None if np.isnan(row["half"]) else row["half"]
+    ours = None if np.isnan(row["mean"]) else Estimate(row["mean"], half, int(row["seeds"]))
+    order = Verdict(row["order"], row["why"]) if row["order"] else None
+    lost = row["why"] if ours is None and order is None else ""
+    return Measured(ours, order, lost, row["control"] == "yes", row["twin"] == "yes")
+
+
+def _rank(size: str) -> int:
+    """Of "" the least, where nothing has been run."""
+    return SIZES.index(size) if size in SIZES else -1
+
+
+def _claims(experiment: Experiment, size: str, found: Sequence[Result]) -> pd.DataFrame:
+    claims = {(claim.entry, claim.says): claim for claim in experiment.claims}
+    rows = []
+    for each in found:
+        if each.size == size and each.measured is not None:
+            measured, claim = each.measured, claims[each.entry, each.says]
+            ours = measured.ours or Estimate(float("nan"), None, 0)
+            order = measured.order or Verdict("", measured.lost)
+            told = ("yes" if flag else "" for flag in (measured.control, measured.twin))
+            print_ = asked(experiment, claim, size)
+            rows.append(
+                (
+                    each.entry,
+                    each.says,
+                    ours.mean,
+                    ours.half,
+                    ours.n,
+                    order.word,
+                    order.why,
+                    *told,
+                    size,
+                    print_,
+                )
+            )
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _table(runs: Mapping[tuple[str, str], Sequence[tuple[str, Run]]], size: str) -> pd.DataFrame:
+    """A row per run, all that was measured in full; None where a run has no such value."""
+    return pd.DataFrame(
+        [
+            {
+                "size": size,
+                "row": row,
+                "graph": graph,
+                "seed": run.seed,
+                "asked": words,
+                "code": run.code,
+                "machine": run.machine,
+                "steps": run.steps,
+                "rows_asked": _asked_by_id(run),
+                **{key: column.value(run.summary) for key, column in ALL.items()},
+            }
+            for (row, graph), own in runs.items()
+            for words, run in own
+        ]
+    )
+
+
+def _asked_by_id(run: Run) -> float | None:
+    """Rows of layers per epoch that workers asked each other for by ids of 4 bytes; None where none did."""
+    found = run.summary["bytes_epoch_by_purpose"].get("ids")
+    return None if found is None else (found["layer_0"] + found["hidden"]) / 4
+
+
+def _read(path: Path) -> dict[tuple[str, str], dict]:
+    """The claims of a kept file by entry and part."""
+    numbers = {"mean": float, "half": float, "seeds": float}
+    words = {name: str for name in COLUMNS if name not in numbers}
+    try:
+        table = pd.read_csv(path, dtype={**numbers, **words})
+        rows = table.fillna(dict.fromkeys(words, ""))[list(COLUMNS)].to_dict("records")
+    except (OSError, ValueError, KeyError):
+        raise InputError(
+            f"{path} cannot be read: remove it, or make it again with halobench figures {path.parent.name}"
+            f" --keep {path.parent.parent}"
+        ) from None
+    return {(row["entry"], row["part"]): row for row in rows}

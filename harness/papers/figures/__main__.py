@@ -1,0 +1,155 @@
+"""Draw figures of the papers from runs: start those that are lacking, reuse those there are.
+
+A figure is an experiment (`conf/experiment/NAME.yaml`): it makes the experiment's runs, draws them and prints
+what they decide. The name of a published figure, table or claim (`cdfgnn_fig7`) stands for the experiments
+that decide a part of it. Figures of one's own are in a folder that `--from` names; see
+`harness/papers/figures/__init__.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.base.errors import InputError, choice
+from harness.base.terminal import Terminal
+from harness.papers.claims import experiment, published
+from harness.papers.figures.figure import Figure, available
+from harness.papers.figures.make import here, make
+from harness.run import overrides, runner
+from harness.run.process import until_stopped
+from harness.run.runner import Places
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench figures") -> int:
+    """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
+    be used; 128 + signal where it was stopped.
+    """
+    return until_stopped(lambda: _main(arguments, program))
+
+
+def _main(arguments: Sequence[str] | None, program: str) -> int:
+    first, _, more = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(prog=program, description=first, epilog=more)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
+    parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder of one's own instead of these: experiments as NAME.yaml, or figures as NAME.py",
+    )
+    parser.add_argument(
+        "--graph",
+        metavar="OVERRIDES",
+        help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="NAME=OVERRIDES",
+        help='one more row of every experiment drawn, as mine="system=mine system.x=1"; may be repeated',
+    )
+    parser.add_argument(
+        "--size",
+        choices=experiment.SIZES,
+        help="how much is run (default: the smallest that each has, smoke)",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="keep verdicts, a table of the runs and the PNGs there, for `halobench report claims` where the"
+        " runs are gone",
+    )
+    runner.add_places(
+        parser, "results/figures", "where each picture goes as PNG and PDF, with its data as CSV"
+    )
+    asked = parser.parse_args(arguments)
+    console = Terminal(stderr=True)
+    folder = asked.folder or experiment.FOLDER
+    try:
+        known = available(folder, asked.size, asked.folder is not None, asked.row)
+        chosen = wanted(asked.names, known, folder, asked.size)
+        if asked.graph:
+            words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
+            overrides.check(words, runner.CONF)
+        if asked.keep:
+            check_keep(asked.keep, asked.graph, chosen)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if asked.list:
+        width = max(map(len, known))
+        for name, figure in known.items():
+            print(f"{name:<{width}}  {figure.title}")
+        return 0
+    places, failed = Places.of(asked), False
+    total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen if figure.plan is not None)
+    if len(chosen) > 1 and total:
+        console.print(
+            f"{len(chosen)} figures of size {asked.size or experiment.SIZES[0]}, from nothing:"
+            f" about {total:g} minutes on two cores",
+            highlight=False,
+        )
+    for figure in chosen:
+        try:
+            graphs = [asked.graph] if asked.graph else here(figure, places, console)
+            if asked.keep and len(graphs) < len(figure.graphs):
+                raise InputError(
+                    f"keep={asked.keep} keeps experiments whole: give --data-dir, or leave it out"
+                )
+            if graphs:
+                make(figure, graphs, places, asked.out, console, asked.keep)
+        except InputError as error:
+            console.print(f"error: {figure.name}: {error}", style="red", highlight=False, soft_wrap=True)
+            failed = True
+    return int(failed)
+
+
+def check_keep(folder: Path, graph: str | None, chosen: Sequence[Figure]) -> None:
+    """InputError, before anything runs, where what these figures say cannot be kept in `folder`."""
+    from harness.papers.claims import reference
+
+    if graph:
+        raise InputError(f"keep={folder} keeps experiments on their own graphs: leave out --graph")
+    for figure in chosen:
+        if figure.plan is None:
+            raise InputError(f"keep={folder} keeps experiments, and {figure.name} is none: leave it out")
+        reference.check(folder / figure.name, figure.size)
+
+
+def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str | None) -> list[Figure]:
+    """The figures that are asked for: by their names, or by what is published; all where none is named."""
+    plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
+    entries: dict[str, list[str]] = {}  # published: experiments with a part of it
+    for name, plan in plans.items():
+        for entry in {part.entry for part in plan.claims} | {part.entry for part in plan.needs}:
+            entries.setdefault(entry, []).append(name)
+    found = []
+    for name in names:
+        choice("figure", name, (*known, *plans, *entries))
+        meant = [name] if name in known or name in plans else entries[name]
+        deciding = [each for each in meant if each in known]
+        if not deciding:
+            plan = plans[meant[0]]
+            of_size = f" of size {size}" if size and plan.sizes else ""
+            raise InputError(f"{name} has no runs{of_size}{_instead(name, plan)}")
+        found += deciding
+    return [known[name] for name in dict.fromkeys(found or known)]
+
+
+def _instead(name: str, plan: experiment.Experiment) -> str:
+    if plan.sizes:
+        return f": give --size {' or '.join(plan.sizes)}"
+    needs = [need.needs for need in plan.needs if need.entry == name]
+    title = published.entries()[name].title if needs else plan.title
+    return f" yet ({title}): it needs {'; '.join(needs) or 'what its file says'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

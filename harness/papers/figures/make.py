@@ -1,0 +1,163 @@
+"""A figure made: the runs that are lacking, then pictures and verdicts from the traces alone."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from harness.base.terminal import Terminal
+from harness.base.words import key_values
+from harness.data.config import name_of
+from harness.papers.claims.experiment import Experiment
+from harness.papers.figures.figure import Figure
+from harness.run import runner
+from harness.run.runner import Places
+
+
+def make(
+    figure: Figure, graphs: list[str], places: Places, out: Path, console: Terminal, keep: Path | None = None
+) -> None:
+    """Run what a figure lacks on these graphs; draw it on each; print what its experiment decides.
+
+    out    the folder that gets a PNG, a PDF and a CSV per picture
+    keep   the folder that keeps what the runs say (`harness.papers.claims.reference`)
+    """
+    rows = {graph: figure.rows(graph) for graph in graphs}
+    sweeps = [sweep for by_row in rows.values() for sweep in by_row.values()]
+    runs = {sweep: runner.composed(runner.expand(sweep), places) for sweep in sweeps}
+    folders = {sweep: [run.directory for run in made] for sweep, made in runs.items()}
+    total = len({folder for found in folders.values() for folder in found})
+    # A run that several rows share is started by the first of them.
+    first = {run.directory: sweep for sweep, made in reversed(runs.items()) for run in made}
+    lacking = {
+        sweep: runner.lacking([run for run in made if first[run.directory] == sweep])
+        for sweep, made in runs.items()
+    }
+    console.print(
+        f"{figure.name}: {total} runs on {', '.join(graph.split()[0] for graph in graphs)},"
+        f" {sum(map(len, lacking.values()))} to start{_minutes(figure)}",
+        highlight=False,
+    )
+    started = time.monotonic()
+    for sweep, missing in lacking.items():
+        if missing:
+            runner.start(sweep, places, missing)
+    pictures = [
+        picture
+        for graph in graphs
+        for picture in _draw(figure, graph, {row: folders[s] for row, s in rows[graph].items()}, out)
+    ]
+    if figure.plan is not None:
+        _decide(figure, figure.plan, graphs, folders, out, pictures, keep)
+    console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
+
+
+def _minutes(figure: Figure) -> str:
+    if figure.plan is None:
+        return ""
+    return f"; size {figure.size} takes about {figure.plan.sizes[figure.size].minutes:g} minutes on two cores"
+
+
+def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path) -> list[Path]:
+    """The pictures of a graph, as PNG."""
+    # pandas and matplotlib: nothing before has to wait for them.
+    import matplotlib
+
+    from harness.results.report import groups, style
+
+    pictures: list[Path] = []
+    if not figure.drawings:
+        return pictures
+    compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
+    whose = {folder: row for row, found in folders.items() for folder in found}
+    by_row = [whose[group.first.path] for group in compared]
+    out.mkdir(parents=True, exist_ok=True)
+    for module, options in figure.drawings:
+        drawing = module.__name__.rpartition(".")[2].removeprefix("figure_")
+        # A row that is one group goes by its name in the experiment.
+        named = [
+            replace(group, label=row) if figure.plan is not None and by_row.count(row) == 1 else group
+            for group, row in zip(compared, by_row)
+        ]
+        with matplotlib.rc_context(style.STYLE):
+            made = module.draw(named, **options)
+            stem = name_on(figure.name, graph)
+            more = drawing if len(figure.drawings) > 1 and drawing != figure.name else ""
+            for ending, picture in (made if isinstance(made, dict) else {"": made}).items():
+                pictures.append(_save(picture, out / "-".join(filter(None, [stem, more, ending]))))
+            if hasattr(module, "table"):
+                print(module.table(named))
+    return pictures
+
+
+def _decide(
+    figure: Figure,
+    plan: Experiment,
+    graphs: list[str],
+    folders: dict[str, list[Path]],
+    out: Path,
+    pictures: list[Path],
+    keep: Path | None,
+) -> None:
+    """Print the verdicts on an experiment's claims on these graphs, draw ours beside what is published, and
+    keep all of it where that is asked, with the pictures that there are."""
+    import matplotlib
+
+    from harness.papers.claims import evaluate, picture, reference, table
+    from harness.results.report import style
+
+    plan = replace(plan, sizes={figure.size: replace(plan.sizes[figure.size], graphs=graphs)})
+    plan = replace(plan, claims=tuple(claim for claim in plan.claims if plan.on(figure.size, claim.graph)))
+    results = evaluate.results({plan.name: plan}, folders.__getitem__)
+    own = [result for result in results if result.experiment == plan.name]
+    if plan.claims:
+        print(table.plain(own))
+    with matplotlib.rc_context(style.STYLE):
+        if (drawing := picture.draw(plan.title, own, graphs)) is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            pictures = [*pictures, _save(drawing, out / f"{plan.name}-claims")]
+    if keep is not None:
+        reference.keep(keep, plan, own, folders.__getitem__, pictures)
+
+
+def _save(picture, stem: Path) -> Path:
+    """As PNG, which is named, and as PDF, with what is drawn as CSV."""
+    from harness.results.report import plot_data, style
+
+    for ending in (".pdf", ".png"):
+        path = style.save(picture, stem.with_name(stem.name + ending))
+    plot_data.write(picture, path)
+    print(path)
+    return path
+
+
+def name_on(name: str, graph: str) -> str:
+    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their
+    names.
+    """
+    option, *more = graph.split()
+    if "," in option:
+        return name
+    given = key_values(more)
+    block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
+    called = name_of(block)
+    return "-".join([name, re.sub(r"[^\w]+", "-", called)])
+
+
+def here(figure: Figure, places: Places, console: Terminal) -> list[str]:
+    """The graphs of a figure whose raw files are here, each or what is to be taken instead; the others are
+    named.
+    """
+    found = []
+    for choices in figure.graphs:
+        graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
+        if graph is None:
+            console.print(
+                f"{figure.name}: {choices[0].split()[0]} is not in {places.data_dir}, left out",
+                highlight=False,
+            )
+        else:
+            found.append(graph)
+    return found

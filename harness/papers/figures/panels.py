@@ -1,0 +1,90 @@
+"""What several figures share: a metric of the trace by epoch, panels side by side, a title that says what was
+drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.results.report.curves import AXES, band
+from harness.results.report.groups import Group, Run
+from harness.results.report.style import COLOURS, SCORE_NAMES, STROKES, title
+from harness.results.report.table import leading
+
+INSIDE = 10  # so many names fit among lines; more stand beside the panels
+
+
+def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
+    """A metric by epoch (rows, 0-based) and layer (columns), over workers by `how` ("sum", "mean", "max")."""
+    metrics = run.trace.metrics
+    return metrics[metrics["name"] == name].groupby(["epoch", "layer"])["value"].agg(how).unstack("layer")
+
+
+def series(run: Run, name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Epochs, and a metric that is no layer's own, mean over workers."""
+    values = by_epoch(run, name, "mean").iloc[:, 0]
+    return values.index.to_numpy(), times * values.to_numpy()
+
+
+def knob(group: Group, key: str):
+    """A value of the group's config by its dotted key; None where the config lacks it."""
+    return group.first.keys.get(key)
+
+
+def panels(
+    groups: list[Group],
+    what: str,
+    columns: int,
+    rows: int = 1,
+    height: float = 3.6,
+    width: float = 9.6,
+    **share,
+) -> tuple[Figure, np.ndarray]:
+    """A titled figure of rows x columns axes; below the title the graph and the workers."""
+    figure = Figure(figsize=(width, 0.6 + height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **share)
+    title(figure, what, groups[0].dataset, groups, "means over seeds")
+    return figure, axes
+
+
+def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
+    """A line in the palette's colour of `index`; past the palette's end with another stroke."""
+    style.setdefault("linestyle", STROKES[index // len(COLOURS) % len(STROKES)])
+    style.setdefault("linewidth", 1.7)
+    ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, **style)
+
+
+def accuracy_panels(
+    groups: list[Group],
+    what: str,
+    columns: tuple[str, ...],
+    name: Callable[[Group], str],
+    index: Callable[[Group], int] | None = None,
+) -> Figure:
+    """The leading score over each of `columns` of `harness.results.report.curves.curve`, side by side;
+    `index` as `line` takes it. A group in which a seed diverged says so, and its line ends in a cross."""
+    score = leading(groups)
+    figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
+    for ax, column in zip(axes[0], columns):
+        for i, group in enumerate(groups):
+            rows = band(group, score)
+            label, style = name(group), {}
+            if group.diverged:
+                label, style = f"{label} (diverged)", {"marker": "x", "markevery": slice(-1, None)}
+            line(ax, rows[column], rows["score"], label, i if index is None else index(group), **style)
+        axis = next(axis for axis in AXES if axis.column == column)
+        ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
+    axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}, %")
+    last = axes[0, -1]
+    if len(groups) <= INSIDE:
+        last.legend(frameon=False)
+    else:
+        handles, labels = last.get_legend_handles_labels()
+        beside = "outside center right"  # which matplotlib's stubs lack
+        figure.legend(handles, labels, loc=beside, frameon=False)  # type: ignore[call-overload]
+    return figure

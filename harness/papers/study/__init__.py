@@ -1,0 +1,1 @@
+"""Every system on real graphs, as one page: `halobench study`."""

@@ -1,0 +1,297 @@
+"""`halobench study`: Every system on real graphs, beside exact training and the control, as
+one page.
+
+Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact
+training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
+there are are reused. `study.csv`, beside the page, holds the report's tables whole, a part for each graph,
+kind of rows and partition, written as soon as that kind is through; what was not asked for stays as it is.
+Some of the rows alone are a part of their own. The page is made of that file: one table for each graph and
+kind, with the columns that compare systems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.base.errors import InputError, choice
+from harness.base.terminal import Terminal, counted
+from harness.papers.claims import experiment
+from harness.papers.study.parts import (
+    PAGE,
+    TABLE,
+    USUAL,
+    Parts,
+    Rows,
+    place,
+    read_parts,
+    shown,
+    tables_of,
+    write_parts,
+)
+from harness.run import runner
+from harness.run.process import until_stopped
+from harness.run.runner import Places
+
+ONE, PAPERS = "one setting", "papers' settings"
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a kind of rows is run on a graph: seeds, epochs and partitions, as on the command line."""
+
+    seeds: str = "1,2,3"
+    epochs: int = 200
+    partitions: str = USUAL
+
+
+@dataclass(frozen=True)
+class Study:
+    """A graph, as overrides, and how much of each kind of rows is run on it.
+
+    instead   words of a row, and what the graph's runs have in their place
+    """
+
+    graph: str
+    one: Extent = Extent()
+    papers: Extent = Extent()
+    instead: dict[str, str] = field(default_factory=dict)
+
+    def extent(self, kind: str) -> Extent:
+        return self.one if kind == ONE else self.papers
+
+
+# Where 32 training vertices are few: physics would take 162 steps per epoch, each with 2 MB of weights'
+# gradients per worker.
+LARGER = {"system.batch=32": "system.batch=1000"}
+TEN = Extent(seeds=",".join(map(str, range(1, 11))))
+GRAPHS = {
+    "cora": Study("cora"),
+    "amazon-photo": Study("amazon-photo dataset.split=low_label"),
+    "amazon-computers": Study("amazon-computers dataset.split=low_label", TEN, TEN),
+    "dblp": Study("dblp dataset.split=low_label"),
+    "tolokers": Study("tolokers", instead=LARGER),
+    # 8415 features per vertex: an epoch that fetches them anew moves 3 GB.
+    "coauthor-physics": Study(
+        "coauthor-physics",
+        Extent(epochs=50),
+        Extent(seeds="1", epochs=20, partitions="metis"),
+        instead=LARGER,
+    ),
+}
+# Rows at one setting: raw features once, the model and optimiser of conf/. Rows at the papers' settings, with
+# exact training and the control at each of them: CDFGNN's, SANCUS's and the baselines' differ from the one
+# setting in fetching raw features in every epoch alone.
+SYSTEMS, AT_PAPERS = (experiment.one(name).rows for name in ("systems", "systems_at_papers"))
+ROWS = {ONE: SYSTEMS, PAPERS: AT_PAPERS}
+HEADINGS = {ONE: "One setting for all", PAPERS: "The papers’ settings"}
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench study") -> int:
+    """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
+    be used; 128 + signal where it was stopped.
+    """
+    return until_stopped(lambda: _main(arguments, program))
+
+
+def _main(arguments: Sequence[str] | None, program: str) -> int:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
+    parser.add_argument(
+        "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
+    )
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        metavar="SYSTEM",
+        help=f"rows to make, in a table of their own (default all):"
+        f" {', '.join(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))}",
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="NAME=OVERRIDES",
+        help='one more row at the one setting, as mine="system=mine system.x=1"; may be given several times',
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(ROWS), metavar="KIND", help=f"of {', '.join(map(repr, ROWS))}"
+    )
+    parser.add_argument("--partitions", help="default metis,random, or what the graph's own plan says")
+    parser.add_argument("--seeds", help="default 1,2,3, or what the graph's own plan says")
+    parser.add_argument("--epochs", type=int, help="default 200, or what the graph's own plan says")
+    runner.add_places(parser, "docs/systems/README.md", "the page")
+    parser.add_argument(
+        "--only-there",
+        action="store_true",
+        help="start nothing: make the page of the runs that have finished",
+    )
+    asked = parser.parse_args(arguments)
+    try:
+        rows = {row for kind in ROWS for row in rows_of(kind, asked.row)}
+        known, asked.systems = sorted(rows), asked.systems or sorted(rows)
+        for given, field, options in (
+            (asked.graphs, "graph", GRAPHS),
+            (asked.systems, "system", known),
+            (asked.kinds, "kind", ROWS),
+        ):
+            for each in given:
+                choice(field, each, options)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    console, failed = Terminal(stderr=True), False
+    places = Places.of(asked)
+    made = read_parts(asked.out.with_name(TABLE))
+    for name in asked.graphs:
+        if not runner.is_here(GRAPHS[name].graph, places.data_dir):
+            console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
+            continue
+        for kind in asked.kinds:
+            extent = extent_of(name, kind, asked)
+            try:
+                there, unmade, bad = gather(name, kind, extent, asked, places, console)
+            except InputError as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 2
+            failed |= bad
+            if there or (unmade and name in made):
+                tables = tables_of(there, unmade, said_of(kind, extent, name, asked))
+                parts = made.setdefault(name, {}).setdefault(kind, {})
+                some = some_of(kind, asked)
+                for partition, table in tables.items():
+                    # Where nothing has finished, a table of before stays, and some rows get none.
+                    if partition in there or not (some or partition in parts):
+                        parts[partition + some] = table
+                asked.out.parent.mkdir(parents=True, exist_ok=True)
+                made = {
+                    graph: {kind: made[graph][kind] for kind in ROWS if kind in made[graph]}
+                    for graph in GRAPHS
+                    if graph in made
+                }
+                write_parts(made, asked.out.with_name(TABLE))
+                asked.out.write_text(page(made))
+    if not made:
+        print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
+        return 2
+    print(asked.out)
+    return int(failed)
+
+
+def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:
+    """The rows of a kind, `more` ("NAME=OVERRIDES") among those at the one setting. InputError where one of
+    them cannot be read or has the name of another.
+    """
+    return experiment.with_rows(ROWS[kind], more if kind == ONE else ())
+
+
+def some_of(kind: str, asked: argparse.Namespace) -> str:
+    """What follows the partition in the heading of a part that lacks rows of its kind: those it has."""
+    every = rows_of(kind, asked.row)
+    rows = [row for row in every if row in asked.systems]
+    return "" if len(rows) == len(every) else f": {', '.join(rows)}"
+
+
+def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
+    given = {
+        key: getattr(asked, key)
+        for key in ("seeds", "epochs", "partitions")
+        if getattr(asked, key) is not None
+    }
+    return replace(GRAPHS[name].extent(kind), **given)
+
+
+def gather(
+    name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Terminal
+) -> tuple[dict[str, dict[Path, str]], dict[str, list[str]], bool]:
+    """Run what a graph lacks of a kind of rows: by partition finished run folders and their rows, and rows
+    that are not whole; and whether a run failed.
+
+    InputError where what is asked for is no run.
+    """
+    there: dict[str, dict[Path, str]] = {}
+    unmade: dict[str, list[str]] = {}
+    failed = False
+    for row, how in rows_of(kind, asked.row).items():
+        if row not in asked.systems:
+            continue
+        for partition in extent.partitions.split(","):
+            sweep = sweep_of(name, how, replace(extent, partitions=partition), places)
+            started = time.monotonic()
+            runs = runner.composed(runner.expand(sweep), places)
+            folders = [run.directory for run in runs]
+            missing = runner.lacking(runs)
+            try:
+                if missing and not asked.only_there:
+                    runner.start(sweep, places, missing)
+                    console.print(
+                        f"{name}, {kind}, {row}, {partition}: {counted(len(missing), 'run')},"
+                        f" {time.monotonic() - started:.0f} s",
+                        highlight=False,
+                    )
+            except InputError as error:
+                console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
+                failed = True
+            finished = runner.finished(folders)
+            there.setdefault(partition, {}).update(dict.fromkeys(finished, row))
+            if len(finished) < len(folders):
+                some = f" (there: {len(finished)} of {len(folders)} runs)" if finished else ""
+                unmade.setdefault(partition, []).append(row + some)
+    return {partition: found for partition, found in there.items() if found}, unmade, failed
+
+
+def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
+    """The sweep of a row's runs (`asked`, as on the command line) on a graph."""
+    for word, other in GRAPHS[graph].instead.items():
+        asked = asked.replace(word, other)
+    system = " ".join(word for word in asked.split() if word.startswith("system"))
+    if "partition=" not in asked and not runner.brings_partition(system, places):
+        asked += f" partition={extent.partitions}"
+    epochs = f"epochs={extent.epochs}"
+    if "epochs=EPOCHS/5" in asked:
+        asked, epochs = asked.replace(" epochs=EPOCHS/5", ""), f"epochs={max(1, extent.epochs // 5)}"
+    return f"{asked} dataset={GRAPHS[graph].graph} gpus=4 {epochs} seed={extent.seeds} evaluate.every=10"
+
+
+def said_of(kind: str, extent: Extent, name: str, asked: argparse.Namespace) -> list[str]:
+    """How what was asked for differs from the graph's own plan, as on the command line."""
+    plan = GRAPHS[name].extent(kind)
+    said = [
+        f"--{key} {getattr(extent, key)}"
+        for key in ("seeds", "epochs")
+        if getattr(extent, key) != getattr(plan, key)
+    ]
+    if kind == ONE:
+        said += [f'--row "{row}"' for row in asked.row]
+    return [f"Made with `{' '.join(said)}`."] if said else []
+
+
+def heading(name: str, kind: str) -> str:
+    """Of a graph's rows of a kind, by the graph's own plan."""
+    extent = GRAPHS[name].extent(kind)
+    seeds = len(extent.seeds.split(","))
+    return f"{HEADINGS[kind]}: {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
+
+
+def page(made: Parts) -> str:
+    missing = [name for name in GRAPHS if name not in made]
+    said = [PAGE] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
+    for name in GRAPHS:
+        if name in made:
+            said += [f"## {name}\n"]
+        for kind in ROWS:
+            parts = made.get(name, {}).get(kind, {})
+            said += [f"### {heading(name, kind)}\n"] if parts else []
+            alike: dict[str, dict[str, Rows]] = {}  # by the rows that they have, all or some
+            for part in sorted(parts, key=place):
+                partition, _, some = part.partition(": ")
+                alike.setdefault(some, {})[partition] = parts[part]
+            said += [f"{shown(each)}\n" for each in alike.values()]
+    return "\n".join(said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

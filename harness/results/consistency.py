@@ -1,0 +1,66 @@
+"""Whether the tables of a run can be what its workers traced, whoever wrote the files."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.base.errors import InputError
+from harness.results.reader import AGAIN, BY, Trace
+from harness.results.schema import RUN, SCORES
+
+# Never null, and never below 0; `rest_s` is a difference, and may round to less.
+COUNTS = {
+    "epochs": (
+        *("train_s", "compute_s", "comm_s", "exposed_s", "cpu_s"),
+        *("rows_sent", "bytes_sent", "flops", "peak_rss_bytes"),
+    ),
+    "comm": ("rows", "bytes"),
+}
+
+
+def check(trace: Trace) -> None:
+    """Raise InputError, which names the table, where rows are doubled, missing or null, a share is none, or
+    what the tables tell of the bytes, the operations and the epochs does not agree.
+    """
+    epochs, comm = trace.epochs, trace.comm
+    for name, frame in (("epochs", epochs), ("comm", comm)):
+        keys = list(BY[name])
+        if frame[keys].isna().any(axis=None) or frame.duplicated(keys).any():
+            raise _wrong(trace, name, "has a row twice, or one of no epoch or worker")
+        for column in COUNTS[name]:
+            if frame[column].isna().any() or (frame[column] < 0).any():
+                raise _wrong(trace, name, f"has a {column} that is null or below 0")
+    for column in SCORES:
+        shares = epochs[column].dropna()
+        if not shares.between(0, 1).all():
+            raise _wrong(trace, "epochs", f"has a {column} of {shares[~shares.between(0, 1)].iloc[0]:g}")
+    workers = trace.config.get("workers")
+    if isinstance(workers, int) and not epochs["worker"].between(RUN, workers - 1).all():
+        raise _wrong(trace, "epochs", f"has a worker that is none of {workers}")
+    sent = comm.groupby(["epoch", "worker"])["bytes"].sum()
+    told = epochs.set_index(["epoch", "worker"])["bytes_sent"]
+    if (sent.reindex(told.index, fill_value=0) != told).any() or sent.sum() != told.sum():
+        raise _wrong(trace, "comm", "does not add up to epochs.bytes_sent")
+    if trace.finished:
+        _check_finished(trace, epochs)
+
+
+def _check_finished(trace: Trace, epochs: pd.DataFrame) -> None:
+    """A run that has finished has every epoch of every worker, and the operations of each."""
+    numbers = epochs.groupby("worker")["epoch"].agg(["count", "max"])
+    of_run = numbers.loc[[RUN]] if RUN in numbers.index else numbers
+    summary = trace.summary or {}
+    if (
+        epochs.empty
+        or (numbers["count"] != numbers["max"] + 1).any()
+        or of_run["count"].nunique() != 1
+        or len(numbers.drop(RUN, errors="ignore")) != trace.config.get("workers", len(numbers))
+        or summary.get("epochs") != of_run["count"].iloc[0]
+    ):
+        raise _wrong(trace, "epochs", "does not have every epoch of every worker")
+    if trace.spans["flops"].sum() != epochs["flops"].sum():
+        raise _wrong(trace, "spans", "does not add up to epochs.flops")
+
+
+def _wrong(trace: Trace, table: str, what: str) -> InputError:
+    return InputError(f"{trace.run_dir}: its table {table} {what}, so a file of it is damaged; {AGAIN}")

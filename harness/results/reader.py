@@ -1,0 +1,352 @@
+"""Reading a run folder with pandas, whether the run has finished, is going on, or died."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+
+from harness.base import checksum
+from harness.base.checksum import Damaged
+from harness.base.errors import InputError
+from harness.results import resolved
+from harness.results.batch import sealed_batches
+from harness.results.files import read_json, read_yaml_text
+from harness.results.identity import canonical
+from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
+
+if TYPE_CHECKING:
+    import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
+
+AGAIN = "run it again with fresh=true"
+STREAM = re.compile(
+    r"(?P<table>[a-z]+)-(worker(?P<worker>\d+)|run)-attempt(?P<attempt>\d+)(-from(?P<first>\d+))?\.arrow"
+)
+BY = {
+    "epochs": ("epoch", "worker"),
+    "comm": ("epoch", "worker", "layer", "direction", "purpose", "peer"),
+    "spans": ("epoch", "worker", "start_s"),
+    "metrics": ("epoch", "worker", "layer", "name"),
+}
+
+
+class Trace:
+    """One run folder: `.epochs .comm .spans .metrics` are DataFrames (docs/trace.md), `.config .environment
+    .summary .shards` plain objects; each is read when first asked for.
+
+    Of a run that has not finished, the tables hold every epoch that each worker has finished so far.
+    Raises InputError where the folder is no run, a file is damaged or missing, or is of another schema.
+    """
+
+    def __init__(self, run_dir: Path | str):
+        self.run_dir = Path(run_dir)
+        if not (self.run_dir / "config.yaml").is_file():
+            raise InputError(
+                f"{run_dir} is not a run folder: it holds no config.yaml; give one that a run has written"
+            )
+
+    @property
+    def finished(self) -> bool:
+        return self.summary is not None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        path = self._whole("config.yaml")
+        try:
+            config = yaml.safe_load(read_yaml_text(path))
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
+        if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
+            raise InputError(
+                f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}"
+            )
+        return canonical(config)
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        environment = self._json("environment.json")
+        lacking = {"processor", "cores"} - environment.keys()
+        if lacking or not isinstance(environment["cores"], int):
+            raise InputError(
+                f"{self.run_dir}/environment.json is damaged: it names no processor and cores; {AGAIN}"
+            )
+        return environment
+
+    @cached_property
+    def resolved(self) -> dict[str, Any] | None:
+        """What the run really ran on (`harness.results.resolved`); None of one that no worker has begun."""
+        self._whole(resolved.FILE)
+        return resolved.read(self.run_dir)
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per epoch."""
+        return int((self.resolved or {}).get("steps", 1))
+
+    @cached_property
+    def shards(self) -> dict[str, Any]:
+        """Statistics of the partition the run used."""
+        stats = self._json("shards.json").get("stats")
+        if not isinstance(stats, dict):
+            raise InputError(f"{self.run_dir}/shards.json is damaged: it holds no statistics; {AGAIN}")
+        return stats
+
+    @cached_property
+    def graph(self) -> dict[str, Any]:
+        """By what the run's graph was known when it began: its raw files, its generator, its keys
+        (docs/trace.md); nothing where shards.json does not say."""
+        if not (self.run_dir / "shards.json").is_file():
+            return {}
+        graph = self._json("shards.json").get("graph")
+        return graph if isinstance(graph, dict) else {}
+
+    @cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """None until the run has finished. `files` holds the checksums of the other files."""
+        if not (self.run_dir / "summary.json").is_file():
+            return None
+        summary = self._json("summary.json")
+        if "epochs" not in summary or not isinstance(summary.get("files", {}), dict):
+            raise InputError(f"{self.run_dir}/summary.json is damaged: it holds no summary of a run; {AGAIN}")
+        return summary
+
+    @cached_property
+    def epochs(self) -> pd.DataFrame:
+        return self._frame("epochs")
+
+    @cached_property
+    def unknown_losses(self) -> list[int]:
+        """The places in `epochs` whose loss is null."""
+        return np.flatnonzero(self._tables.table("epochs")["loss"].is_null().to_numpy()).tolist()
+
+    @cached_property
+    def comm(self) -> pd.DataFrame:
+        return self._frame("comm")
+
+    @cached_property
+    def spans(self) -> pd.DataFrame:
+        return self._frame("spans")
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        return self._frame("metrics")
+
+    def forget(self, table: str) -> None:
+        """Let go of a table that has been read; it is read again when asked for."""
+        self.__dict__.pop(table, None)
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return Tables(self.run_dir)
+
+    def _frame(self, table: str) -> pd.DataFrame:
+        path = self._whole(f"{table}.parquet")
+        if self.finished and not path.is_file():
+            raise InputError(f"{path} is missing, though the run has finished; {AGAIN}")
+        frame: pd.DataFrame = self._tables.table(table).to_pandas()
+        return frame
+
+    def _whole(self, name: str) -> Path:
+        """A file's path. InputError where the run has finished and the file is not what it had then."""
+        path = self.run_dir / name
+        expected = (self.summary or {}).get("files", {}).get(name)
+        if expected is not None:
+            try:
+                found = checksum.of_file(path)
+            except OSError as error:
+                raise InputError(f"{path} cannot be read ({error.strerror}); {AGAIN}") from None
+            if found != expected:
+                raise InputError(f"{path} is damaged: it is not what the run has written; {AGAIN}")
+        return path
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.run_dir / name if name == "summary.json" else self._whole(name)
+        try:
+            value = read_json(path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
+        if not isinstance(value, dict):
+            raise InputError(f"{path} does not hold an object; {AGAIN}")
+        _check_version(value.get("schema", SCHEMA_VERSION), path)
+        return value
+
+
+def checksums(run_dir: Path) -> dict[str, str]:
+    """The checksum of each file that a run which has finished keeps, but for its summary and checkpoints."""
+    names = (
+        *("config.yaml", "environment.json", "shards.json", "devices.json", resolved.FILE),
+        *(f"{table}.parquet" for table in TABLES),
+    )
+    return {name: checksum.of_file(run_dir / name) for name in names if (run_dir / name).is_file()}
+
+
+class Tables:
+    """The tables of a run as Arrow: its parquet files, and over them what the streams of later attempts hold.
+
+    An attempt goes on from a checkpoint, so what a worker wrote before it at the worker's first epoch of the
+    attempt, or later, was computed again and is dropped. Of a worker that died, rows of the epoch it was in
+    are dropped too.
+    """
+
+    def __init__(self, run_dir: Path):
+        self.run_dir = Path(run_dir)
+        self.attempts: dict[int, dict[int, dict[str, Path]]] = {}  # attempt -> worker -> table -> path
+        self.first: dict[int, dict[int, int | None]] = {}  # attempt -> worker -> epoch in the file's name
+        for path in (self.run_dir / "stream").glob("*.arrow"):
+            named = STREAM.fullmatch(path.name)
+            if named and named["table"] in TABLES:
+                workers = self.attempts.setdefault(int(named["attempt"]), {})
+                worker = RUN if named["worker"] is None else int(named["worker"])
+                workers.setdefault(worker, {})[named["table"]] = path
+                first = None if named["first"] is None else int(named["first"])
+                self.first.setdefault(int(named["attempt"]), {})[worker] = first
+        # attempt -> worker -> first and last finished epoch
+        self.epochs: dict[int, dict[int, tuple[int, int]]] = {}
+        for attempt, workers in self.attempts.items():
+            read = {
+                w: _read_stream(paths["epochs"], TABLES["epochs"])["epoch"]
+                for w, paths in workers.items()
+                if "epochs" in paths
+            }
+            self.epochs[attempt] = {
+                w: (pc.min(e).as_py(), pc.max(e).as_py()) for w, e in read.items() if len(e)
+            }
+
+    def table(self, name: str) -> pa.Table:
+        """One table, in order of epoch and worker; empty where nothing has been written yet."""
+        path, schema = self.run_dir / f"{name}.parquet", TABLES[name]
+        parts = [_read_parquet(path, schema)] if path.is_file() else []
+        for attempt in sorted(self.attempts):
+            finished = self.epochs[attempt]
+            if not finished:
+                continue
+            earliest = min(first for first, _ in finished.values())
+            for worker, begin in self.first[attempt].items():
+                begin = earliest if begin is None else begin
+                parts = [
+                    part.filter(pc.or_(pc.not_equal(part["worker"], worker), pc.less(part["epoch"], begin)))
+                    for part in parts
+                ]
+            for worker, (_, last) in sorted(finished.items()):
+                stream = self.attempts[attempt][worker].get(name)
+                if stream is not None:
+                    rows = _read_stream(stream, schema)
+                    parts.append(rows.filter(pc.less_equal(rows["epoch"], last)))
+        if not parts:
+            return schema.empty_table()
+        return pa.concat_tables(parts).sort_by([(column, "ascending") for column in BY[name]])
+
+
+def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
+    """The bytes that a worker has sent in its epochs up to `before`."""
+    rows = Tables(run_dir).table("epochs")
+    ours = pc.and_(pc.equal(rows["worker"], worker), pc.less(rows["epoch"], before))
+    return int(pc.sum(rows.filter(ours)["bytes_sent"]).as_py() or 0)
+
+
+def check_streams(run_dir: Path, attempt: int) -> None:
+    """Raise InputError where a stream that a run left before this attempt is damaged: it would come out when
+    all the rest has been computed. Other workers may be writing those of this attempt.
+    """
+    for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
+        named = STREAM.fullmatch(path.name)
+        if named and named["table"] in TABLES and int(named["attempt"]) < attempt:
+            _read_stream(path, TABLES[named["table"]])
+
+
+def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
+            table = file.read()
+        return _columns(table, schema, path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged ({_first_line(error)}); {AGAIN}") from None
+
+
+def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
+    """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
+    batches: list[pa.RecordBatch] = []
+    try:
+        with pa.ipc.open_stream(path) as stream:
+            _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
+            _columns(stream.schema.empty_table(), schema, path)
+            batches.extend(sealed_batches(stream))
+    except (Damaged, UnicodeDecodeError) as error:  # the latter where a column's name is
+        raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
+    except (pa.ArrowException, OSError):
+        pass  # the writer died, or is writing now
+    return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()
+
+
+def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
+    """The table with the columns of `schema`, in its order."""
+    if absent := [name for name in schema.names if name not in table.schema.names]:
+        raise InputError(
+            f"{path} does not hold the columns of this table: it lacks a column, {absent[0]}; {AGAIN}"
+        )
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError):
+        raise InputError(f"{path} does not hold the columns of this table; {AGAIN}") from None
+
+
+def _check_version(version: Any, path: Path) -> None:
+    try:
+        number = int(version)
+    except (TypeError, ValueError):
+        raise InputError(f"{path} does not say which trace schema it has; {AGAIN}") from None
+    if number > SCHEMA_VERSION:
+        raise InputError(
+            f"{path} has trace schema {number}, newer than this program's {SCHEMA_VERSION}; update halobench"
+        )
+    if number < SCHEMA_VERSION:
+        raise InputError(
+            f"{path} has trace schema {number}, older than this program's {SCHEMA_VERSION}; {AGAIN}"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    text = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return (str(text).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[Path]:
+    """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
+
+    Folders set aside by fresh=true (`NAME.old1`) count only where named. InputError for a path that holds no
+    run.
+    """
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(given), recursive=True)))
+        runs = [run for match in matches for run in _runs_below(match)]
+        if not runs and not matches:
+            nothing = "matches nothing" if glob.has_magic(str(given)) else "does not exist"
+            raise InputError(
+                f"{given} {nothing}; give a folder that a run has written, or one above such folders"
+            )
+        if not runs:
+            raise InputError(
+                f"{given} holds no run; give a folder that a run has written, or one above such folders"
+            )
+        found.update(dict.fromkeys(runs))
+    return list(found)
+
+
+def _runs_below(path: Path) -> list[Path]:
+    if (path / "config.yaml").is_file():
+        return [path]
+    return [p.parent for p in sorted(path.rglob("config.yaml")) if not re.search(r"\.old\d+$", p.parent.name)]

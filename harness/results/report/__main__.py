@@ -1,0 +1,194 @@
+"""The commands of the report; they read traces and run nothing.
+
+halobench report RUN... [--format FORMAT | --csv FILE]
+halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
+halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
+halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
+halobench plot RUN... [--x KEY] [--pareto] [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.results.report.table import Section
+
+from harness.base.errors import InputError
+from harness.base.terminal import Terminal, printable, read_as_far_as_wanted
+from harness.results.reader import Trace
+from harness.results.report import formats, groups
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "halobench report") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used.
+
+    program   what was typed for this command, and so stands in its help; where it ends in "plot", the words
+              are those of `plot`
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    plot = program.endswith(" plot")
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Tables and pictures of finished runs.",
+        epilog="`halobench report RUN...` is `table`. `halobench report html`: one page with the answer."
+        " `halobench report claims`: verdicts on what papers print. `halobench report history`: what changed"
+        " between revisions.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    shown = "runs side by side: mean and 95 %% interval over seeds"
+    tables = commands.add_parser("table", help=shown, description=shown)
+    drawn = "accuracy over time, bytes and epochs; where an epoch's time goes"
+    plots = commands.add_parser("plot", prog=program if plot else None, help=drawn, description=drawn)
+    spans = commands.add_parser("perfetto", help="a run's spans as a file for ui.perfetto.dev")
+    spans.add_argument("run", metavar="RUN", type=Path, help="a run folder")
+    spans.add_argument(
+        "--out", metavar="FILE", type=Path, default=Path("spans.json"), help="default: spans.json"
+    )
+    spans.add_argument(
+        "--epochs", metavar="FIRST-LAST", default="1-", help="counted from 1, as 10-12 or 10- (default: all)"
+    )
+    sides = "two systems, or two settings of one: differences paired over seeds, and a verdict"
+    compare = commands.add_parser("compare", help=sides, description=sides)
+    for side in ("A", "B"):
+        compare.add_argument(
+            side.lower(),
+            metavar=side,
+            help="a run folder (its repeats with other seeds beside it count too), a folder above some, or a"
+            " glob pattern",
+        )
+    compare.add_argument(
+        "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
+    )
+    exports = {}
+    for tool, shows in (("tensorboard", "event files"), ("mlflow", "a database of runs")):
+        into = f"finished runs for {tool}, as {shows} in a folder; nothing is sent"
+        exports[tool] = commands.add_parser(tool, help=into, description=into)
+        exports[tool].add_argument(
+            "--out", metavar="DIR", type=Path, default=Path(tool), help=f"default: {tool}"
+        )
+    for command in (tables, plots, *exports.values()):
+        command.add_argument(
+            "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
+        )
+    tables.add_argument(
+        "--metric",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a further column: what systems record under this name (metrics.parquet), in the mean",
+    )
+    printed = tables.add_mutually_exclusive_group()
+    printed.add_argument(
+        "--format",
+        choices=tuple(formats.FORMATS),
+        help="print it so: best values are marked in each, csv has the numbers in full precision",
+    )
+    printed.add_argument("--csv", metavar="FILE", help="write what --format csv prints to FILE")
+    printed.add_argument(
+        "--markdown", dest="format", action="store_const", const="markdown", help="as --format markdown"
+    )
+    plots.add_argument(
+        "--out", metavar="DIR", default="figures", help="where the pictures go (default: figures)"
+    )
+    plots.add_argument(
+        "--x", metavar="KEY", help="score, bytes and time against this key, as system.bound, in their stead"
+    )
+    plots.add_argument(
+        "--pareto", action="store_true", help="score against bytes and time of an epoch, in their stead"
+    )
+    plots.add_argument("--format", choices=("png", "pdf", "svg"), default="png", help="default: png")
+    plots.add_argument(
+        "--no-title", action="store_true", help="for a paper, whose captions say what is shown"
+    )
+    if plot:
+        words.insert(0, "plot")
+    elif words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
+        words.insert(0, "table")
+    given = parser.parse_args(words)
+    try:
+        with read_as_far_as_wanted():
+            show(given)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(
+            f"error: {error.filename} cannot be written: {error.strerror}; give another place",
+            file=sys.stderr,
+        )
+        return 2
+    return 0
+
+
+def span_of_epochs(given: str) -> tuple[int, int | None]:
+    """ "10-12" as the epochs 9 and 11, which are counted from 0; "10-" has no end. InputError where it is
+    neither.
+    """
+    found = re.fullmatch(r"(\d+)-(\d*)", given)
+    if not found or int(found[1]) < 1 or (found[2] and int(found[2]) < int(found[1])):
+        raise InputError(f'--epochs "{given}" names no epochs: give FIRST-LAST, as 10-12, or FIRST-, as 10-')
+    return int(found[1]) - 1, int(found[2]) - 1 if found[2] else None
+
+
+def show(given: argparse.Namespace) -> None:
+    if given.command == "perfetto":
+        from harness.results.report import perfetto
+
+        count = perfetto.write(Trace(given.run), given.out, *span_of_epochs(given.epochs))
+        print(f"{given.out}: {count} events; open it in https://ui.perfetto.dev")
+        return
+    if given.command == "compare":
+        from harness.results.report import versus
+
+        found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
+        print(printable(versus.text(found)))
+        return
+    if given.command in ("tensorboard", "mlflow"):
+        from harness.results.report import export
+
+        for line in export.write(given.runs, given.out, given.command):
+            print(printable(line))
+        return
+    console = Terminal()
+    compared, empty = groups.load(given.runs, getattr(given, "x", None), getattr(given, "metric", ()))
+    for path in empty:
+        print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
+    if given.command == "plot":
+        from harness.results.report import plot, sweep_plots  # matplotlib takes a second to import
+
+        titled = not given.no_title
+
+        def of(section: Section) -> dict[str, Any]:
+            made = {}
+            if given.x and sweep_plots.varies(given.x, section.groups):
+                made[f"over-{given.x}"] = sweep_plots.over_knob(given.x, section)
+            elif given.x:
+                print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
+            if given.pareto:
+                made["pareto"] = sweep_plots.pareto(section, given.x, titled)
+            return made
+
+        if given.x:
+            sweep_plots.check_key(given.x, compared)
+        chosen = of if given.x or given.pareto else None
+        for path in plot.draw(compared, Path(given.out), chosen, format=given.format, titled=titled):
+            print(path)
+    elif given.csv:
+        Path(given.csv).write_text(formats.csv(compared) + "\n")
+    elif given.format:
+        print(printable(formats.FORMATS[given.format](compared)))
+    elif console.is_terminal:
+        for part in formats.rich_tables(compared, console.width):
+            console.print(part)
+    else:
+        print(formats.plain(compared))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Which system to take on a graph, and why: the cheapest that keeps the score of exact training.
+
+A system keeps the score where the difference to exact training, paired over seeds, has an interval that
+reaches 0 (it is not told apart from it) and a mean of at most TOLERATED points below. Of those that do, the
+cheapest is the one whose mean bytes per epoch, or time, is least; others whose difference to it reaches 0 are
+not told apart from it. Where the control, which has no remote rows, is not told apart from exact training
+either, the score cannot tell what remote rows are worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from harness.results.report.columns import Column
+from harness.results.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting
+from harness.results.report.estimate import Estimate
+from harness.results.report.groups import Group, among
+from harness.results.report.style import SCORE_NAMES, told_apart
+from harness.results.report.table import Section, competes, estimate_of
+
+TOLERATED = 1.0  # points that the mean may lie below exact training's
+SEVERAL = 3  # so many rivals are named, of more the number is given
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cheapest of those that keep the score.
+
+    cost     bytes or time of an epoch
+    share    of what exact training costs at its cheapest
+    rivals   those that are not told apart from it in cost
+    next     the cheapest of the others, None where there is none
+    """
+
+    cost: Column
+    best: Group
+    share: Estimate
+    rivals: list[Group]
+    next: Group | None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One sentence for a graph, and what it rests on.
+
+    decided   whether a system can be named: not where the control does as well, where intervals overlap or
+              where something lacks
+    """
+
+    decided: bool
+    sentence: str
+    reasons: list[str]
+    choices: list[Choice]
+
+
+def comparable(section: Section) -> list[Section]:
+    """The parts of a table whose rows can be held against each other: equal in everything but the system and
+    where it is placed (partition, cluster). The part with most rows comes first; names are of what tells its
+    rows apart."""
+    parts: dict[str, list[Group]] = defaultdict(list)
+    for group in section.groups:
+        parts[setting(group, PLACES)].append(group)
+    return [
+        Section(section.dataset, section.clock, section.machine, among(groups))
+        for groups in sorted(parts.values(), key=len, reverse=True)
+    ]
+
+
+def advise(section: Section) -> Advice:
+    """The advice on the rows of a part that `comparable` gives."""
+    score, *costs = section.compared
+    finished = [g for g in section.groups if g.finished and not g.diverged]
+    exact = [g for g in finished if g.first.role == "reference"]
+    if not exact:
+        return _unknown("no finished run of exact training is among these; add one at the same setting")
+    ahead = {id(g): _ahead(g, exact, score) for g in finished if competes(g)}
+    scored = [g for g in finished if competes(g) and ahead[id(g)].n]
+    if all(ahead[id(g)].n < 2 for g in scored if g not in exact):
+        lacking = "no other system has finished" if len(scored) <= len(exact) else "one seed has no interval"
+        return _unknown(f"{lacking}; give more seeds, as seed=1,2,3, or more systems")
+    kept = [g for g in scored if g in exact or _keeps(ahead[id(g)])]
+    names = dict(zip(map(id, section.groups), told_apart(section.groups)))
+    choices = [_cheapest(cost, kept, exact) for cost in costs]
+    blind = _blind(section, score)
+    said = [_said(choice, exact, names, ahead[id(choice.best)], score) for choice in choices]
+    lost = [g for g in scored if g not in kept]
+    reasons = [
+        f"{len(scored)} rows are compared, {len(kept)} keep the score: their difference to exact training is"
+        f" not told from 0 and at most {TOLERATED:g} point below it in the mean.",
+        *([_lost(lost, names, ahead)] if lost else []),
+        *blind.values(),
+    ]
+    without = [choice.best.partition for choice in choices if choice.best.partition in blind]
+    if without:
+        name = SCORE_NAMES[section.score]
+        beginning = (
+            f"Cannot tell by {name} what remote rows are worth on {' and '.join(dict.fromkeys(without))}"
+        )
+        return Advice(
+            False, f"{beginning}, where the control does as well; {'; '.join(said)}.", reasons, choices
+        )
+    if all(choice.rivals for choice in choices):
+        return Advice(False, f"Cannot tell one system from the others: {'; '.join(said)}.", reasons, choices)
+    return Advice(True, f"{'; '.join(said)[0].upper()}{'; '.join(said)[1:]}.", reasons, choices)
+
+
+def _unknown(why: str) -> Advice:
+    return Advice(False, f"Cannot tell which system to take: {why}.", [], [])
+
+
+def _ahead(group: Group, exact: list[Group], score: Column) -> Estimate:
+    """The score less exact training's; of exact training itself 0 over its seeds."""
+    reference = reference_of(group, exact, elsewhere=True)
+    assert reference is not None  # all of a part share the setting but for the places
+    return paired(group, group if group in exact else reference, score.value)
+
+
+def _keeps(ahead: Estimate) -> bool:
+    return ahead.side() >= 0 and ahead.n >= 2 and ahead.mean >= -TOLERATED
+
+
+def _cheapest(cost: Column, kept: list[Group], exact: list[Group]) -> Choice:
+    order = sorted(kept, key=lambda g: estimate_of(g, cost).mean)
+    best, *others = order
+    cheapest = min(exact, key=lambda g: estimate_of(g, cost).mean)
+    rivals = [g for g in others if paired(g, best, cost.value).side() <= 0]
+    return Choice(
+        cost,
+        best,
+        ratio(best, cheapest, cost.value),
+        rivals,
+        next((g for g in others if g not in rivals), None),
+    )
+
+
+def _blind(section: Section, score: Column) -> dict[str, str]:
+    """By partition on which the control does as well as exact training: a sentence with the difference."""
+    return {
+        control.partition: f"On {control.partition} exact training is ahead of the control, which has no"
+        f" remote rows, by {ahead:+.2f} points over {ahead.n} seeds, which is not told from 0."
+        for control, _, ahead in ahead_of_controls(section.groups, score)
+        if ahead.n >= 2 and ahead.side() <= 0
+    }
+
+
+def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Estimate, score: Column) -> str:
+    """One half of the sentence: by bytes, or by time."""
+    cost, best = choice.cost, choice.best
+    aim, aims, unit, digits = (
+        ("send the fewest bytes", "sends the fewest bytes", "MB", ".3f")
+        if cost.key == "mb_epoch"
+        else ("need the least time", "needs the least time", cost.heading[6:], ".4f")
+    )
+    name = names[id(best)]
+    value = f"{estimate_of(best, cost):{digits}} {unit} per epoch"
+    if choice.rivals:
+        several = [
+            f"{names[id(g)]} ({paired(g, best, cost.value):+{digits}})" for g in choice.rivals[:SEVERAL]
+        ]
+        if len(choice.rivals) > SEVERAL:
+            several.append(f"{len(choice.rivals) - SEVERAL} more")
+        return f"cannot tell what {aims}, {name} ({value}) or {', '.join(several)}"
+    told = f"take {name} to {aim}: {value}"
+    if best in exact:
+        told += ", which is exact training itself"
+    else:
+        told += f", {100 * choice.share.mean:.3g} % of exact training's"
+        told += f", at {ahead:+.2f} points of {score.heading.removesuffix(' %')}"
+    if choice.next is not None:
+        less = ratio(best, choice.next, cost.value)
+        if not math.isnan(less.mean):
+            told += f"; {100 * (1 - less.mean):.2g} % less than the next, {names[id(choice.next)]}"
+    return told
+
+
+def _lost(lost: list[Group], names: dict[int, str], ahead: dict[int, Estimate]) -> str:
+    worst = sorted(lost, key=lambda g: ahead[id(g)].mean)
+    kinds = {
+        "These do not keep it, in points": [g for g in worst if ahead[id(g)].n > 1],
+        "One seed cannot tell of these, in points": [g for g in worst if ahead[id(g)].n < 2],
+    }
+    told = (
+        f"{said}: {', '.join(f'{names[id(g)]} ({ahead[id(g)]:+.2f})' for g in groups)}."
+        for said, groups in kinds.items()
+        if groups
+    )
+    return " ".join(told)

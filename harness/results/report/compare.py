@@ -1,0 +1,108 @@
+"""What a comparison can tell: differences paired over seeds, and where the control is as good as exact
+training.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from harness.base.terminal import counted
+from harness.results.identity import MEETING_KEYS
+from harness.results.report.columns import Column
+from harness.results.report.estimate import Estimate, estimate
+from harness.results.report.groups import Group, Run, typed_value
+
+PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
+
+
+def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """The keys on which runs do not agree, in the order of the configs, each with every run's value as one
+    would type it; "-" where a run has no such key."""
+    found = {}
+    for key in dict.fromkeys(key for run in runs for key in run.keys):
+        if len({repr(run.keys[key]) if key in run.keys else None for run in runs}) > 1:
+            told = [typed_value(key, run.keys[key]) if key in run.keys else "-" for run in runs]
+            # Classes go by their names, which two of them may share.
+            found[key] = told if len(set(told)) > 1 else [str(run.keys.get(key, "-")) for run in runs]
+    return found
+
+
+Value = Callable[[dict[str, Any]], float | None]
+
+
+def paired(a: Group, b: Group, value: Value, how: Callable[[float, float], float] = operator.sub) -> Estimate:
+    """The mean of a's value less b's over the seeds that both have, with its interval; or of what else `how`
+    makes of the two."""
+    ours, theirs = a.by_seed(value), b.by_seed(value)
+    return estimate(how(ours[seed].mean, theirs[seed].mean) for seed in ours if seed in theirs)
+
+
+def change(a: Group, b: Group, column: Column) -> Estimate:
+    """A column of a less that of b, paired over seeds; none of a score where a seed of either diverged."""
+    return estimate([]) if column.scored and (a.diverged or b.diverged) else paired(a, b, column.value)
+
+
+def ratio(a: Group, b: Group, value: Value) -> Estimate:
+    """The mean of a's value over b's, paired over seeds; without the seeds in which b's is 0."""
+    return paired(a, b, value, lambda ours, theirs: ours / theirs if theirs else math.nan)
+
+
+def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
+    """Exact training under the group's own setting, with raw features fetched as often as the group does
+    where that is there; None where there is none.
+
+    elsewhere   take it on another partition or cluster where it is not there on the group's own: exact
+                training is the same on all, and a system over a vertex-cut shares its partition with no other
+    """
+    exact = [g for g in groups if g.first.role == "reference" and g.finished]
+    found = [g for g in exact if setting(g) == setting(group)]
+    if elsewhere and not found:
+        found = [g for g in exact if setting(g, PLACES) == setting(group, PLACES)]
+    fetched = group.first.keys.get("system.features")
+    return min(found, key=lambda g: g.first.keys.get("system.features") != fetched, default=None)
+
+
+def ahead_of_controls(groups: list[Group], score: Column) -> Iterator[tuple[Group, Group, Estimate]]:
+    """Each finished system without remote rows (`role` "control"), exact training ("reference") under its
+    setting, and by how much that is ahead of it, paired over seeds. Where this is not told from 0 the score
+    cannot tell whether a system uses remote rows."""
+    for control in (g for g in groups if g.first.role == "control" and g.finished):
+        if (reference := reference_of(control, groups)) is not None:
+            yield control, reference, paired(reference, control, score.value)
+
+
+def cannot_tell(groups: list[Group], score: Column) -> list[str]:
+    """One sentence for each control that exact training is not told to be ahead of."""
+    said = []
+    for control, reference, ahead in ahead_of_controls(groups, score):
+        where = f"{control.partition}, {counted(control.workers, 'worker')}"
+        if ahead.n < 2:
+            said.append(
+                f"{where}: {ahead.n or 'no'} seed in common says nothing of whether {reference.label} is"
+                f" ahead of the control {control.label}."
+            )
+        elif ahead.side() <= 0:
+            name = score.heading.removesuffix(" %")
+            said.append(
+                f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
+                f"ahead of the control {control.label} by {ahead:.2f} points over {counted(ahead.n, 'seed')}."
+            )
+    return said
+
+
+def counts(key: str, blocks: Collection[str]) -> bool:
+    """Whether two sides that differ in a key are no comparison: not in the seed, the name, what concerns
+    asynchronous systems alone, or these blocks of the config."""
+    return key not in {"seed", "label", *MEETING_KEYS} and key.partition(".")[0] not in blocks
+
+
+def setting(group: Group, but: tuple[str, ...] = ()) -> str:
+    """What two groups must share to be compared: all that `counts`, but the system, how gradients are summed
+    and what is scored beside, and the blocks `but`.
+    """
+    blocks = {"system", "combine", "score", *but}
+    keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks)}
+    return repr(sorted(keys.items(), key=lambda pair: pair[0]))

@@ -1,0 +1,266 @@
+"""The leading score over time, bytes and epochs: the curve of a run, the band of a group, their picture."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.transforms import blended_transform_factory
+from scipy.optimize import isotonic_regression
+
+from harness.results.report.columns import LEADING
+from harness.results.report.estimate import Estimate
+from harness.results.report.groups import Group, Run
+from harness.results.report.style import BACKGROUND, LETTERS, SCORE_NAMES, SCORE_TITLES, title
+from harness.results.report.table import Section, estimate_of
+from harness.results.rounds import Rounds, epochs_of_run
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each
+    clock.
+    """
+
+    column: str
+    name: str
+    label: dict[str, str]
+
+
+AXES = (
+    Axis(
+        "seconds",
+        "time",
+        {
+            "wall": "train clock after the first epoch, s (an epoch is its slowest worker's)",
+            "cpu": "train clock after the first epoch, CPU s of its busiest worker (workers outnumber cores)",
+        },
+    ),
+    Axis("megabytes", "bytes", dict.fromkeys(("wall", "cpu"), "sent by all workers, MB (cumulative)")),
+    Axis("epoch", "epochs", dict.fromkeys(("wall", "cpu"), "epoch")),
+)
+
+
+def curve(run: Run, score: str) -> pd.DataFrame:
+    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test
+    vertices' `score` ("acc" or "auc") in % and the validation vertices' `val`.
+
+    The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
+    """
+    rounds = Rounds.read(run.trace)
+    seconds = rounds.cumulative("cpu_s" if run.summary["clock"] == "cpu" else "train_s")
+    sent = rounds.epochs.groupby("of_run")["bytes_sent"].sum().cumsum()
+    epochs = epochs_of_run(run.trace.epochs)
+    epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
+    by_epoch = epochs.groupby("epoch")
+    test = by_epoch[f"test_{score}"].first().dropna()
+    at = test.index
+    return pd.DataFrame(
+        {
+            "epoch": at + 1,
+            # Of a run that died the rounds of an epoch may be missing.
+            "seconds": seconds.reindex(at, method="ffill").fillna(0.0).to_numpy(),
+            "megabytes": sent.reindex(at, method="ffill").fillna(0.0).to_numpy() / 1e6,
+            "score": 100 * test.to_numpy(),
+            "val": 100 * by_epoch[f"val_{score}"].first()[at].to_numpy(),
+        }
+    )
+
+
+def band(group: Group, score: str) -> pd.DataFrame:
+    """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds
+    evaluated.
+    """
+    together = pd.concat([curve(run, score) for run in group.runs])
+    by_epoch = together.groupby("epoch")
+    mean = by_epoch.mean()
+    mean["low"], mean["high"] = by_epoch["score"].min(), by_epoch["score"].max()
+    return mean[by_epoch.size() == len(group.runs)].reset_index()
+
+
+def best_at(group: Group, score: str) -> pd.Series:
+    """Where the group's runs are at their best validation, as tables choose it: the mean over seeds of that
+    row of `curve`."""
+    found = []
+    for run in group.runs:
+        rows = curve(run, score)
+        found.append(rows[rows["epoch"] == run.summary["best"]["epoch"] + 1].assign(seed=run.seed))
+    best: pd.Series[Any] = pd.concat(found).groupby("seed", dropna=False).mean().mean()
+    return best
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A group in a picture: its `band`, its name, the table's value, and how it is drawn."""
+
+    group: Group
+    rows: pd.DataFrame
+    name: str
+    value: Estimate
+    stroke: dict[str, Any]
+
+    @property
+    def behind(self) -> bool:
+        """Whether it is one of the many that lie behind the others."""
+        return self.stroke == BACKGROUND
+
+    @property
+    def said(self) -> str:
+        return f"{self.name}  {'diverged' if self.group.diverged else f'{self.value.mean:.1f} %'}"
+
+
+def accuracy_over(
+    axis: Axis, section: Section, names: list[str], strokes: dict[str, dict[str, Any]], told: str = ""
+) -> Figure:
+    """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
+    seed. A dot, and the value beside a name, are the table's value: the mean over seeds of each seed's score
+    at its best validation.
+
+    Lines whose stroke is `BACKGROUND` lie behind the others, and their names stand together below the axis.
+    The axis is logarithmic where finished lines end far apart. told: below the title.
+    """
+    lines = [
+        Curve(
+            group,
+            band(group, section.score),
+            name,
+            estimate_of(group, LEADING[section.score][0]),
+            strokes[group.label],
+        )
+        for group, name in zip(section.groups, names)
+    ]
+    lines = [line for line in lines if not line.rows.empty]
+    named, others = ([line for line in lines if line.behind is behind] for behind in (False, True))
+    figure, ax = _room_for([line.said for line in named], [line.said.replace("  ", " ") for line in others])
+    for line in lines:
+        _draw(ax, line, axis.column, section.score)
+    whole = [line for line in lines if line.group.finished and not line.group.diverged]
+    if _far_apart([line.rows[axis.column] for line in whole]):
+        ax.set_xscale("log", nonpositive="mask")
+    else:
+        ax.set_xlim(left=0)
+    score = SCORE_NAMES[section.score]
+    ax.set_xlabel(axis.label[section.clock])
+    ax.set_ylabel(f"{score}, %")
+    meaning = f"value and dot: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    if any(len(group.seeds) > 1 for group in section.groups):
+        meaning += " of each seed, mean over seeds"
+    title(
+        figure,
+        f"{SCORE_TITLES[section.score]} over {axis.name}",
+        section.dataset,
+        section.groups,
+        "bands from the lowest to the highest seed",
+        told,
+        meaning,
+    )
+    _label_ends(figure, ax, axis.column, named)
+    return figure
+
+
+def _draw(ax: Axes, line: Curve, column: str, score: str) -> None:
+    x, y = line.rows[column], line.rows["score"]
+    above = 0 if line.behind else 1  # of matplotlib's own heights: 1 for areas, 2 for lines
+    if len(line.group.runs) > 1 and not line.behind:
+        shade = {"color": line.stroke["color"], "alpha": 0.15, "linewidth": 0}
+        ax.fill_between(x, line.rows["low"], line.rows["high"], label=line.name, **shade)
+    width = 1.0 if line.behind else 1.7
+    alpha = 1.0 if line.group.finished else 0.5
+    ax.plot(x, y, linewidth=width, alpha=alpha, label=line.name, zorder=1.5 + above, **line.stroke)
+    if line.value.n and not line.behind:
+        where = best_at(line.group, score)[column]
+        ax.plot(where, line.value.mean, "o", markersize=4, color=line.stroke["color"], clip_on=False)
+
+
+FAR = 10.0  # times the least value at which a line ends: an axis that reaches farther is logarithmic
+
+
+def _far_apart(columns: list[pd.Series]) -> bool:
+    """Whether one line ends so far before another that it could not be seen; never where a line has no point
+    above 0, as of bytes where there is one worker."""
+    ends = [column.max() for column in columns]
+    return bool(ends) and min(ends) > 0 and max(ends) > FAR * min(ends)
+
+
+NAME_WIDTH = 34  # characters of a line beside a picture
+
+
+def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
+    """A figure whose axes have the same size whatever stands to the right, and grow with many names. The
+    names of the others stand below them."""
+    beside = [wrapped(name).splitlines() for name in named]
+    longest = max((len(line) for name in beside for line in name), default=0)
+    left, wide, right = 0.75, 6.2, 0.35 + LETTER * longest
+    below_axis = textwrap.wrap(f"grey: {', '.join(others)}", int(LETTERS * (wide + right))) if others else []
+    lines = sum(len(name) + APART for name in beside)
+    below, high, above = 0.6 + LINE * len(below_axis), max(3.8, LINE * lines), 0.65
+    figure = Figure(figsize=(left + wide + right, below + high + above))
+    width, height = figure.get_size_inches()
+    if below_axis:
+        where = (left / width, 0.08 / height)
+        figure.text(*where, "\n".join(below_axis), va="bottom", fontsize=9, color="#777777")
+    return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
+
+
+def wrapped(name: str) -> str:
+    return textwrap.fill(name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+LINE, LETTER = 0.17, 0.078  # inches of a line of text beside a picture, and of a letter
+APART = 0.15  # of a line: between two names
+
+
+def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Curve]) -> None:
+    """Name each line to the right of the axes, as near its end's height as the other names allow, with a
+    leader.
+    """
+    if not lines:
+        return
+    ends = [
+        (line.rows[column].iloc[-1], line.rows["score"].iloc[-1], line.said, line.stroke) for line in lines
+    ]
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)
+    line = (high - low) / (figure.get_size_inches()[1] * ax.get_position().height) * LINE  # in data units
+    order = np.argsort([y for _, y, _, _ in ends], kind="stable")
+    texts = [wrapped(ends[i][2]) for i in order]
+    sizes = line * (1 + APART + np.array([text.count("\n") for text in texts]))
+    steps = np.concatenate([[0.0], np.cumsum((sizes[1:] + sizes[:-1]) / 2)])
+    # Least squares under "each name at least its own height above the one below".
+    heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x
+    heights = np.clip(heights, low + sizes[0] / 2, high - sizes[-1] / 2 - steps[-1]) + steps
+    right = blended_transform_factory(ax.transAxes, ax.transData)
+    for i, y, text in zip(order, heights, texts):
+        x_end, y_end, _, stroke = ends[i]
+        leader = {
+            "arrowstyle": "-",
+            "color": stroke["color"],
+            "alpha": 0.45,
+            "linewidth": 0.8,
+            "shrinkA": 0,
+            "shrinkB": 3,
+        }
+        ax.annotate(
+            "",
+            (x_end, y_end),
+            xycoords="data",
+            xytext=(1.02, y),
+            textcoords=right,
+            annotation_clip=False,
+            arrowprops=leader,
+        )
+        ax.text(
+            1.025,
+            y,
+            text,
+            transform=right,
+            va="center",
+            fontsize=9,
+            color=[0.75 * c for c in to_rgb(stroke["color"])],
+        )

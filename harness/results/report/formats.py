@@ -1,0 +1,198 @@
+"""Tables of results for a person, a paper or a spreadsheet: the same rows in every format."""
+
+from __future__ import annotations
+
+import html as escaping
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from rich.console import RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from harness.base import tables
+from harness.base.terminal import Terminal
+from harness.results.report import columns
+from harness.results.report.groups import Group
+from harness.results.report.table import KEYS, Section, estimate_of, metrics, own, sections
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+MARK = "*"  # after the best value of a column, where a format has no bold
+LEFT = ("system", "partition")  # words to the left, numbers to the right
+# What LaTeX would read as something else.
+LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "±": r"$\pm$",
+    }
+)
+
+
+def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
+    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes
+    into tables of their own where one table would be too wide."""
+    shown: list[RenderableType] = []
+    for section in sections(groups):
+        cells = section.cells()
+        frame = cells.marked(MARK)
+        keys = [key for key in KEYS if key not in cells.shared]
+        blocks = [frame.columns[places] for places in cells.blocks]
+        laid = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
+        if Measurement.get(Terminal(width=10_000), Terminal(width=10_000).options, laid[0]).maximum > width:
+            laid = [_rich(section, frame[[*keys, *block]]) for block in blocks]
+        laid[0].title = "\n".join(filter(None, [section.title, ", ".join(cells.shared.values())]))
+        shown += [*laid, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]
+    return shown
+
+
+def _rich(section: Section, frame: pd.DataFrame) -> Table:
+    table = tables.shown([heading.replace(" ", "\n") for heading in map(str, frame)], words=LEFT)
+    for group, row in zip(section.groups, frame.to_dict("records")):
+        # One knob per line, and an interval below its mean.
+        table.add_row(
+            *(
+                cell.replace(" ", "\n  ") if heading == "system" else cell.replace(" ± ", "\n± ")
+                for heading, cell in row.items()
+            ),
+            style=None if group.finished else "yellow",
+        )
+    return table
+
+
+def plain(groups: list[Group]) -> str:
+    """Aligned text without a width limit, for files and pipes."""
+    return "\n\n".join(
+        "\n".join([section.title, tables.text(*_cells(section), LEFT), *section.notes(MARK)])
+        for section in sections(groups)
+    )
+
+
+def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row per group."""
+    frame = section.cells().marked(MARK)
+    return list(map(str, frame)), frame.to_numpy().tolist()
+
+
+def markdown(groups: list[Group]) -> str:
+    parts = []
+    for section in sections(groups):
+        rows = tables.markdown(*_cells(section), LEFT)
+        notes = "\n".join(f"- {note}" for note in section.notes(MARK))
+        parts.append(f"**{section.title}**\n\n{rows}\n\n{notes}")
+    return "\n\n".join(parts)
+
+
+def latex(groups: list[Group]) -> str:
+    """A `table` per section, with \\usepackage{booktabs}: the best of each column in bold, what is said of
+    the numbers in the caption."""
+    parts = []
+    for section in sections(groups):
+        styled = _styled(section, _latex)
+        caption = " ".join([f"{section.title}.", *section.notes("Bold")])
+        parts.append(
+            styled.to_latex(
+                hrules=True,
+                convert_css=True,
+                column_format="".join("l" if heading in LEFT else "r" for heading in section.cells().text),
+                caption=_latex(caption),
+                position="htb",
+            )
+        )
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(parts).rstrip()
+
+
+def html(groups: list[Group]) -> str:
+    """A page with a table per section: the best of each column in bold, what is said of the numbers below."""
+    parts = ["<!DOCTYPE html>", '<meta charset="utf-8">', "<title>HaloBench</title>"]
+    for number, section in enumerate(sections(groups), 1):
+        styled = _styled(section, _html).set_uuid(f"table{number}")
+        styled = styled.set_caption(escaping.escape(section.title))
+        notes = "".join(f"<li>{escaping.escape(note)}</li>\n" for note in section.notes("Bold"))
+        parts += [styled.to_html(), f"<ul>\n{notes}</ul>"]
+    return "\n".join(parts)
+
+
+def _latex(text: object) -> str:
+    return str(text).translate(LATEX)
+
+
+def _html(text: object) -> str:
+    return escaping.escape(str(text))
+
+
+def _styled(section: Section, escape: Callable[[object], str]) -> Styler:
+    cells = section.cells()
+    bold = cells.best.map(lambda best: "font-weight: bold" if best else "")
+    styled = cells.text.style.hide(axis="index").apply(lambda _: bold, axis=None)
+    return styled.format(escape).format_index(escape, axis=1)
+
+
+def numbers(groups: list[Group]) -> pd.DataFrame:
+    """The tables as numbers in full precision: one row per group, in their order.
+
+    A column that a row's table does not show is NaN there. `NAME_half95` is half the 95 % interval over
+    seeds, NaN with one seed; `by_seed` the leading score of each seed; `mb_exact_ratio` MB per epoch over
+    that of exact training under the same setting; `best_of` the names of the columns in which the row is the
+    best of its table.
+    """
+    shown = {id(group): section for section in sections(groups) for group in section.groups}
+    further = (*columns.more(own(groups)), *columns.metrics(metrics(groups)))
+    every = {**columns.ALL, **{column.key: column for column in further}}
+    rows = []
+    for group in groups:
+        section = shown[id(group)]
+        held = {column.key: column for block in section.blocks for column in block}
+        at = next(number for number, each in enumerate(section.groups) if each is group)
+        ahead = section.ahead(group)
+        row = {
+            "dataset": group.dataset,
+            "twin": group.first.summary["twin"],
+            "system": group.label,
+            "workers": group.workers,
+            "partition": group.partition,
+            "epochs": group.first.summary["epochs"],
+            "finished": group.finished,
+            "diverged": len(group.diverged),
+            "seeds": len(group.seeds),
+            "runs": len(group.runs),
+            "clock": group.clock,
+            "machine": group.first.machine,
+            "score": section.score,
+            "by_seed": section.by_seed(group),
+            "best_of": " ".join(key for key, column in held.items() if section.best(column)[at]),
+            "less_exact": ahead.mean,
+            "less_exact_half95": ahead.half,
+        }
+        for key, column in every.items():
+            estimate = estimate_of(group, column) if key in held else None
+            row[key] = None if estimate is None else estimate.mean
+            row[f"{key}_half95"] = None if estimate is None else estimate.half
+            if key == "mb_epoch":
+                row["mb_exact_ratio"] = section.bytes_ratio(group)
+        rows.append(row)
+    frame = pd.DataFrame(rows)
+    measured = list(frame.columns[frame.columns.get_loc("less_exact") :])
+    return frame.astype(dict.fromkeys(measured, float))
+
+
+def csv(groups: list[Group]) -> str:
+    """`numbers` as text; empty where there is none."""
+    return numbers(groups).to_csv(index=False, lineterminator="\n").rstrip("\n")
+
+
+FORMATS: dict[str, Callable[[list[Group]], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "html": html,
+    "csv": csv,
+}

@@ -1,0 +1,381 @@
+"""Runs put side by side: which of them are repeats of one another, and what to call each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.base.errors import InputError, choice
+from harness.data.config import LABELS_PER_CLASS
+from harness.results import consistency, resolved
+from harness.results.identity import identity
+from harness.results.reader import AGAIN, Trace, find_runs
+from harness.results.report.estimate import Estimate, estimate
+from harness.results.summary import summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What a file without a checksum may lead to whose objects lack keys, or hold something else there.
+MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+# What has a column of its own, or is the name itself; all other keys go into the name where they differ.
+COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
+# Blocks of which most runs have none, so that having one tells runs apart.
+OPTIONAL = {"straggler", "combine", "score"}
+# What the name of a partition does not say: METIS cuts for one host, as it does by itself.
+ONE_CUT = ("harness.data.partition.assign.Metis", "partition.hosts", 1)
+# What a graph's name says where it is otherwise.
+USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
+
+
+class Run:
+    """One run as the report sees it: finished, or as far as it has come."""
+
+    def __init__(self, path: Path):
+        self.trace = Trace(path)
+        self.path = Path(path)
+        consistency.check(self.trace)
+        # Where no worker has begun nothing says whether the system is asynchronous: all its keys count.
+        config = identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
+        self.keys = flatten(config)
+        self.finished = self.trace.finished
+        self.seed = self.keys.get("seed")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Derived from the tables, not read from summary.json: what is shown follows from what was
+        measured.
+        """
+        return summarise(self.trace)
+
+    @property
+    def name(self) -> str:
+        """What the config calls the run, else its system's module: the name in `system=NAME`."""
+        target = str(self.keys.get("system._target_", "?"))
+        return str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2])
+
+    @cached_property
+    def attempts(self) -> list[dict[str, Any]]:
+        """What the run ran on, attempt by attempt; none of a run that no worker has begun."""
+        return self.trace.resolved["attempts"] if self.trace.resolved else []
+
+    @cached_property
+    def resolved(self) -> dict[str, str]:
+        """What the keys that may be `auto` became; several values where attempts differ in them."""
+        return (
+            {
+                name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts))
+                for name in resolved.AUTO
+            }
+            if self.attempts
+            else {}
+        )
+
+    @cached_property
+    def machine(self) -> str:
+        """Where it ran; several machines of a run that went on elsewhere."""
+        machines = dict.fromkeys(each["machine"] for each in self.attempts if "machine" in each)
+        return ", then ".join(machines) or resolved.machine(self.trace.environment)
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of what the graph was made of, which another file of the same name changes: raw files, by
+        what is in them, and a twin's generator. "" where the trace does not say."""
+        files = {
+            name: {key: value for key, value in known.items() if key != "changed_ns"}
+            for name, known in self.trace.graph.get("files", {}).items()
+        }
+        made = files, self.trace.graph.get("generator")
+        said = json.dumps(made, sort_keys=True, default=str)
+        return hashlib.sha256(said.encode()).hexdigest()[:8] if any(made) else ""
+
+    @property
+    def code(self) -> str:
+        """The code that computed it (`harness.base.code.code_of`); the revision where that is not known."""
+        codes = dict.fromkeys(str(each["code"]) for each in self.attempts if each.get("code"))
+        return "+".join(codes) or f"revision {self.trace.environment.get('revision')}"
+
+    @property
+    def role(self) -> str:
+        """Of its system (`harness.core.system.System.role`); none of exact training whose sums of gradients
+        are coded (`combine=quantised`), which is exact no more."""
+        role = str((self.trace.resolved or {}).get("role", ""))
+        coded = not str(self.keys.get("combine._target_", "Exact")).endswith("Exact")
+        return "" if role == "reference" and coded else role
+
+    @property
+    def combine(self) -> str:
+        """How gradients became a step, with its knobs, whether the run or its system said so; "" of a run of
+        before this was noted."""
+        return str((self.trace.resolved or {}).get("combine", ""))
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per epoch."""
+        return self.trace.steps
+
+    def key(self) -> str:
+        """Equal for repeats: the config but for seed and place, what it was resolved to, what the graph was
+        made of, the machine, and whether the run has finished."""
+        same = {k: v for k, v in self.keys.items() if k != "seed"}
+        found = [same, self.resolved, self.content, self.machine, self.finished]
+        return json.dumps(found, sort_keys=True, default=str)
+
+
+@dataclass
+class Group:
+    """Runs that differ in nothing but their seed.
+
+    dataset    the graph's name and what is not usual about it; a twin's begins with "twin/"
+    label      the system's name, and its knobs that differ among the groups compared
+    """
+
+    runs: list[Run]
+    dataset: str = ""
+    label: str = ""
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def finished(self) -> bool:
+        return self.first.finished
+
+    @property
+    def more_steps(self) -> str:
+        """What its name ends in: how many optimiser steps an epoch has, where that is more than one."""
+        return f" ({self.first.steps} steps per epoch)" if self.first.steps > 1 else ""
+
+    @property
+    def clock(self) -> str:
+        return str(self.first.summary["clock"])
+
+    @property
+    def workers(self) -> int:
+        return int(self.first.keys.get("workers", self.first.summary["workers"]))
+
+    @property
+    def partition(self) -> str:
+        target = str(self.first.keys.get("partition._target_", "-"))
+        rest = [
+            knob(k.removeprefix("partition."), v)
+            for k, v in sorted(self.first.keys.items())
+            if k.startswith("partition.") and k != "partition._target_" and v is not None
+            if (target, k, v) != ONE_CUT
+        ]
+        name = target.rpartition(".")[2].lower()
+        return " ".join([name, *rest])
+
+    @property
+    def epochs(self) -> str:
+        planned = self.first.keys.get("epochs", self.first.summary["epochs"])
+        done = sorted({run.summary["epochs"] for run in self.runs})
+        return (
+            str(planned)
+            if self.finished and done == [planned]
+            else f"{'/'.join(map(str, done))} of {planned}"
+        )
+
+    @property
+    def diverged(self) -> dict[Any, int]:
+        """The first epoch without a finite loss, by seed of the runs that diverged."""
+        return {run.seed: run.summary["diverged"] for run in self.runs if run.summary["diverged"] is not None}
+
+    def by_seed(self, value: Callable[[dict[str, Any]], float | None]) -> dict[Any, Estimate]:
+        """A value of the summary by seed, ascending; repeats of one seed are averaged: they are one
+        sample.
+        """
+        together: dict[Any, list[float | None]] = defaultdict(list)
+        for run in self.runs:
+            together[run.seed].append(value(run.summary))
+        return {seed: estimate(together[seed]) for seed in self.seeds}
+
+    @property
+    def seeds(self) -> list[Any]:
+        return sorted(
+            {run.seed for run in self.runs},
+            key=lambda seed: (isinstance(seed, str), seed if seed is not None else -1),
+        )
+
+    def estimate(self, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
+        """Mean over seeds of a value of the summary."""
+        return estimate(each.mean for each in self.by_seed(value).values())
+
+
+def means(table: pd.DataFrame, names: Sequence[str]) -> dict[str, float | None]:
+    """By name the mean of a metric over layers, workers and the epochs but the first; None where it is never
+    recorded."""
+    warm = table[table["epoch"] >= min(1, table["epoch"].max())]
+    known = warm.groupby("name")["value"].mean().to_dict()
+    return {name: known.get(name) for name in names}
+
+
+def load(
+    paths: Iterable[str | Path], x: str | None = None, metrics: Sequence[str] = ()
+) -> tuple[list[Group], list[Path]]:
+    """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
+    folders of runs that have not finished an epoch. A damaged folder is named on stderr and left out.
+    InputError where nothing is left to compare.
+
+    x   a key that stands on the axis of a picture, and so in no name
+    metrics   names of what systems record by themselves, to be put into the summaries as `means`; InputError
+        for one that no run has
+    """
+    together: dict[str, list[Run]] = defaultdict(list)
+    empty, damaged = [], []
+    recorded: set[str] = set()
+    for path in find_runs(paths):
+        try:
+            run = Run(path)
+            if run.trace.epochs.empty:
+                empty.append(path)
+            elif run.summary:
+                # Most of a run's memory, and read by nothing but its summary.
+                run.trace.forget("spans")
+                if metrics:
+                    run.summary["metrics"] = means(run.trace.metrics, metrics)
+                    recorded |= set(run.trace.metrics["name"])
+                together[run.key()].append(run)
+        except InputError as error:
+            damaged.append(str(error))
+        except MISSHAPEN as error:
+            damaged.append(f"{path} is damaged ({type(error).__name__}: {error}); {AGAIN}")
+    if damaged and not together and not empty:
+        raise InputError(damaged[0])
+    for said in damaged:
+        print(f"left out: {said}", file=sys.stderr)
+    if not together:
+        raise InputError(f"no run has finished an epoch in {', '.join(map(str, empty))}; let one run longer")
+    for name in metrics:
+        choice("--metric", name, sorted(recorded) or ["nothing: no run here records any"])
+    groups = [Group(sorted(runs, key=lambda run: str(run.seed))) for runs in together.values()]
+    _name(groups, x)
+    return sorted(groups, key=lambda g: (g.dataset, g.workers, g.label, g.partition, not g.finished)), empty
+
+
+def among(groups: Iterable[Group]) -> list[Group]:
+    """Copies of the groups, named by what tells them apart from one another alone."""
+    copies = [replace(group) for group in groups]
+    _name(copies, None)
+    return copies
+
+
+def _name(groups: list[Group], x: str | None) -> None:
+    """Give every group its dataset and label: two groups on one graph that differ in the config, or in what
+    they ran on, differ in what the table says."""
+    by_graph: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_graph[group.first.summary["dataset"]].append(group)
+    for graph, members in by_graph.items():
+        common = _differing(
+            members,
+            lambda key: key != x and not key.startswith(("system.", "dataset.", "partition.", "cluster.")),
+        )
+        telling = set(_differing(members, lambda key: key.startswith("dataset.")))
+        for group in members:
+            alike = [g for g in members if g.first.name == group.first.name]
+            # A cluster's figures go by its name, and concern the systems that read them.
+            own = _differing(
+                alike, lambda key: key != x and (key.startswith("system.") or key == "cluster.name")
+            )
+            keys = group.first.keys
+            knobs = [knob("cluster" if key == "cluster.name" else key.removeprefix("system."), keys[key])
+                     for key in own + common if key in keys and key != x]  # fmt: skip
+            name = group.first.name
+            if len({g.first.keys.get("system._target_") for g in alike}) > 1:
+                name += "." + str(keys.get("system._target_")).rpartition(".")[2]
+            group.label = " ".join([name, *knobs, *_ran_on(group, members)])
+            group.label += group.more_steps
+            unusual = {key for key, usual in USUAL.items() if keys.get(key, usual) != usual}
+            unsaid = {"dataset.name", "dataset.source", "dataset._target_", x} | (
+                set() if graph.startswith("twin/") else {"dataset.scale"}
+            )
+            said = sorted((telling | unusual) - unsaid)
+            group.dataset = " ".join(
+                [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)]
+            )
+    contents: dict[str, set[str]] = defaultdict(set)
+    for group in groups:
+        contents[group.dataset].add(group.first.content)
+    for group in groups:
+        if len(contents[group.dataset]) > 1:
+            group.dataset += f" (content {group.first.content or 'unknown'})"
+    # What is left to tell apart was run by versions of this program that do not have the same keys.
+    told = [(*_shown(group), repr(group.first.keys.get(x) if x else None)) for group in groups]
+    shown = Counter(told)
+    for group, words in zip(groups, told):
+        if shown[words] == 1:
+            continue
+        group.label += f" (code {group.first.code})"
+
+
+def _shown(group: Group) -> tuple[Any, ...]:
+    return (
+        group.dataset,
+        group.label,
+        group.workers,
+        group.partition,
+        group.epochs,
+        group.finished,
+        group.first.machine,
+    )
+
+
+def _ran_on(group: Group, members: list[Group]) -> list[str]:
+    """What the keys that may be `auto` became, where groups that were asked for the same there ran on
+    different things.
+    """
+    told = []
+    for name, value in group.first.resolved.items():
+        asked = [
+            g
+            for g in members
+            if g.first.keys.get(name) == group.first.keys.get(name) and g.workers == group.workers
+        ]
+        if len({g.first.resolved.get(name) for g in asked if g.first.resolved}) > 1:
+            told.append(f"({name} {value})")
+    return told
+
+
+def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
+    """Keys on whose value the groups that have them do not agree, in the configs' order; of a block that may
+    be left out also those that some groups lack."""
+    keys = dict.fromkeys(k for g in groups for k in g.first.keys if wanted(k) and k not in COLUMN_KEYS)
+    found = []
+    for key in keys:
+        having = [g for g in groups if key in g.first.keys]
+        lacked = key.partition(".")[0] in OPTIONAL and len(having) < len(groups)
+        if lacked or len({repr(g.first.keys[key]) for g in having}) > 1:
+            found.append(key)
+    return found
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"system": {"bound": 1}} as {"system.bound": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, name + ".") if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def knob(key: str, value: Any) -> str:
+    """`key=value` as one would type it; a class by its name, as `optimiser=sgd`."""
+    return f"{key.removesuffix('._target_')}={typed_value(key, value)}"
+
+
+def typed_value(key: str, value: Any) -> str:
+    """The value of a key as one would type it."""
+    if key.endswith("._target_"):
+        return str(value).rpartition(".")[2].lower()
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else f"{value}"

@@ -1,0 +1,125 @@
+"""A run's spans in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing show.
+
+A worker is a process. Its training thread is one track: segments of kind compute, wait and rest, one after
+another. Operations in flight are on further tracks, as many as were in flight at once. An arrow leads from an
+operation on the worker that sends to the same operation on each worker that receives, and from an operation
+to the wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.base.errors import InputError
+from harness.results.reader import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRAINING = 0  # the track of the training thread; those of operations in flight follow
+Event = dict[str, Any]
+# A span, its track, and its start and length in microseconds.
+Placed = tuple[Any, int, float, float]
+
+
+def write(trace: Trace, path: Path, first: int = 0, last: int | None = None) -> int:
+    """Write the epochs `first` to `last` (0-based, both included; None: to the end) of a run; returns how
+    many events there are. InputError where the run has none of these epochs.
+    """
+    found = list(events(trace, first, last))
+    whole = {"traceEvents": found, "displayTimeUnit": "ms", "otherData": {"run": trace.run_dir.name}}
+    path.write_text(json.dumps(whole))
+    return len(found)
+
+
+def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Event]:
+    """The events, as objects of the format; times in microseconds from the first span on.
+
+    Operations that never completed have no end and are left out.
+    """
+    spans = trace.spans
+    there = spans[(spans["epoch"] >= first) & (spans["epoch"] <= (math.inf if last is None else last))]
+    there = there.dropna(subset=["end_s"]).sort_values("start_s", kind="stable")
+    if there.empty:
+        epochs = f"{first} to {'the end' if last is None else last}"
+        raise InputError(f"epochs={epochs}: {trace.run_dir} has no spans there; give other epochs")
+    origin = float(there["start_s"].min())
+    placed: list[Placed] = []
+    for worker in sorted(set(there["worker"])):
+        own = there[there["worker"] == worker]
+        tracks, rows = _tracks(own), list(own.itertuples())
+        yield from _names(int(worker), max(tracks) + 1)
+        placed += [_placed(span, track, origin) for span, track in zip(rows, tracks)]
+    for span, track, start, length in placed:
+        yield {
+            "ph": "X",
+            "pid": int(span.worker),
+            "tid": track,
+            "ts": start,
+            "dur": length,
+            "name": span.name if span.layer < 0 else f"{span.name}, layer {span.layer}",
+            "cat": span.kind,
+            "args": {
+                "epoch": int(span.epoch),
+                "cpu_s": float(span.cpu_s),
+                "bytes": int(span.bytes),
+                "flops": int(span.flops),
+                "id": span.id,
+            },
+        }
+    yield from _arrows(placed)
+
+
+def _tracks(own: pd.DataFrame) -> list[int]:
+    """The track of each of a worker's spans, which are in order of their start: an operation is on the first
+    whose last operation has ended."""
+    ends: list[float] = []
+    tracks = []
+    for kind, start, end in zip(own["kind"], own["start_s"], own["end_s"]):
+        if kind != "comm":
+            tracks.append(TRAINING)
+            continue
+        free = next((i for i, last in enumerate(ends) if last <= start), len(ends))
+        ends[free : free + 1] = [end]
+        tracks.append(TRAINING + 1 + free)
+    return tracks
+
+
+def _names(worker: int, tracks: int) -> Iterator[Event]:
+    yield {"ph": "M", "pid": worker, "name": "process_name", "args": {"name": f"worker {worker}"}}
+    for track in range(tracks):
+        name = "training thread" if track == TRAINING else f"in flight {track}"
+        yield {"ph": "M", "pid": worker, "tid": track, "name": "thread_name", "args": {"name": name}}
+
+
+def _placed(span: Any, track: int, origin: float) -> Placed:
+    return span, track, 1e6 * (span.start_s - origin), 1e6 * (span.end_s - span.start_s)
+
+
+def _arrows(placed: list[Placed]) -> Iterator[Event]:
+    """An arrow's two ends lie in the middle of the slices that they join, for an end on a slice's border
+    belongs to no slice; it never leads back in time.
+    """
+    operations = {(each[0].worker, each[0].id): each for each in placed if each[0].kind == "comm"}
+    waits = [each for each in placed if each[0].kind == "wait" and each[0].id]
+    pairs = [
+        ("rows", sender, operations[peer, sender[0].id])
+        for sender in operations.values()
+        for peer in sender[0].peers
+        if (peer, sender[0].id) in operations
+    ]
+    pairs += [
+        ("waited for", operations[wait[0].worker, wait[0].id], wait)
+        for wait in waits
+        if (wait[0].worker, wait[0].id) in operations
+    ]
+    for number, (name, source, target) in enumerate(pairs):
+        begin = source[2] + source[3] / 2
+        end = max(begin, target[2] + target[3] / 2)
+        for ph, (span, track, _, _), ts in (("s", source, begin), ("f", target, end)):
+            event = {"ph": ph, "pid": int(span.worker), "tid": track, "ts": ts, "id": number}
+            yield {**event, "name": name, "cat": "flow", **({"bp": "e"} if ph == "f" else {})}

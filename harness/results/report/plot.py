@@ -1,0 +1,146 @@
+"""Pictures of runs side by side, as files: score over time, bytes, epochs; where an epoch's time goes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.results.report.columns import TIMES
+from harness.results.report.curves import AXES, LETTER, LINE, accuracy_over, wrapped
+from harness.results.report.estimate import Estimate
+from harness.results.report.groups import Group
+from harness.results.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid
+from harness.results.report.table import Section, sections
+
+
+def draw(
+    groups: list[Group],
+    folder: Path | str,
+    of: Callable[[Section], dict[str, Figure]] | None = None,
+    *,
+    format: str = "png",
+    titled: bool = True,
+) -> list[Path]:
+    """The pictures of `groups` into `folder`; returns the files. One dataset, clock and machine per picture.
+    Names of files have no space, and no dot but before the ending: LaTeX takes them.
+
+    of      pictures of a section by the end of the file's name; None: `pictures`
+    format  one of FORMATS
+    titled  whether what is shown, and of what, stands above a picture
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    strokes = strokes_of(group.label for group in groups)
+    of = of or (lambda section: pictures(section, strokes, titled))
+    made = []
+    parts = sections(groups)
+    with matplotlib.rc_context(STYLE):
+        for section in parts:
+            alike = [part for part in parts if part.dataset == section.dataset]
+            apart = [f"-{section.clock}" if len({part.clock for part in alike}) > 1 else ""]
+            machines = list(dict.fromkeys(part.machine for part in alike))
+            apart.append(f"-machine{machines.index(section.machine) + 1}" if len(machines) > 1 else "")
+            stem = section.dataset + "".join(apart)
+            for ending, figure in of(section).items():
+                name = re.sub(r"[^\w-]+", "-", f"{stem}-{ending}")
+                made.append(save(figure, folder / f"{name}.{format}", titled))
+    return made
+
+
+def pictures(section: Section, strokes: dict[str, dict[str, Any]], titled: bool = True) -> dict[str, Figure]:
+    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name.
+
+    titled   whether their titles will be shown: what names leave out stands there
+    """
+    names = names_of(section.groups, brief=titled)
+    told = unsaid(section.groups) if titled else ""
+    over = {f"accuracy-over-{axis.name}": accuracy_over(axis, section, names, strokes, told) for axis in AXES}
+    return {**over, "breakdown": breakdown(section, names, told)}
+
+
+def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
+    """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over
+    seeds. told: below the title.
+    """
+    groups, clock = section.groups, section.clock
+    whole, *parts = TIMES[clock]
+    figure, ax, rows = _room_for([wrapped(name) for name in names])
+    left = np.zeros(len(groups))
+    labels = {
+        "compute": "compute",
+        "comm": "exposed communication" if clock == "wall" else "communication",
+        "rest": "rest",
+    }
+    for (part, label), figures in zip(labels.items(), parts):
+        width = np.array([group.estimate(figures.value).mean for group in groups])
+        ax.barh(
+            rows,
+            width,
+            left=left,
+            height=0.3,
+            color=PARTS[part],
+            label=label,
+            edgecolor="white",
+            linewidth=0.6,
+        )
+        left += width
+    totals = [group.estimate(whole.value) for group in groups]
+    # Room for the figures; two seeds can have whiskers many times as long as any bar, and these are cut.
+    limit = min(1.22 * max(t.mean + (t.half or 0.0) for t in totals), 2.2 * left.max())
+    for row, total in zip(rows, totals):
+        end = total.mean + (total.half or 0.0)
+        if total.half:
+            ax.errorbar(total.mean, row, xerr=total.half, color="#222222", linewidth=1, capsize=2.5)
+        ax.annotate(
+            _rounded(total),
+            (min(end, 0.86 * limit), row),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color="#222222",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        )
+    ax.set_yticks(rows, [wrapped(name) for name in names])
+    ax.tick_params(axis="y", length=0, labelsize=9)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlim(0, limit)
+    ax.set_xlabel(
+        {
+            "wall": "an epoch of the slowest worker, s",
+            "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)",
+        }[clock]
+    )
+    figure.legend(*ax.get_legend_handles_labels(), loc="lower right", ncols=3, frameon=False)
+    repeated = "whiskers: 95 % interval over seeds"
+    title(figure, "Where an epoch's time goes", section.dataset, groups, repeated, told)
+    return figure
+
+
+def _room_for(names: list[str]) -> tuple[Figure, Axes, np.ndarray]:
+    """A figure whose axes are as wide whatever the names to the left of them, and as high as these; and each
+    name's place on the vertical axis, in inches."""
+    lines = [name.splitlines() for name in names]
+    sizes = np.array([max(0.46, LINE * len(each) + 0.14) for each in lines])
+    left = 0.25 + LETTER * max(len(line) for each in lines for line in each)
+    wide, right, below, high, above = 6.2, 0.15, 0.9, float(sizes.sum()), 0.65
+    figure = Figure(figsize=(left + wide + right, below + high + above))
+    width, height = figure.get_size_inches()
+    ax = figure.add_axes((left / width, below / height, wide / width, high / height))
+    ax.set_ylim(0, high)
+    return figure, ax, high - np.cumsum(sizes) + sizes / 2
+
+
+def _rounded(e: Estimate) -> str:
+    """Two digits of the smaller of mean and interval, three of a mean without one."""
+    if not e.half:
+        return f"{e.mean:.3g}"
+    return format(e, f".{max(0, 1 - math.floor(math.log10(min(e.half, abs(e.mean) or e.half))))}f")

@@ -1,0 +1,57 @@
+"""The data of a picture: what was drawn, panel by panel, so that anyone can draw it again or compare two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.figure import Figure
+
+COLUMNS = ("panel", "title", "x_axis", "y_axis", "kind", "label", "x", "y")
+
+
+def drawn(figure: Figure) -> pd.DataFrame:
+    """One row per point, in the order of drawing.
+
+    panel   0-based, and its `title`, `x_axis` and `y_axis` as printed
+    kind    "line", "dots", "bar", or "low" and "high" of a shaded band; label: the line's
+    x, y    of a bar: its place (or name) and its length
+    """
+    rows = [(panel, ax.get_title(loc="left") or ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *point)
+            for panel, ax in enumerate(figure.axes) for point in _points(ax)]  # fmt: skip
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _points(ax: Axes) -> Iterator[tuple[Any, ...]]:
+    for line in ax.lines:
+        for x, y in zip(np.ravel(line.get_xdata()), np.ravel(line.get_ydata())):
+            yield "line", str(line.get_label()), x, y
+    for collection in ax.collections:
+        label = str(collection.get_label())
+        if isinstance(collection, PathCollection):
+            for x, y in np.asarray(collection.get_offsets()):
+                yield "dots", label, x, y
+        elif isinstance(collection, PolyCollection):
+            # The outline of a band goes along one bound and back along the other.
+            outline = np.concatenate([path.vertices for path in collection.get_paths()])
+            by_x = pd.Series(outline[:, 1]).groupby(outline[:, 0])
+            for kind, bound in (("low", by_x.min()), ("high", by_x.max())):
+                for x, y in bound.items():
+                    yield kind, label, x, y
+    for container in ax.containers:
+        for patch in getattr(container, "patches", ()):
+            lying = getattr(container, "orientation", "vertical") == "horizontal"
+            place = patch.get_y() + patch.get_height() / 2 if lying else patch.get_x() + patch.get_width() / 2
+            yield "bar", str(container.get_label()), place, patch.get_width() if lying else patch.get_height()
+
+
+def write(figure: Figure, picture: Path) -> Path:
+    """The data of a picture in a CSV of the same name beside it."""
+    path = picture.with_suffix(".csv")
+    drawn(figure).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    return path

@@ -1,0 +1,172 @@
+"""The leading score against one cost: every row a point, the Pareto front drawn and named."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from scipy.optimize import isotonic_regression
+
+from harness.results.report.columns import Column
+from harness.results.report.estimate import Estimate
+from harness.results.report.groups import Group
+from harness.results.report.style import COLOURS, told_apart
+from harness.results.report.sweep_plots import axis_name, front
+from harness.results.report.table import Section, competes, estimate_of
+
+SIZE = (5.2, 3.9)  # inches: readable on a telephone, and two of them side by side
+LINE = 0.17  # inches of a line of text
+GREY = "#8A8F94"
+WIDE = 5.0  # costs that reach more than so many times the least are drawn on a logarithmic axis
+FLOOR = 2.0  # points
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row in a picture.
+
+    gid      what its point is marked with there
+    letter   what it is called there, "" where it is not: of the front, exact training and the control
+    says     what it shows, in words
+    """
+
+    group: Group
+    gid: str
+    letter: str
+    says: str
+    cost: Estimate
+    score: Estimate
+    on_front: bool
+
+
+def points(cost: Column, section: Section) -> list[Point]:
+    """The rows that have a score, by falling score. The front goes through those that can win: neither the
+    control nor what has not finished."""
+    score = section.compared[0]
+    found = [
+        (group, name, estimate_of(group, cost), estimate_of(group, score))
+        for group, name in zip(section.groups, told_apart(section.groups))
+    ]
+    found = sorted(
+        (each for each in found if not math.isnan(each[3].mean)),
+        key=lambda each: (-each[3].mean, each[2].mean),
+    )
+    best = set(front([(c.mean, s.mean) for group, _, c, s in found if competes(group)]))
+    exact = [(c.mean, id(group)) for group, _, c, _ in found if group.first.role == "reference"]
+    letters, made = iter(LETTERS), []
+    for number, (group, name, c, s) in enumerate(found):
+        on_front = competes(group) and (c.mean, s.mean) in best
+        called = on_front or group.first.role == "control" or (exact and id(group) == min(exact)[1])
+        says = f"{name}: {score.heading} {s:{score.digits}}, {cost.heading} {c:{cost.digits}}"
+        letter = next(letters, "") if called else ""
+        made.append(Point(group, f"point-{number}", letter, says, c, s, on_front))
+    return made
+
+
+def over_cost(cost: Column, section: Section) -> Figure:
+    """The picture for one of the section's costs, without a title. Bars are 95 % intervals over seeds; exact
+    training is a square, the control a diamond; what is not on the front is grey; a triangle lies below the
+    picture. Letters are those of `points`."""
+    score, shown = section.compared[0], points(cost, section)
+    figure = Figure(figsize=SIZE, layout="constrained")
+    ax = figure.subplots()
+    floor = lowest(shown)
+    front_colours = iter(itertools.cycle(COLOURS[:-1]))
+    ends = []
+    for point in shown:
+        colour = next(front_colours) if point.on_front else GREY
+        role = point.group.first.role
+        x, y = point.cost, point.score
+        strong = 0.9 if point.on_front else 0.3
+        bars: dict[str, Any] = {
+            "fmt": "none",
+            "ecolor": colour,
+            "elinewidth": 1,
+            "capsize": 2,
+            "alpha": strong,
+        }
+        if y.mean >= floor:
+            ax.errorbar(x.mean, y.mean, xerr=x.half, yerr=y.half, zorder=1 + point.on_front, **bars)
+        below = y.mean < floor
+        ax.plot(
+            x.mean,
+            max(y.mean, floor),
+            "v" if below else {"reference": "s", "control": "D"}.get(role, "o"),
+            color=colour,
+            markersize=7 if point.letter else 5,
+            markerfacecolor="white" if role == "control" else colour,
+            zorder=3 + point.on_front,
+            gid=point.gid,
+        )
+        if point.letter:
+            ends.append((x.mean, y.mean, point.letter, colour))
+    line = sorted((p.cost.mean, p.score.mean) for p in shown if p.on_front)
+    if line:
+        ax.step(*zip(*line), where="post", color="#555555", linewidth=1.2, zorder=0)
+    ax.set_xlabel(axis_name(cost, section))
+    ax.set_ylabel(axis_name(score, section))
+    costs = [p.cost.mean for p in shown]
+    if costs and 0 < WIDE * min(costs) < max(costs):
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_minor_locator(NullLocator())
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(6))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    _limits(ax, shown, floor)
+    _letter(ax, ends)
+    return figure
+
+
+def lowest(shown: list[Point]) -> float:
+    """The score below which points are drawn as triangles at the lower edge: so far below the points with a
+    letter as these lie apart, so that what has failed does not squeeze together what has not."""
+    named = [point.score.mean for point in shown if point.letter]
+    return min(named) - max(max(named) - min(named), FLOOR) if named else -math.inf
+
+
+def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
+    """The axes hold the points; whiskers of few seeds may be many times as long as the picture, and are
+    cut."""
+    if not shown:
+        return
+    y = np.maximum([p.score.mean for p in shown], floor)
+    room = max(np.ptp(y), 1.0)
+    ax.set_ylim(y.min() - 0.15 * room, y.max() + 0.15 * room)
+    x = np.array([p.cost.mean for p in shown])
+    if ax.get_xscale() == "log":
+        ax.set_xlim(x.min() / 1.3, x.max() * 1.3)
+    else:
+        ax.set_xlim(max(0.0, x.min() - 0.1 * np.ptp(x)), x.max() + 0.15 * max(np.ptp(x), 0.1 * x.max()))
+
+
+def _letter(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
+    """Letters at the right edge, in the order of their points' heights, each with a line to its point."""
+    if not ends:
+        return
+    low, high = ax.get_ylim()
+    step = LINE / (0.8 * SIZE[1])  # of the axes' height
+    rising = ends[::-1]
+    steps = step * np.arange(len(rising))
+    # Least squares under "each letter at least a line above the one below".
+    heights = isotonic_regression([(y - low) / (high - low) for _, y, _, _ in rising] - steps).x + steps
+    heights -= max(0.0, heights[-1] - 1.0)
+    for (x, y, letter, colour), height in zip(rising, heights):
+        ax.annotate(
+            letter,
+            (x, y),
+            xytext=(1.02, height),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=9,
+            fontweight="bold",
+            color="#222222",
+            arrowprops={"arrowstyle": "-", "color": colour, "alpha": 0.6, "linewidth": 0.8, "shrinkB": 4},
+        )

@@ -1,0 +1,110 @@
+"""The table of one run, as the launcher shows it: scores, where an epoch's time goes, bytes by layer and
+purpose.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+
+from harness.base import tables
+from harness.base.terminal import counted
+from harness.results.report.groups import Group, Run
+from harness.results.summary import PARTS
+
+
+def run_table(run_dir: Path | str) -> RenderableType:
+    """One run: scores, where an epoch's time goes, bytes by layer and purpose, peak memory, notes."""
+    run = Run(Path(run_dir))
+    s, group = run.summary, Group([run])
+    seed = f", seed {run.seed}" if run.seed is not None else ""
+    heading = (
+        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {counted(s['workers'], 'worker')},"
+        f" {group.partition}{seed}"
+    )
+    grid = tables.pairs(heading)
+    if group.epochs != str(s["epochs"]) or not run.finished:
+        grid.add_row("epochs", group.epochs)
+    if s["best"] and s["diverged"] is None:
+        _add_scores(grid, s)
+    if s["clock"] == "wall":
+        grid.add_row(
+            "epoch",
+            f"{s['epoch_s']:.4f} s = "
+            + _shares(
+                s, s["epoch_s"], "s", compute_s="compute", exposed_s="exposed communication", rest_s="rest"
+            ),
+        )
+    else:
+        cpu = s["cpu_slowest"]
+        grid.add_row(
+            "epoch",
+            f"{cpu['epoch_s']:.4f} CPU s of the busiest worker = "
+            + _shares(
+                cpu,
+                cpu["epoch_s"],
+                "CPU s",
+                compute_s="compute",
+                wait_s="waiting",
+                rest_s="rest",
+                **({"sampler_s": "sampling beside it"} if cpu.get("sampler_s") else {}),
+                other_threads_s="other threads",
+            ),
+        )
+    grid.add_row(
+        "all workers",
+        f"{s['cpu_s']:.4f} CPU s per epoch; peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, "
+        f"largest {s['peak_rss_max'] / 2**30:.2f} GiB",
+    )
+    grid.add_row(
+        "sent",
+        f"{s['bytes_total'] / 1e6:.1f} MB in all, {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first"
+        " epoch",
+    )
+    for note in s["notes"]:
+        grid.add_row("note", note)
+    headings = ["MB sent per epoch", *(part.replace("_", " ") for part in (*PARTS, "sum"))]
+    sent = tables.shown(headings, box=None, padding=(0, 2, 0, 0), header_style="dim")
+    sent.columns[0].style = "dim"
+    for purpose, by_part in {**s["bytes_epoch_by_purpose"], "sum": s["bytes_epoch"]}.items():
+        sent.add_row(
+            purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}"
+        )
+    return Lines(grid, sent)
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.2f} %"
+
+
+def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> str:
+    return " + ".join(
+        f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items()
+    )
+
+
+def _add_scores(grid: Table, s: dict[str, Any]) -> None:
+    """The leading score at the best validation and at the last evaluation, and those beside it at the best
+    validation.
+    """
+    best, last = s["best"], s["final"]
+    accuracy = "F1" if s["multilabel"] else "accuracy"
+    leading, test, val = ("AUC", "test_auc", "val_auc") if s["score"] == "auc" else (accuracy, "test", "val")
+    at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
+    grid.add_row(
+        f"test {leading}",
+        f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch'] + 1})",
+    )
+    beside = (
+        [f"accuracy {_percent(best['test'])}"]
+        if s["score"] == "auc"
+        else [f"AUC {_percent(best['test_auc'])}"]
+    )
+    beside.append(f"balanced accuracy {_percent(best['test_balanced'])}")
+    beside += [f"{name.replace('_', ' ')} {_percent(best[f'test_{name}'])}" for name in s["scores"]]
+    majority = (s["majority"] or {}).get("test")
+    grid.add_row("beside it", f"{', '.join(beside)}; the same answer for every vertex: {_percent(majority)}")

@@ -1,0 +1,162 @@
+"""What all pictures of the report share: colours, titles, names of lines, files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from harness.base.terminal import counted
+from harness.results.report.groups import Group
+
+# Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
+BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-"}  # of a curve behind the others
+STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
+STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#888888",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "axes.labelcolor": "#222222",
+}
+SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
+SCORE_TITLES = {score: f"T{name[1:]}" for score, name in SCORE_NAMES.items()}
+FORMATS = ("png", "pdf", "svg")
+
+
+LETTERS = 14.0  # that stand in an inch of a line of small text
+TITLE = "title"  # what the texts above a picture are marked with
+
+
+def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, *told: str) -> None:
+    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds
+    look, what else is `told`."""
+    workers = {group.workers for group in groups}
+    details = [
+        f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
+        counted(workers.pop(), "worker") if len(workers) == 1 else "",
+        "modelled, not measured" if any(g.first.trace.config.get("modelled") for g in groups) else "",
+        repeated if any(len(group.seeds) > 1 for group in groups) else "",
+        *told,
+    ]
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(verbatim(", ".join(filter(None, details))), int(LETTERS * width))
+    room = 0.52 + 0.16 * (len(lines) - 1)
+    if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
+        engine.set(rect=(0, 0, 1, 1 - room / height))
+    else:
+        height = _grown_above(figure, room)
+    inch = 1 / height
+    figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
+    below: dict[str, Any] = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
+    figure.text(0.012, 1 - 0.31 * inch, "\n".join(lines), **below)
+
+
+def _grown_above(figure: Figure, room: float) -> float:
+    """The figure's height in inches, once there are `room` inches above its axes, which keep their size."""
+    width, height = figure.get_size_inches()
+    top = max(ax.get_position().y1 for ax in figure.axes)
+    grown = max(height, top * height + room)
+    figure.set_size_inches(width, grown)
+    for ax in figure.axes:
+        at = ax.get_position()
+        ax.set_position((at.x0, at.y0 * height / grown, at.width, at.height * height / grown))
+    for text in figure.texts:
+        text.set_y(text.get_position()[1] * height / grown)
+    return float(grown)
+
+
+def verbatim(text: str) -> str:
+    """The text as matplotlib shows it with its dollar signs, which otherwise begin mathematics."""
+    return text.replace("$", r"\$")
+
+
+def names_of(groups: list[Group], brief: bool = True) -> list[str]:
+    """What a picture calls each group: its label and what tells it apart. brief: but for what most of them
+    have in common, which `unsaid` puts below the title."""
+    facts = _facts(groups)
+    usual = _usual(groups) if brief else [""] * len(FACTS)
+    return [
+        verbatim(_joined(group, [said for said, most in zip(own, usual) if said != most]))
+        for group, own in zip(groups, facts)
+    ]
+
+
+def unsaid(groups: list[Group]) -> str:
+    """What `names_of` leaves out of names, for the line below a picture's title; "" where nothing is."""
+    left_out = ", ".join(filter(None, _usual(groups)))
+    return f"{left_out} unless named otherwise" if left_out else ""
+
+
+def told_apart(groups: list[Group], without: Collection[str] = ()) -> list[str]:
+    """Labels, and whatever else tells groups of one picture apart.
+
+    without   facts (`FACTS`) to leave out
+    """
+    return [_joined(group, facts) for group, facts in zip(groups, _facts(groups, without))]
+
+
+FACTS = ("workers", "partition", "epochs")
+
+
+def _joined(group: Group, facts: list[str]) -> str:
+    going = "" if group.finished else f"(unfinished, {counted(group.epochs, 'epoch')})"
+    return " ".join(filter(None, [group.label, *facts, going]))
+
+
+def _facts(groups: list[Group], without: Collection[str] = ()) -> list[list[str]]:
+    """By group its `FACTS` in words; "" in all of them where they do not differ. The epochs of a group that
+    has not finished are told beside."""
+    made = []
+    for fact, said in (
+        ("workers", [counted(group.workers, "worker") for group in groups]),
+        ("partition", [group.partition for group in groups]),
+        ("epochs", [counted(group.epochs, "epoch") if group.finished else "" for group in groups]),
+    ):
+        differ = fact not in without and len(set(filter(None, said))) > 1
+        made.append(said if differ else [""] * len(groups))
+    return [list(own) for own in zip(*made)]
+
+
+def _usual(groups: list[Group]) -> list[str]:
+    """Of each fact what more than half of the groups say; "" where none is."""
+    most = [Counter(said).most_common(1)[0] for said in zip(*_facts(groups))]
+    return [said if 2 * count > len(groups) else "" for said, count in most]
+
+
+def strokes_of(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A colour and line for each label, the same in every picture of one call."""
+    return {
+        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": STROKES[i // len(COLOURS) % len(STROKES)]}
+        for i, label in enumerate(sorted(set(labels)))
+    }
+
+
+def save(figure: Figure, path: Path, titled: bool = True) -> Path:
+    """The figure as a file of the format that its ending says, the same bytes whenever it is made."""
+    when = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[path.suffix]
+    box = None
+    if not titled:
+        for text in [text for text in figure.texts if text.get_gid() == TITLE]:
+            text.remove()
+        # The room above goes to the axes, or away where these have a place of their own.
+        if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
+            engine.set(rect=(0, 0, 1, 1))
+        else:
+            box = "tight"
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):
+        figure.savefig(path, dpi=150, metadata=when, bbox_inches=box)
+    return path

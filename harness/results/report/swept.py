@@ -1,0 +1,41 @@
+"""The table after a sweep: a row per combination of swept keys, these as columns, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from harness.base import tables
+from harness.results.report import groups
+from harness.results.report.table import compared_by, diverged, estimate_of
+
+SEED = "seed"  # runs that differ in it alone are one row, a mean over them
+
+
+def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]) -> tuple[Table, list[str]]:
+    """Rows in the order in which the runs were made, and a sentence for each of which runs diverged.
+
+    keys   those that were swept, as given on the command line
+    runs   of each its values of them, where it has them, and its folder, in which an epoch has finished
+    """
+    compared, _ = groups.load(dict.fromkeys(path for _, path in runs))
+    of_run = {run.path: group for group in compared for run in group.runs}
+    shown = {id(of_run[path]): (of_run[path], values) for values, path in runs}
+    clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
+    score, size, time = compared_by(compared, clock)
+    measured = [score, time, size]
+    named = [key for key in keys if key != SEED]
+    asked = [key.removeprefix("system.") for key in [*named, *(["seeds"] if SEED in keys else [])]]
+    table = tables.shown([*asked, *(column.heading for column in measured)], words=asked)
+    said = []
+    for group, values in shown.values():
+        if group.diverged:
+            row = " ".join(f"{key.removeprefix('system.')}={values[key]}" for key in named if key in values)
+            ended = "; its time and MB are of the epochs until then"
+            said.append(diverged(group, row or group.label).removesuffix(".") + ended + ".")
+        cells = [values.get(key, "") for key in named]
+        cells += [str(len(group.seeds))] if SEED in keys else []
+        table.add_row(*cells, *(format(estimate_of(group, each), each.digits) for each in measured))
+    return table, said

@@ -1,0 +1,309 @@
+"""What stands in a table of results: runs side by side, their measured columns, what is said below."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from harness.base.errors import InputError
+from harness.base.terminal import counted
+from harness.results.report import columns
+from harness.results.report.columns import Column
+from harness.results.report.compare import cannot_tell, change, reference_of
+from harness.results.report.estimate import Estimate, estimate
+from harness.results.report.groups import Group
+
+CLOCKS = {
+    "wall": "wall seconds of each epoch's slowest worker",
+    "cpu": (
+        "CPU seconds of each epoch's busiest worker (workers outnumber cores: wall time would measure the"
+        " machine)"
+    ),
+}
+KEYS = ("system", "workers", "partition", "epochs", "seeds")
+
+
+@dataclass
+class Cells:
+    """A table as text.
+
+    text     a row per group, a column per heading
+    best     of the same shape: whether a cell holds the best value of its column
+    blocks   the places of the columns of each block: scores, times, bytes
+    """
+
+    text: pd.DataFrame
+    best: pd.DataFrame
+    blocks: list[list[int]]
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """By each of `KEYS` but the first that all rows have in common: what it says of them."""
+        same = {key: self.text[key].iloc[0] for key in KEYS[1:] if self.text[key].nunique() == 1}
+        return {key: cell if key == "partition" else f"{cell} {key}" for key, cell in same.items()}
+
+    def marked(self, mark: str) -> pd.DataFrame:
+        """The text, with `mark` after each best value."""
+        return self.text + self.best.map(lambda best: f" {mark}" if best else "")
+
+
+@dataclass
+class Section:
+    """What stands in one table: runs on one graph, measured with one clock on one machine."""
+
+    dataset: str
+    clock: str
+    machine: str
+    groups: list[Group]
+
+    @property
+    def score(self) -> str:
+        return leading(self.groups)
+
+    @property
+    def blocks(self) -> list[tuple[Column, ...]]:
+        """The measured columns: scores, times, bytes, and the metrics that were asked for."""
+        scores = (*columns.LEADING[self.score], *columns.BESIDE[self.score], *columns.more(own(self.groups)))
+        multilabel = self.groups[0].first.summary["multilabel"]
+        return [
+            tuple(columns.named(column, multilabel) for column in scores),
+            columns.times(self.clock, self.mini_batches),
+            columns.BYTES,
+            *([columns.metrics(asked)] if (asked := metrics(self.groups)) else []),
+        ]
+
+    @property
+    def compared(self) -> list[Column]:
+        """What its rows are held against each other by: the leading score, bytes and time of an epoch."""
+        return compared_by(self.groups, self.clock)
+
+    @property
+    def mini_batches(self) -> bool:
+        """Whether any of the rows trains on mini-batches."""
+        return any(run.summary["mini_batches"] for group in self.groups for run in group.runs)
+
+    @property
+    def title(self) -> str:
+        return (
+            f"{self.dataset}{' (twin: a synthetic graph)' if self.dataset.startswith('twin/') else ''};"
+            f" {self.machine}"
+        )
+
+    def by_seed(self, group: Group) -> str:
+        """The leading score at the best validation of each seed, in the order of seeds."""
+        values = group.by_seed(columns.LEADING[self.score][0].value)
+        # Of several runs of a seed it is their mean alone.
+        told = {seed: format(estimate([value.mean]), ".1f") for seed, value in values.items()}
+        return " ".join("diverged" if seed in group.diverged else value for seed, value in told.items())
+
+    def less_exact(self, group: Group) -> str:
+        """The leading score less that of exact training under the same setting, in points, paired over seeds;
+        empty where it is not there."""
+        ahead = self.ahead(group)
+        fewer = f" ({ahead.n} of {len(group.seeds)} seeds)" if ahead.n < len(group.seeds) else ""
+        return f"{ahead:+.2f}{fewer}" if ahead.n else ""
+
+    def ahead(self, group: Group) -> Estimate:
+        exact = reference_of(group, self.groups, elsewhere=True)
+        if exact is None or exact is group:
+            return estimate([])
+        return change(group, exact, columns.LEADING[self.score][0])
+
+    def notes(self, best: str = "*") -> list[str]:
+        """One sentence for each thing that a reader of the numbers must know; `best` is what marks the best
+        values."""
+        name = {"acc": "accuracy", "auc": "AUC"}[self.score]
+        said = [
+            f"Times are {CLOCKS[self.clock]}, means over epochs without the first.",
+            (
+                f"Scores are those of the test vertices at the best validation {name}, and {name} in the last"
+                " evaluation; AUC and balanced accuracy are means over classes; majority is the accuracy of"
+                " the most frequent class."
+            ),
+            "MB (10^6 bytes) are summed over workers.",
+        ]
+        if any(run.summary["epochs"] == 1 for group in self.groups for run in group.runs):
+            said[0] = (
+                f"{said[0].removesuffix('.')}; those of a run with one epoch, and its MB, are of that epoch,"
+                " which compiles, allocates and fetches what is fetched once."
+            )
+        if any(any(self.best(column)) for block in self.blocks for column in block):
+            unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
+            said.append(
+                f"{best} marks the best of a column, the control and unfinished runs left out"
+                f"{unlike if self.unlike else ''}."
+            )
+        if self.has_ratio:
+            said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
+        if self.mini_batches or any(group.more_steps for group in self.groups):
+            said.append(
+                "An epoch takes the training vertices once, in one optimiser step unless a row says how many:"
+                " rows with other steps per epoch compare over time, bytes and steps, and not over epochs."
+            )
+        if any(run.summary["rounds"] for group in self.groups for run in group.runs):
+            said.append(
+                "An epoch of an asynchronous run is as many updates as there are workers: its times are a"
+                " worker's whole time over the number of epochs."
+            )
+        if any(len(group.seeds) > 1 for group in self.groups):
+            said.append(
+                "± is half a 95 % interval over seeds (Student's t); minus exact is the leading score minus"
+                " that of exact training under the same setting, paired over seeds."
+            )
+        said += [diverged(group, _row(group)) for group in self.groups if group.diverged]
+        said += cannot_tell(self.groups, columns.LEADING[self.score][0])
+        codes: dict[str, dict[str, None]] = {}
+        for group in self.groups:
+            codes.setdefault(group.first.name, {}).update(dict.fromkeys(run.code for run in group.runs))
+        for name, found in codes.items():
+            if len(found) > 1:
+                said.append(f"Runs of {name} were computed by different code: {', '.join(found)}.")
+        busy = sum(
+            any("other programs" in note for note in run.summary["notes"])
+            for group in self.groups
+            for run in group.runs
+        )
+        if busy:
+            whose = (
+                "run other programs took a share of the cores: its wall time is"
+                if busy == 1
+                else ("runs other programs took a share of the cores: their wall times are")
+            )
+            said.append(f"In {busy} {whose} too long.")
+        if not all(group.finished for group in self.groups):
+            said.append(
+                "Unfinished runs stand in rows of their own; their values are of what they have traced so"
+                " far."
+            )
+        return said
+
+    def bytes_ratio(self, group: Group) -> float | None:
+        """MB per epoch over that of exact training under the same setting; None where it is not there."""
+        return self.ratio(group, columns.ALL["mb_epoch"])
+
+    def ratio(self, group: Group, column: Column) -> float | None:
+        """A mean over that of exact training under the same setting; None where it is not there, or 0."""
+        exact = reference_of(group, self.groups)
+        if exact is None:
+            return None
+        ours, theirs = (each.estimate(column.value).mean for each in (group, exact))
+        return ours / theirs if theirs else None
+
+    @property
+    def has_ratio(self) -> bool:
+        return any(self.bytes_ratio(group) is not None for group in self.groups)
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the rows that compete have different numbers of epochs."""
+        return len({group.epochs for group in self.groups if competes(group)}) > 1
+
+    def best(self, column: Column) -> list[bool]:
+        """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
+        control does without remote rows and does not compete; nor does a run that has not finished. Sums over
+        whole runs are compared only where these have as many epochs."""
+        sign = 1 if column.rising else -1
+        compared = column.ranked and not (column.whole and self.unlike)
+        values = [
+            sign * estimate_of(g, column).mean if compared and competes(g) else math.nan for g in self.groups
+        ]
+        known = [value for value in values if not math.isnan(value)]
+        return [len(set(known)) > 1 and value == max(known) for value in values]
+
+    def cells(self) -> Cells:
+        """The rows as text. Values by seed, and their difference to exact training, stand after the leading
+        score where a row has several seeds; the ratio to exact training's bytes after the bytes per epoch."""
+        text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
+        best, blocks = {}, []
+        several = any(len(group.seeds) > 1 for group in self.groups)
+        for number, block in enumerate(self.blocks):
+            first = len(text)
+            for at, column in enumerate(block):
+                text[column.heading] = [format(estimate_of(g, column), column.digits) for g in self.groups]
+                best[column.heading] = self.best(column)
+                if column.key == "mb_epoch" and self.has_ratio:
+                    ratios = map(self.bytes_ratio, self.groups)
+                    text["MB / exact"] = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
+                if several and number == 0 and at == 1:
+                    text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
+                    text["minus exact"] = list(map(self.less_exact, self.groups))
+            blocks.append(list(range(first, len(text))))
+        shown = pd.DataFrame(text)
+        return Cells(shown, pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False), blocks)
+
+
+def competes(group: Group) -> bool:
+    """Whether a group can be the best of a column."""
+    return group.finished and not group.diverged and group.first.role != "control"
+
+
+def diverged(group: Group, row: str) -> str:
+    """What a table says of a row of which runs diverged."""
+    when = ", ".join(f"seed {seed} in epoch {epoch + 1}" for seed, epoch in group.diverged.items())
+    return f"{row} diverged ({when}): its loss or its logits were not finite, so it has no accuracy."
+
+
+def own(groups: list[Group]) -> list[str]:
+    """The names of the scores of one's own that any of the runs has, in order."""
+    return list(dict.fromkeys(name for g in groups for run in g.runs for name in run.summary["scores"]))
+
+
+def metrics(groups: list[Group]) -> list[str]:
+    """The names of the metrics that were asked for, in order."""
+    return list(
+        dict.fromkeys(name for g in groups for run in g.runs for name in run.summary.get("metrics", ()))
+    )
+
+
+def leading(groups: list[Group]) -> str:
+    """The score that leads: "auc" where it does so in every run, else "acc"."""
+    return "auc" if all(run.summary["score"] == "auc" for group in groups for run in group.runs) else "acc"
+
+
+def compared_by(groups: list[Group], clock: str) -> list[Column]:
+    """The leading score, bytes and time of an epoch."""
+    score = columns.named(columns.LEADING[leading(groups)][0], groups[0].first.summary["multilabel"])
+    return [score, columns.ALL["mb_epoch"], columns.TIMES[clock][0]]
+
+
+def sections(groups: list[Group]) -> list[Section]:
+    """One for each (dataset, clock, machine), in the order of the groups."""
+    parts: dict[tuple[str, str, str], list[Group]] = {}
+    for group in groups:
+        parts.setdefault((group.dataset, group.clock, group.first.machine), []).append(group)
+    return [Section(*key, members) for key, members in parts.items()]
+
+
+def only_section(groups: list[Group]) -> Section:
+    """The groups as one table. InputError where they belong in several."""
+    found = sections(groups)
+    if len(found) > 1:
+        where = "; ".join(f"{part.dataset}, {part.clock} clock, {part.machine}" for part in found)
+        raise InputError(
+            f"these runs cannot stand in one figure ({where}): give those of one graph, measured with one"
+            " clock on one machine"
+        )
+    return found[0]
+
+
+def estimate_of(group: Group, column: Column) -> Estimate:
+    """The column's mean over the group's seeds; none of a score where a seed diverged: the others' mean would
+    flatter.
+    """
+    return estimate([]) if group.diverged and column.scored else group.estimate(column.value)
+
+
+def _key_cells(g: Group) -> list[str]:
+    return [
+        g.label if g.finished else f"{g.label} (unfinished)",
+        str(g.workers),
+        g.partition,
+        g.epochs,
+        str(len(g.seeds)),
+    ]
+
+
+def _row(group: Group) -> str:
+    return f"{group.label} ({group.partition}, {counted(group.workers, 'worker')})"

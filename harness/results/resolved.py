@@ -1,0 +1,76 @@
+"""resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself.
+
+    {"schema": 5, "role": "", "steps": 1, "asynchronous": false, "devices": false, "overlaps": false,
+     "combine": "Exact()", "knobs": {"refresh": 20}, "run": "3f...",
+     "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
+                   "machine": "...", "code": "..."}]}
+
+`role`, `steps` and `asynchronous` are those of `harness.core.system.System`, `devices` is its
+`needs_devices()`, `overlaps` its `overlaps()`, `combine` how gradients became a step, whether the run or the
+system said so, and `knobs` its `resolved()`; `run` is the fingerprint that the run
+began with, by which its checkpoints know it. A config says what was asked for (`auto`); this file says what
+that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.base.errors import InputError
+from harness.results.files import read_json, write_json_atomic
+from harness.results.schema import SCHEMA_VERSION
+
+FILE = "resolved.json"
+AUTO = ("device", "threads", "transport", "kernel")  # the keys that may be `auto`
+HELD = ("device", "threads", "kernel")  # another value of these gives other bits
+
+
+def read(run_dir: Path) -> dict[str, Any] | None:
+    """The file's content; None where no worker has begun. InputError where it is damaged."""
+    path = Path(run_dir) / FILE
+    try:
+        found: dict[str, Any] = read_json(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); give fresh=true to start the run anew") from None
+    attempts = found.get("attempts") if isinstance(found, dict) else None
+    if (
+        not isinstance(attempts, list)
+        or not attempts
+        or not all(isinstance(each, dict) and {"first_epoch", *AUTO} <= each.keys() for each in attempts)
+    ):
+        raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
+    return found
+
+
+def adds_alike(one: str, other: str) -> bool:
+    """Whether a sum over workers has the same bits over two transports: NCCL's order of terms is its own, all
+    others add in the order of ranks."""
+    return (one == "nccl") == (other == "nccl")
+
+
+def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
+    """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is
+    kept.
+
+    attempt   what it runs on
+    system    `role`, `steps`, `asynchronous`, `devices`, `overlaps`, `combine`, `knobs` and `run`
+    """
+    before = read(run_dir) if first_epoch else None
+    kept = [each for each in (before or {"attempts": []})["attempts"] if each["first_epoch"] < first_epoch]
+    write_json_atomic(Path(run_dir) / FILE, {
+        "schema": SCHEMA_VERSION, **system, "attempts": [*kept, {"first_epoch": first_epoch, **attempt}],
+    })  # fmt: skip
+
+
+def machine(environment: dict[str, Any]) -> str:
+    """Processor, cores and GPUs of environment.json in a few words; of several hosts, how many they are."""
+    hosts = environment.get("hosts") or []
+    gpus = environment.get("gpus") or []
+    return (
+        f"{environment['processor']}, {environment['cores']} cores"
+        + (f", {len(gpus)} x {gpus[0]}" if gpus else "")
+        + (f", {len(hosts)} hosts" if hosts else "")
+    )

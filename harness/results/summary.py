@@ -1,0 +1,333 @@
+"""summary.json: a run in one object, every value derived from its tables as docs/trace.md says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.base.errors import InputError
+from harness.base.terminal import counted
+from harness.comm.recorder import SAMPLER
+from harness.core.scores import SPLITS
+from harness.data.config import name_of
+from harness.results.reader import Trace
+from harness.results.rounds import Rounds, epochs_of_run
+from harness.results.schema import NOT_FINITE, SCHEMA_VERSION
+
+PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
+WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
+
+
+def summarise(run: Path | Trace) -> dict[str, Any]:
+    """The run in one object; of a run that has not finished, of what it has traced so far.
+
+    Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once
+    (in a run of one epoch it is all there is). Wall times are of each epoch's slowest worker, so that
+    compute + exposed + rest is the epoch. Bytes are summed over workers. Accuracies are null where nothing
+    was evaluated.
+
+    The epochs of an asynchronous run are those of the run, P updates each; its means are described at
+    `_warm`.
+    """
+    trace = run if isinstance(run, Trace) else Trace(run)
+    epochs = trace.epochs
+    if epochs.empty:
+        raise InputError(f"{trace.run_dir} holds no finished epoch; let it run longer")
+    rounds, of_run = Rounds.read(trace), epochs_of_run(epochs)
+    last = int(of_run["epoch"].max())
+    warm = _warm(trace, rounds, last)
+    slowest = warm.epochs.loc[warm.epochs.groupby("epoch")["train_s"].idxmax()]
+    sent = trace.comm
+    workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
+    crowded = not gpus and workers > cores
+    first = "compiles, allocates and fetches what is fetched once"
+    notes = [
+        f"means over epochs 2 to {last + 1}: the first {first}"
+        if last
+        else f"times and bytes are of one epoch, the first, which {first}"
+    ]
+    made = rounds.epochs.groupby("worker").size().tolist() if rounds.asynchronous else None
+    if made:
+        notes.append(
+            f"asynchronous: workers made {', '.join(map(str, made))} rounds, which are {last + 1} epochs of "
+            f"{workers} updates; times per epoch are a worker's whole time over the number of epochs"
+        )
+    if crowded:
+        notes.append(
+            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so tables use CPU"
+            " seconds"
+        )
+    if 0 < gpus < workers:
+        notes.append(
+            f"{workers} workers shared {counted(gpus, 'GPU')}: wall time holds what they took from each other"
+        )
+    share = _core_share(trace.spans, min(1, last))
+    if share < WHOLE_CORE and not crowded and not gpus:
+        notes.append(
+            f"computing threads had a core for {100 * share:.0f} % of their time only: other programs ran"
+            " beside, so wall times are too long"
+        )
+    name = graph_name(trace)
+    diverged = diverged_at(trace)
+    if diverged is not None:
+        notes.append(
+            f"diverged: from epoch {diverged + 1} on the loss or the logits are not finite, so it has no"
+            " accuracy"
+        )
+    notes += _stopped_early(trace, of_run)
+    notes += _attempts(trace)
+    return {
+        "schema": SCHEMA_VERSION,
+        "dataset": name,
+        "twin": name.startswith("twin/"),
+        "workers": workers,
+        "cores": cores,
+        "epochs": last + 1,
+        "rounds": made,
+        "clock": "cpu" if crowded else "wall",
+        "notes": notes,
+        "loss": float(of_run["loss"].iloc[-1]),
+        "diverged": diverged,
+        "score": (score := leading_score(trace)),
+        "multilabel": bool(_shards(trace).get("multilabel")),
+        "scores": own_scores(trace),
+        **_scores(of_run, score, trace),
+        "majority": _shards(trace).get("majority"),
+        "epoch_s": float(slowest["train_s"].mean()),
+        "epoch_median_s": float(slowest["train_s"].median()),
+        "first_epoch_s": float(epochs.loc[epochs["epoch"] == epochs["epoch"].min(), "train_s"].max()),
+        "train_total_s": rounds.total("train_s"),
+        **{
+            column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")
+        },
+        "cpu_s": float(warm.epochs.groupby("epoch")["cpu_s"].sum().mean()),
+        "cpu_slowest": _cpu_of_slowest(warm.epochs, warm.spans, trace.metrics),
+        "core_share": share,
+        "mini_batches": _takes_seeds(trace.metrics),
+        "seeds_epoch": _seeds(trace, rounds, min(1, last)),
+        "flops_epoch": float(warm.epochs.groupby("epoch")["flops"].sum().mean()),
+        "rows_total": int(sent["rows"].sum()),
+        "bytes_total": int(sent["bytes"].sum()),
+        "bytes_first_epoch": int(sent.loc[sent["epoch"] == 0, "bytes"].sum()),
+        **_bytes(warm),
+        "peak_rss_max": int(epochs["peak_rss_bytes"].max()),
+        "peak_rss_sum": int(epochs.groupby("worker")["peak_rss_bytes"].max().sum()),
+    }
+
+
+@dataclass
+class _Warm:
+    """What means are taken over: rows of the epochs table, one per epoch and worker; of `spans` and `comm`;
+    and how many epochs that is."""
+
+    epochs: pd.DataFrame
+    spans: pd.DataFrame
+    sent: pd.DataFrame
+    count: float
+
+
+def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
+    """The epochs from 1 on, or of an asynchronous run the rounds from 1 on that are in an epoch of the run.
+
+    In no epoch of an asynchronous run do the others wait for a slowest worker. So a worker's rounds are put
+    together, and divided by the number of epochs that all workers' rounds make: one epoch, of mean length,
+    with a row per worker.
+    """
+    first = min(1, last)
+    tables = rounds.epochs, trace.spans, trace.comm
+    epochs, spans, sent = (table[table["epoch"] >= first] for table in tables)
+    if not rounds.asynchronous:
+        return _Warm(epochs, spans, sent, max(last, 1))
+    epochs = epochs[epochs["of_run"].notna()]
+    keys, count = epochs[["epoch", "worker"]], len(epochs) / rounds.workers
+    spans, sent = spans.merge(keys), sent.merge(keys)
+    mean = (epochs.groupby("worker").sum() / count).assign(epoch=first).reset_index()
+    return _Warm(mean, spans.assign(epoch=first, cpu_s=spans["cpu_s"] / count), sent, count)
+
+
+def _takes_seeds(metrics: pd.DataFrame) -> bool:
+    """Whether the run's system trains on mini-batches."""
+    return bool((metrics["name"] == "seeds").any())
+
+
+def _seeds(trace: Trace, rounds: Rounds, first: int) -> float | None:
+    """Training vertices whose loss an epoch takes, on all workers, mean over the epochs from `first` on: of
+    mini-batches those that were seeds, else all. None of an asynchronous run, whose rounds are not its
+    epochs, and where nothing says how many there are."""
+    if rounds.asynchronous:
+        return None
+    metrics = trace.metrics
+    taken = metrics[(metrics["name"] == "seeds") & (metrics["epoch"] >= first)]
+    if len(taken):
+        return float(taken.groupby("epoch")["value"].sum().mean())
+    train = _shards(trace).get("train")
+    return None if train is None else float(train)
+
+
+def _core_share(spans: pd.DataFrame, first: int) -> float:
+    """CPU seconds over wall seconds of the compute segments: well below 1, something else had the cores."""
+    compute = spans[(spans["kind"] == "compute") & (spans["epoch"] >= first)]
+    wall = float((compute["end_s"] - compute["start_s"]).sum())
+    return float(compute["cpu_s"].sum()) / wall if wall else 1.0
+
+
+def _gpus(trace: Trace) -> int:
+    """GPUs the run could use; 0 for a run on the CPU."""
+    return 0 if trace.config.get("device") == "cpu" else len(trace.environment.get("gpus", []))
+
+
+def graph_name(trace: Trace) -> str:
+    """The graph's own name; a twin's begins with "twin/"."""
+    if name := _shards(trace).get("graph"):
+        return str(name)
+    dataset = trace.config["dataset"]
+    prefix = "twin/" if dataset.get("source") == "twin" else ""
+    return prefix + name_of(dataset).removeprefix(prefix)
+
+
+def _shards(trace: Trace) -> dict[str, Any]:
+    """Statistics of the partition; none where the run folder has none."""
+    return trace.shards if (trace.run_dir / "shards.json").is_file() else {}
+
+
+def diverged_at(trace: Trace) -> int | None:
+    """The first epoch whose loss, or whose evaluation's logits, are no finite numbers; None where there is
+    none.
+    """
+    run, metrics = epochs_of_run(trace.epochs), trace.metrics
+    # A loss that is not known is null, and no number that is not finite; pandas has one mark for both.
+    broken = run.loc[~np.isfinite(run["loss"]) & ~run["loss"].index.isin(trace.unknown_losses), "epoch"]
+    epochs = [*broken, *metrics.loc[metrics["name"] == NOT_FINITE, "epoch"]]
+    return int(min(epochs)) if epochs else None
+
+
+def _attempts(trace: Trace) -> list[str]:
+    """A note where attempts of the run were made by different code, or on different machines."""
+    attempts = trace.resolved["attempts"] if trace.resolved else []
+    said = []
+    for key, what in (("code", "by different code"), ("machine", "on different machines")):
+        told = [each for each in attempts if each.get(key)]
+        if len({each[key] for each in told}) > 1:
+            parts = [f"{each[key]} from epoch {each['first_epoch'] + 1} on" for each in told]
+            said.append(f"computed {what}: {', '.join(parts)}")
+    return said
+
+
+def leading_score(trace: Trace) -> str:
+    """The score that the run is judged by, and its best epoch chosen by: "auc" of a graph with two classes,
+    where one class may be most of the graph, else "acc": accuracy, or micro-F1 where vertices have several
+    labels. Where no AUC is known, as of test vertices of one label, it is "acc"; a trace without any score
+    goes by its graph."""
+    shards, epochs = _shards(trace), trace.epochs
+    two = shards.get("classes") == 2 and not shards.get("multilabel")
+    lacking = epochs["train_acc"].notna().any() and not epochs["test_auc"].notna().any()
+    return "auc" if two and not lacking else "acc"
+
+
+def own_scores(trace: Trace) -> list[str]:
+    """The names of the run's scores beside accuracy, AUC and balanced accuracy (`score=NAME`)."""
+    return list(trace.config.get("score") or {})
+
+
+def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
+    """A note where the run ended because its validation score had not improved for `evaluate.patience`
+    evaluations."""
+    patience = (trace.config.get("evaluate") or {}).get("patience", 0)
+    leading = leading_score(trace)
+    by = epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading}"].dropna()
+    last = int(epochs["epoch"].max())
+    if not patience or by.empty or last + 1 == trace.config.get("epochs"):
+        return []
+    best = int(by.index[int(by.argmax())])
+    if (by.index > best).sum() < patience:
+        return []
+    score = {"acc": "accuracy", "auc": "AUC"}[leading]
+    return [
+        f"stopped early after epoch {last + 1}: {counted(patience, 'evaluation')} in a row without a better"
+        f" validation {score} than that of epoch {best + 1}"
+    ]
+
+
+def _scores(epochs: pd.DataFrame, leading: str, trace: Trace) -> dict[str, Any]:
+    """`final`: at the last evaluation; `best`: at the one with the highest leading score on the validation
+    vertices (the first such)."""
+    scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
+    if scored.empty:
+        return {"final": None, "best": None}
+    by = scored[f"val_{leading}"]
+    # A graph may come without validation vertices.
+    rows = {
+        "final": scored.iloc[-1],
+        "best": scored.iloc[by.argmax()] if by.notna().any() else scored.iloc[-1],
+    }
+    names = {
+        **{split: f"{split}_acc" for split in SPLITS},
+        **{
+            f"{split}_{score}": f"{split}_{score}"
+            for score in ("auc", "balanced")
+            for split in ("val", "test")
+        },
+    }
+    found = {
+        at: {"epoch": int(row["epoch"]), **{name: _known(row[column]) for name, column in names.items()}}
+        for at, row in rows.items()
+    }
+    own, metrics = (
+        [f"{split}_{name}" for name in own_scores(trace) for split in ("val", "test")],
+        trace.metrics,
+    )
+    for at in found.values() if own else ():
+        values = metrics[metrics["epoch"] == at["epoch"]].groupby("name")["value"].first()
+        at |= {name: _known(values.get(name, math.nan)) for name in own}
+    return found
+
+
+def _known(accuracy: float) -> float | None:
+    """None for a split without vertices."""
+    return None if math.isnan(accuracy) else float(accuracy)
+
+
+def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFrame) -> dict[str, float]:
+    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), threads
+    that sample beside it, other threads.
+    """
+    thread = spans[spans["kind"] != "comm"]
+    parts = thread.pivot_table(
+        index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0
+    )
+    parts = parts.reindex(columns=["compute", "wait", "rest"], fill_value=0.0)
+    busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index(["epoch", "worker"])
+    parts = parts.reindex(busiest.index, fill_value=0.0)
+    beside = busiest["cpu_s"] - parts.sum(axis=1)
+    told = metrics[metrics["name"] == SAMPLER].groupby(["epoch", "worker"])["value"].sum()
+    # Some of what an epoch takes was sampled before it began, and is in another epoch's seconds or in none.
+    sampler = np.minimum(told.reindex(busiest.index, fill_value=0.0), beside)
+    return {
+        "epoch_s": float(busiest["cpu_s"].mean()),
+        "compute_s": float(parts["compute"].mean()),
+        "wait_s": float(parts["wait"].mean()),
+        "rest_s": float(parts["rest"].mean()),
+        "sampler_s": float(sampler.mean()),
+        "other_threads_s": float((beside - sampler).mean()),
+    }
+
+
+def _bytes(warm: _Warm) -> dict[str, Any]:
+    """Bytes per epoch, summed over workers, over the epochs that the times are taken over."""
+    sent, count = warm.sent, warm.count
+    part = pd.Series("hidden", index=sent.index)
+    part = part.mask(sent["layer"] == 0, "layer_0").mask(sent["layer"] < 0, "other")
+    by_part = sent.groupby(part)["bytes"].sum() / count
+    by_purpose = sent.groupby(["purpose", part])["bytes"].sum().unstack(fill_value=0) / count
+    return {
+        "bytes_epoch": {name: float(by_part.get(name, 0.0)) for name in PARTS},
+        "bytes_epoch_by_purpose": {
+            str(purpose): {name: float(row.get(name, 0.0)) for name in PARTS}
+            for purpose, row in by_purpose.iterrows()
+        },
+    }

@@ -1,0 +1,242 @@
+"""Writing a run folder: a stream per worker and table while the run goes on, four parquet files when it is
+done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.base.errors import InputError, writing
+from harness.comm.recorder import Epoch, Span
+from harness.results import reader
+from harness.results.batch import record_batch, write_sealed
+from harness.results.files import MEND
+from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
+
+# The epochs row goes last: an epoch that has one is complete in every table.
+ORDER = ("comm", "spans", "metrics", "epochs")
+
+
+class TraceWriter:
+    """One worker's streams, `stream/<table>-worker<k>-attempt<n>-from<first>.arrow`.
+
+    worker    its rank; RUN: the epochs of an asynchronous run, `stream/<table>-run-attempt<n>...`
+    attempt   how many times the run was started before
+    first     the epoch at which the attempt goes on; None: whichever is the first that is written
+
+    Every epoch is flushed as it is written, so a worker that dies takes nothing with it but the epoch it was
+    in and the one before, whose loss was not read yet.
+    """
+
+    def __init__(self, run_dir: Path, worker: int, attempt: int, first: int | None = None):
+        folder = Path(run_dir) / "stream"
+        self.worker = worker
+        whose = "run" if worker == RUN else f"worker{worker}"
+        since = f"-from{first}" if first else ""
+        with writing(folder, MEND):
+            folder.mkdir(parents=True, exist_ok=True)
+            # Closed in `close`.
+            self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}  # noqa: SIM115
+        self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
+        self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
+
+    def write(
+        self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
+    ) -> None:
+        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing
+        was evaluated.
+        """
+        thread = [s for s in epoch.spans if s.kind != "comm"]
+        flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
+        through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile
+        self.in_flight = [flight for flight, ended in zip(flights, through) if not ended]
+        landed = [flight for flight, ended in zip(flights, through) if ended]
+        begin, end = (thread[0].start, thread[-1].end) if thread else (0.0, 0.0)
+        compute, exposed = _seconds(thread, "compute"), _seconds(thread, "wait")
+        key = {"epoch": epoch.epoch, "worker": self.worker}
+        self._append(
+            comm=[
+                {
+                    **key,
+                    "layer": layer,
+                    "direction": direction,
+                    "purpose": purpose,
+                    "peer": peer,
+                    "rows": r,
+                    "bytes": b,
+                }
+                for (layer, direction, purpose, peer), (r, b) in epoch.sent.items()
+            ],
+            spans=[self._span(epoch.epoch, s) for s in thread]
+            + [self._span(number, s) for number, s in landed],
+            metrics=[
+                {**key, "layer": layer, "name": name, "value": v}
+                for (layer, name), v in epoch.metrics.items()
+            ],
+            epochs=[
+                {
+                    **key,
+                    "train_s": epoch.train,
+                    "compute_s": compute,
+                    "exposed_s": exposed,
+                    "rest_s": epoch.train - compute - exposed,
+                    "comm_s": covered(((s.start, s.end or end) for _, s in flights), begin, end),
+                    "cpu_s": epoch.cpu,
+                    "evaluate_s": epoch.evaluate,
+                    "log_s": epoch.log,
+                    "loss": loss,
+                    **(scores or {}),
+                    "rows_sent": sum(r for r, _ in epoch.sent.values()),
+                    "bytes_sent": sum(b for _, b in epoch.sent.values()),
+                    "flops": sum(s.flops for s in epoch.spans),
+                    "peak_rss_bytes": peak_rss_bytes,
+                }
+            ],
+        )
+
+    def close(self) -> None:
+        """End the streams. Operations that never completed are kept, without an end."""
+        if self.in_flight:
+            self._append(spans=[self._span(number, s) for number, s in self.in_flight])
+            self.in_flight = []
+        for table, stream in self.streams.items():
+            # On a full disk what is left in the buffer cannot go out either.
+            with writing(self.files[table].name, MEND):
+                stream.close()
+                self.files[table].close()
+
+    def _append(self, **rows: list[dict[str, Any]]) -> None:
+        for table in ORDER:
+            if rows.get(table):
+                batch = record_batch(rows[table], TABLES[table])
+                with writing(self.files[table].name, MEND):
+                    write_sealed(self.streams[table], batch)
+                    self.files[table].flush()
+
+    def _span(self, epoch: int, s: Span) -> dict[str, Any]:
+        return {
+            "epoch": epoch,
+            "worker": self.worker,
+            "kind": s.kind,
+            "name": s.name,
+            "layer": s.layer,
+            "start_s": s.start,
+            "end_s": s.end or None,
+            "cpu_s": s.cpu,
+            "bytes": s.bytes,
+            "flops": s.flops,
+            "peers": list(s.peers),
+            "id": s.id,
+            "blocking": s.blocking,
+            "route": s.route,
+            "peer_bytes": list(s.peer_bytes),
+            "work": [{**done._asdict(), "launches": n} for done, n in Counter(s.work).items()],
+        }
+
+
+def attempts(run_dir: Path) -> int:
+    """How many starts of a run have left streams, by the highest number that one has."""
+    named = (reader.STREAM.fullmatch(path.name) for path in (Path(run_dir) / "stream").glob("*.arrow"))
+    return max((int(name["attempt"]) + 1 for name in named if name), default=0)
+
+
+def _seconds(spans: Iterable[Span], kind: str) -> float:
+    return sum(s.end - s.start for s in spans if s.kind == kind)
+
+
+def covered(intervals: Iterable[tuple[float, float]], begin: float = -np.inf, end: float = np.inf) -> float:
+    """Length of the union of `intervals` inside [begin, end]: two operations in flight at once count once."""
+    spans = np.array(sorted(intervals), dtype=np.float64).reshape(-1, 2).clip(begin, end)
+    if not len(spans):
+        return 0.0
+    reached = np.maximum.accumulate(spans[:, 1])
+    reached = np.concatenate([spans[:1, 0], reached[:-1]])  # how far the intervals before each one cover
+    return float(np.maximum(spans[:, 1] - np.maximum(spans[:, 0], reached), 0.0).sum())
+
+
+def finalise(run_dir: Path) -> None:
+    """Turn the streams of all workers and attempts into the four parquet files, then remove the streams.
+
+    A run stopped in the middle of this is finalised by calling it again. The files carry the schema version,
+    the composed config and the environment as metadata. InputError where an epoch of a worker is missing.
+    """
+    run_dir = Path(run_dir)
+    stream, merged = run_dir / "stream", run_dir / "stream.merged"
+    trace, tables = reader.Trace(run_dir), reader.Tables(run_dir)
+    _check_complete(tables, int(trace.config["workers"]))
+    metadata = {
+        VERSION_KEY: str(SCHEMA_VERSION),
+        b"halobench_config": json.dumps(trace.config, default=str),
+        b"halobench_environment": json.dumps(trace.environment),
+    }
+    for table in TABLES:
+        part = run_dir / f"{table}.parquet.part"
+        with writing(part, MEND):
+            pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
+            os.replace(part, run_dir / f"{table}.parquet")
+    shutil.rmtree(merged, ignore_errors=True)
+    if stream.exists():
+        os.replace(stream, merged)  # at once: half a folder of streams would read as a shorter run
+        shutil.rmtree(merged)
+
+
+def _check_complete(tables: reader.Tables, workers: int) -> None:
+    """Refuse streams from which something has gone missing: a mean over what is left would be a wrong
+    figure.
+    """
+    epochs = tables.table("epochs")
+    have = epochs.select(["epoch", "worker"]).to_pandas()
+    if have.empty:
+        raise InputError(f"{tables.run_dir} holds no finished epoch to finalise; {reader.AGAIN}")
+    metrics = tables.table("metrics")
+    made = metrics.filter(pc.equal(metrics["name"], UPDATE))["value"].to_pylist()
+    if made or (have["worker"] == RUN).any():
+        _check_rounds(tables, workers, made)
+    else:
+        count = have.groupby("epoch")["worker"].nunique()
+        count = count.reindex(range(int(have["epoch"].max()) + 1), fill_value=0)
+        if (count != workers).any():
+            gap = int((count != workers).idxmax())
+            raise InputError(
+                f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: "
+                f"a stream is damaged; {reader.AGAIN}"
+            )
+    for total, table, part in (("bytes_sent", "comm", "bytes"), ("flops", "spans", "flops")):
+        if pc.sum(epochs[total]) != pc.sum(tables.table(table)[part], min_count=0):
+            raise InputError(
+                f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}, "
+                f"so a stream is damaged; {reader.AGAIN}"
+            )
+
+
+def _check_rounds(tables: reader.Tables, workers: int, made: list[float]) -> None:
+    """Refuse an asynchronous run in which a round, an epoch of the run or an update is missing or doubled.
+
+    made   the numbers of the updates that the rounds made
+    """
+    epochs = tables.table("epochs")
+    damaged = f"a stream is damaged; {reader.AGAIN}"
+    for worker in (*range(workers), RUN):  # the run's epochs last: their number is needed below
+        numbers = epochs.filter(pc.equal(epochs["worker"], worker))["epoch"].to_pylist()
+        if not numbers or sorted(numbers) != list(range(len(numbers))):
+            whose = "the run's epochs" if worker == RUN else f"worker {worker}'s rounds"
+            raise InputError(f"{tables.run_dir}/stream does not have all of {whose}: {damaged}")
+    # A run that diverged is stopped where its workers meet; some have made updates of a later epoch by then.
+    if sorted(update for update in made if update < workers * len(numbers)) != list(
+        range(workers * len(numbers))
+    ):
+        raise InputError(
+            f"{tables.run_dir}/stream has {len(made)} updates of the weights, where {len(numbers)} epochs of "
+            f"{workers} have each of {workers * len(numbers)} once: {damaged}"
+        )

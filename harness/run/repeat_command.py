@@ -1,0 +1,122 @@
+"""The command that makes a run again, from the config that its folder holds."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.base.errors import InputError
+from harness.results.report.groups import flatten
+from harness.run import config as configs
+from harness.run import runner
+
+GROUPS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "cluster")
+# Keys by which an option of a group stands apart from all others: equal, or it is another.
+OWN = {"system": "_target_", "dataset": "source", "model": "name", "partition": "_target_"}
+PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][\w./-]*")
+WORDS = frozenset({"null", "true", "false", "inf", "nan"})  # which Hydra reads as something else than text
+
+
+def command(stored: Sequence[Mapping[str, Any]]) -> str:
+    """`halobench run ...` for runs whose configs differ in their seed alone: a sweep over their seeds.
+
+    stored   as their folders hold them (`harness.run.config.stored`)
+
+    Raises InputError where the run is made of a piece that is not of this tree.
+    """
+    seeds = sorted({config.get("seed", 1) for config in stored})
+    given = [*words(stored[0]), *_places(stored[0])]
+    if len(seeds) > 1:
+        given = [word for word in given if not word.startswith("seed=")]
+        return shlex.join(["halobench", "run", "-m", *given]) + f" seed={','.join(map(str, seeds))}"
+    return shlex.join(["halobench", "run", *given])
+
+
+def words(stored: Mapping[str, Any]) -> list[str]:
+    """The shortest overrides that make this config: options of groups, then the keys that differ from
+    theirs."""
+    wanted = configs.completed(dict(stored))
+    chosen = [f"{group}={_option(group, wanted[group])}" for group in GROUPS[:2]]
+    usual = _base(tuple(chosen))
+    for group in GROUPS[2:]:
+        option = _option(group, wanted[group])
+        if option != _option(group, usual[group]):
+            chosen.append(f"{group}={option}")
+    known, asked = flatten(_base(tuple(chosen))), flatten(wanted)
+    more = [
+        f"{'' if key in known else '+'}{key}={written(value)}"
+        for key, value in asked.items()
+        if key not in known or known[key] != value
+    ]
+    return [*chosen, *more]
+
+
+def _places(stored: Mapping[str, Any]) -> list[str]:
+    """Where raw data are, which is no part of what is run."""
+    folder = stored.get("data_dir", "data")
+    real = stored["dataset"].get("source", "real") == "real"
+    return [f"data_dir={written(folder)}"] if real and folder != "data" else []
+
+
+@cache
+def _base(chosen: tuple[str, ...]) -> dict[str, Any]:
+    """What a command with these options alone would run."""
+    with_path = [*chosen, *(["dataset.path=none"] if "dataset=npz" in chosen else [])]
+    return configs.completed(runner.composed([with_path])[0].composed)
+
+
+@cache
+def _options(group: str) -> dict[str, dict[str, Any]]:
+    """The options of a group by name, those of the folder itself before those of folders in it."""
+    root = Path(runner.CONF) / group
+    paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): yaml.safe_load(path.read_text()) for path in paths
+    }
+
+
+def _option(group: str, block: Mapping[str, Any]) -> str:
+    """The option that is nearest to a block."""
+
+    def apart(option: dict[str, Any]) -> tuple[bool, int]:
+        differing = [key for key, value in option.items() if key != "defaults" and block.get(key) != value]
+        return "name" in differing, len(differing)
+
+    own = OWN.get(group)
+    found = {
+        name: option
+        for name, option in _options(group).items()
+        if own is None or own not in option or option[own] == block.get(own)
+    }
+    target = block.get("_target_")
+    found = {name: o for name, o in found.items() if o.get("_target_", target) == target}
+    if not found:
+        raise InputError(
+            f"{group}._target_={target} is none of this tree's: give its folder with --config-dir"
+        )
+    return min(found, key=lambda name: apart(found[name]))
+
+
+def written(value: Any) -> str:
+    """A value as an override has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        if PLAIN.fullmatch(value) and value.lower() not in WORDS:
+            return value
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{written(k)}:{written(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    return str(value)

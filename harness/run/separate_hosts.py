@@ -1,0 +1,184 @@
+"""Runs whose hosts do not share a file system: the folder of the run and its shards are those of worker 0's
+host; the other hosts get copies of what their workers read, and give back what they traced.
+
+What stands in a copy: the small files that describe the run, and the shards of the host's workers. Each
+worker writes its trace and its checkpoints into its host's copy. The traces are moved to worker 0's host when
+the run ends; a checkpoint stays on the host whose worker wrote it, from which the run goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.base.errors import InputError
+from harness.comm.comm import Comm
+from harness.comm.meeting import Meeting
+from harness.data.partition import io
+from harness.data.partition.cache import check_file
+from harness.results import files
+from harness.run import config as configs
+
+# What every worker reads of a run folder before it has a group; the last only in a run that goes on.
+LATEST = "checkpoints/latest"
+SHARDS = "shards"  # folder of a copy
+DESCRIBING = ("config.yaml", "shards.json", "environment.json", "resolved.json", "devices.json", LATEST)
+COPY = "copy-of-worker-0"  # the file that marks a folder as made here
+CHUNK = 1 << 24  # bytes of a file that travel at a time
+
+
+def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], str]:
+    """Bring what describes the run to the hosts that do not see worker 0's `run_dir`. Collective.
+
+    host   this worker's, see `harness.comm.members.host_name`
+
+    Returns which workers see it, by rank, and why this one could not take part ("" where it can).
+    """
+    wrong, token, described = "", f".seen-{uuid.uuid4().hex}", {}
+    if meeting.rank == 0:
+        try:
+            described = {n: (run_dir / n).read_text() for n in DESCRIBING if (run_dir / n).is_file()}
+            described[f"{SHARDS}/spec.json"] = (configs.shard_folder(run_dir) / "spec.json").read_text()
+            (run_dir / token).touch()
+        except InputError as error:
+            wrong = str(error)
+        except OSError as error:
+            wrong = f'RUN_DIR="{run_dir}" cannot be used ({error.strerror}); prepare it, or give another'
+    # Where worker 0 has none to show, all leave here, and hear of it when they tell what is wrong with them.
+    token, shown = meeting.tell("folder", [token, not wrong])[0]
+    if not shown:
+        return [True] * meeting.size, wrong
+    try:
+        told = meeting.tell("sees", [host, (run_dir / token).exists()])
+    finally:
+        if meeting.rank == 0:
+            (run_dir / token).unlink(missing_ok=True)
+    sees = [there for _, there in told]
+    if all(sees):
+        return sees, ""
+    described = meeting.tell("describing", described)[0]
+    blind = [k for k, (name, there) in enumerate(told) if name == host and not there]
+    if meeting.rank in blind[:1]:
+        try:
+            _write(run_dir, described)
+        except InputError as error:
+            wrong = str(error)
+        except OSError as error:
+            wrong = f'RUN_DIR="{run_dir}" cannot be written ({error.strerror}); give a folder that can be'
+    meeting.tell("described", None)  # its neighbours read what it wrote
+    return sees, wrong
+
+
+def _write(run_dir: Path, described: dict[str, str]) -> None:
+    """Lay out a copy. InputError where the folder holds another run."""
+    there = run_dir / "config.yaml"
+    if there.exists():
+        if there.read_text() != described["config.yaml"]:
+            raise InputError(
+                f'RUN_DIR="{run_dir}" holds another run on this host than on that of worker 0; give a folder'
+                " that does not exist here"
+            )
+    elif run_dir.exists() and any(run_dir.iterdir()):
+        raise InputError(
+            f'RUN_DIR="{run_dir}" holds files that are no run\'s; give a folder that is not there'
+        )
+    else:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        (run_dir / COPY).touch()
+    if LATEST not in described:  # the run begins: what an earlier start of it left here is no part of it
+        for name in ("stream", "checkpoints"):
+            shutil.rmtree(run_dir / name, ignore_errors=True)
+    for name, text in described.items():
+        (run_dir / name).parent.mkdir(exist_ok=True)
+        files.write_text_atomic(run_dir / name, text)
+    shards = files.read_json(run_dir / "shards.json")
+    files.write_json_atomic(run_dir / "shards.json", {**shards, "folder": str((run_dir / SHARDS).resolve())})
+
+
+def bring_shards(comm: Comm, run_dir: Path, sees: Sequence[bool]) -> None:
+    """Every worker that does not see worker 0's host gets its shard from there, unless it has it whole.
+    Collective.
+    """
+    folder = configs.shard_folder(run_dir)
+    own = folder / io.shard_name(comm.rank)
+    lacks = told(comm, not sees[comm.rank] and not _is_whole(own))
+    for k in (k for k, lacking in enumerate(lacks) if lacking):
+        _carry(comm, 0, k, folder / io.shard_name(k), own)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a shard is there as worker 0's host has it."""
+    with contextlib.suppress(InputError):
+        check_file(path.parent, path.name)
+        return path.exists()
+    return False
+
+
+def take_back(comm: Comm, run_dir: Path, sees: Sequence[bool], hosts: Sequence[Sequence[int]]) -> None:
+    """Bring what other hosts' workers have traced to worker 0's folder. Collective, after all have closed
+    their streams.
+
+    hosts   ranks of the workers, host by host
+    """
+    first = [k for ranks in hosts for k in [k for k in ranks if not sees[k]][:1]]
+    stream = run_dir / "stream"
+    own = sorted(path.name for path in stream.glob("*.arrow")) if comm.rank in first else []
+    for k, names in enumerate(told(comm, own)):
+        for name in names:
+            _carry(comm, k, 0, stream / name, stream / name)
+
+
+def forget(run_dir: Path, keep: bool) -> None:
+    """Remove this host's copy of a run that has ended; with `keep` what it traced only, so that it can be
+    extended. A folder that was not made as a copy stays.
+    """
+    if keep or not (run_dir / COPY).exists():
+        shutil.rmtree(run_dir / "stream", ignore_errors=True)
+    else:
+        shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def told(comm: Comm, value: Any) -> list[Any]:
+    """Every worker's value, as JSON has it, in rank order. Collective."""
+    text = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=comm.device)
+    return [json.loads(bytes(part.tolist())) for part in comm.all_gather(text, -1, "files")]
+
+
+def _carry(comm: Comm, sender: int, receiver: int, source: Path, target: Path) -> None:
+    """A file of one worker's host as a file of another's, there whole or not at all. Collective."""
+    length = int(comm.total([source.stat().st_size if comm.rank == sender else 0])[0])
+    part = target.with_name(target.name + ".part")
+    reading = source.open("rb") if comm.rank == sender else None
+    writing = None
+    if comm.rank == receiver:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        writing = part.open("wb")
+    try:
+        for at in range(0, length, CHUNK):
+            count = min(CHUNK, length - at)
+            send, receive = [0] * comm.size, [0] * comm.size
+            rows = torch.empty(0, 1, dtype=torch.uint8, device=comm.device)
+            if reading is not None:
+                send[receiver] = count
+                rows = torch.frombuffer(bytearray(reading.read(count)), dtype=torch.uint8)
+                rows = rows[:, None].to(comm.device)
+            if writing is not None:
+                receive[sender] = count
+            flight, arrived = comm.start_exchange(rows, send, receive, -1, "forward", "files")
+            flight.wait()
+            if writing is not None:
+                writing.write(arrived.cpu().numpy().data)
+    finally:
+        for file in (reading, writing):
+            if file is not None:
+                file.close()
+    if comm.rank == receiver:
+        os.replace(part, target)

@@ -1,1 +1,0 @@
-"""Every system on real graphs, as one page: `python -m harness.study`."""

@@ -1,1 +1,0 @@
-"""The name by which torchrun starts a worker: `python -m harness.worker RUN_DIR`."""
