@@ -134,11 +134,11 @@ def score(comm, logits, shard) -> dict[str, float]:
 
 def work(comm, run_dir) -> None:
     """A worker's whole run, from a prepared run folder."""
-    from harness.run import config, worker  # what only a run of its own needs
+    from harness.run import config, train  # what only a run of its own needs
 
     os.environ[ALLOW] = "tests"  # systems of the tests, as the launcher would have trusted them
     seat = WorkerPlace.on_cpu(comm.rank, comm.size)
-    worker.train(config.load(run_dir), run_dir, seat, comm.transport, Recorder())
+    train.train(config.load(run_dir), run_dir, seat, comm.transport, Recorder())
 
 
 class Stopped(Exception):

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from harness.base.errors import InputError, target
+from harness.base import target
+from harness.base.errors import InputError
 from harness.results import files
 from harness.results.reader import Trace
 from harness.run import config, prepare
