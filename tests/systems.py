@@ -9,14 +9,17 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
+from harness.core.draws import draws
 from harness.data.partition.build_replicas import build_replicas  # noqa: F401
 from harness.data.partition.vertexcut import assign_edges  # noqa: F401
 from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
@@ -140,6 +143,20 @@ def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
     for after, want in zip(outcome.weights[1:], history.weights_after):
         for name in want:
             np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)
+
+
+def bytes_by_layer(outcome: Outcome, epoch: int, direction: str) -> np.ndarray:
+    """[L] bytes that all workers sent in an epoch, those of the weights apart."""
+    total = np.zeros(len(outcome.widths) - 1, int)
+    for (layer, way, purpose), (_, size) in outcome.sent(epoch).items():
+        if way == direction and purpose != "weights":
+            total[layer] += size
+    return total
+
+
+def drawer(seed: int) -> Callable[..., np.ndarray]:
+    """The harness's own draws of a run, as oracles ask for them."""
+    return lambda *message: draws(seed, *message, torch.float64).numpy()
 
 
 def of_the_system(metrics: dict[tuple[int, str], float]) -> dict[tuple[int, str], float]:

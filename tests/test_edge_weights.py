@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.core.adjacency import Adjacency
-from harness.core.draws import draws
 from harness.core.kernels.spmm import make_kernel
 from harness.core.system import RunFacts
 from harness.data import csr
@@ -99,15 +98,13 @@ def test_approximate_systems_equal_their_own_oracles_with_weights(pool):
         pool, graph, systems.block("adaqp", assignment="adaptive", **knobs), 3, settings=how
     )
 
-    def drawer(epoch, layer, way, sender, shape):
-        return draws(how.seed, epoch, layer, way, sender, shape, torch.float64).numpy()
-
     def check(outcome, oracle, *more, **knobs):
         want = oracle(
             graph, outcome.assignment, outcome.weights[0], *more, epochs=4, **knobs, **how.optimiser
         )
         systems.assert_trained_alike(outcome, want)
 
+    drawer = systems.drawer(how.seed)
     check(outcome, adaqp.train, drawer, adaptive=True, model="gcn", normalisation="symmetric", **knobs)
     knobs = dict(smooth_features=True, smooth_gradients=True, momentum=0.5, features="refetch")
     outcome = systems.run(pool, graph, systems.block("pipegcn", **knobs), 3, settings=how)

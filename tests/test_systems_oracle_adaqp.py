@@ -5,11 +5,9 @@ shared.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.draws import draws
 from tests import systems
 from tests.oracles import adaqp
 from tests.oracles import bytes as count
@@ -27,12 +25,6 @@ KNOBS = {
 CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 
 
-def drawer(seed: int):
-    return lambda epoch, layer, way, sender, shape: draws(
-        seed, epoch, layer, way, sender, shape, torch.float64
-    ).numpy()
-
-
 def both(pool, graph, knobs, parts, how):
     """The system's outcome and the oracle's history."""
     outcome = systems.run(pool, graph, systems.block("adaqp", **knobs), parts, settings=how)
@@ -40,7 +32,7 @@ def both(pool, graph, knobs, parts, how):
         graph,
         outcome.assignment,
         outcome.weights[0],
-        drawer(how.seed),
+        systems.drawer(how.seed),
         bits=knobs["bits"],
         adaptive=knobs["assignment"] == "adaptive",
         period=knobs["period"],

@@ -62,8 +62,5 @@ def test_bytes_are_vanillas(pool, features):
     for epoch in range(3):
         want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)
         for direction in ("forward", "backward"):
-            sent = np.zeros(3, int)
-            for (layer, way, purpose), (_, size) in outcome.sent(epoch).items():
-                if way == direction and purpose != "weights":
-                    sent[layer] += size
+            sent = systems.bytes_by_layer(outcome, epoch, direction)
             np.testing.assert_array_equal(sent, want["bytes"][direction])

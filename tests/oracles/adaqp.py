@@ -46,7 +46,7 @@ from tests.oracles.dense import (
     operator_of,
     run,
 )
-from tests.oracles.halo import blocks_of
+from tests.oracles.halo import blocks_of, remote_rows
 
 CHOICES = (2, 4, 8)
 
@@ -106,11 +106,7 @@ def train(
     own, remote = split.split(operator_of(a, model, normalisation), assignment)
     x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
     parts = range(len(blocks))
-    # halo[i][j]: the vertices of j that i reads
-    halo = [
-        [blocks[j][a[np.ix_(blocks[i], blocks[j])].any(axis=0)] if i != j else blocks[j][:0] for j in parts]
-        for i in parts
-    ]
+    halo = remote_rows(a, assignment)
     history, held = AdaqpHistory(), {}  # held: the adaptive bits in force
 
     def messages(epoch, layer, direction, sender, payload, weight):

@@ -29,6 +29,15 @@ def blocks_of(assignment: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(assignment == i) for i in range(int(assignment.max()) + 1)]
 
 
+def remote_rows(a: np.ndarray, assignment: np.ndarray) -> list[list[np.ndarray]]:
+    """[i][j]: the vertices of part j with an edge to a vertex of part i, ascending; none where i = j."""
+    blocks = blocks_of(assignment)
+    return [
+        [own[a[np.ix_(rows, own)].any(axis=0)] if own is not rows else own[:0] for own in blocks]
+        for rows in blocks
+    ]
+
+
 def zero_halo(
     graph, assignment: np.ndarray, weights: Weights, *, model="gcn", normalisation="symmetric", **how
 ) -> History:
