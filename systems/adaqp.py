@@ -34,11 +34,11 @@ import torch
 
 from harness.base.errors import InputError, at_least, choice
 from harness.base.hollow import either, hollow
-from harness.comm.crossing import Crossing
-from harness.comm.work import code, moved
+from harness.comm.work import code
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise
 from harness.core.system import System, check_features
+from systems.parts.coded import CodedHalo
 
 LEVELS = (2, 4, 8)
 
@@ -101,7 +101,7 @@ class Adaqp(System):
         self.epoch = epoch
 
     def halo(self, layer, h):
-        return QuantisedHalo(self, layer, h)
+        return CodedHalo(self, layer, h)
 
     # -- bits of a row --
 
@@ -244,35 +244,3 @@ def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
     made[order] = cost[order].cumsum(0) <= (mean - low) * len(beta)
     first, second = made.split(len(beta))
     return (low + (middle - low) * first + (high - middle) * (first & second)).to(torch.uint8)
-
-
-class QuantisedHalo(Crossing):
-    """A quantised exchange under way, in both passes."""
-
-    def __init__(self, system: Adaqp, layer: int, h: torch.Tensor):
-        self.system, self.width, self.dtype = system, h.shape[1], h.dtype
-        self.plan = system.plans[layer]
-        super().__init__(system.recorder, layer, h)
-
-    def send(self, h):
-        with self.recorder.inside("rest", "pack", self.layer):
-            rows = h.index_select(0, self.plan.send_rows)
-            self.recorder.work(moved(rows))
-        self.start("forward", rows)
-
-    def take(self):
-        return self.finish(self.plan.num_halo)
-
-    def send_back(self, g):
-        self.start("backward", g)
-
-    def take_back(self):
-        rows = self.plan.send_rows
-        return rows, self.finish(len(rows))
-
-    def start(self, direction: str, rows: torch.Tensor) -> None:
-        with self.recorder.inside("rest", "quantise", self.layer):
-            self.under_way = self.system.start(self.layer, direction, rows)
-
-    def finish(self, count: int) -> torch.Tensor:
-        return self.system.finish(self.under_way, count, self.width, self.dtype)
