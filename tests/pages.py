@@ -4,7 +4,7 @@ and the systems' docstrings.
 A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (from its
 module's docstring) and the picture that shows it working. Knobs and decisions are written here, the rest by
 hand. Where a system has no page, one is made of its docstring and yaml, without a picture. docs/systems.md
-lists the pages.
+and mkdocs.yml list the pages.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 import re
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.kept import with_tables
@@ -57,6 +58,7 @@ def module_of(yaml: str, root: Path) -> Path:
 def first(name: str, conf: Path = CONF, root: Path = ROOT) -> str:
     """A page for a system that has none: what its docstring says, knobs and decisions."""
     title, _, body = docstring(module_of((conf / f"{name}.yaml").read_text(), root))[0].partition("\n")
+    title = re.sub(rf"(?i)^{name}: ", "", title)  # the page's name is said
     page = f"# {name}: {title.removesuffix('.')}\n\n{body.strip()}\n\n## Knobs\n\n## Decisions\n"
     return up_to_date(page, name, conf, root).rstrip() + "\n"
 
@@ -83,14 +85,25 @@ def listed(pages: Path = PAGES) -> str:
     return "\n".join(rows)
 
 
+def navigated(site: str, names: Iterable[str]) -> str:
+    """mkdocs.yml with a line for the page of every system, new ones behind those that are there."""
+    lines = re.findall(r"^ +- (\w+): systems/\1\.md\n", site, re.M)
+    last = re.search(rf"^( +)- {lines[-1]}: .*\n", site, re.M)
+    new = [f"{last[1]}- {name}: systems/{name}.md\n" for name in names if name not in lines]
+    return site[: last.end()] + "".join(new) + site[last.end() :]
+
+
 def main(conf: Path = CONF, pages: Path = PAGES, root: Path = ROOT) -> int:
-    for name in sorted(path.stem for path in conf.glob("*.yaml")):
+    names = sorted(path.stem for path in conf.glob("*.yaml"))
+    for name in names:
         path = pages / f"{name}.md"
         page = path.read_text() if path.exists() else first(name, conf, root)
         path.write_text(up_to_date(page, name, conf, root))
     index = pages.with_suffix(".md")
     if index.exists():
         index.write_text(with_tables(index.read_text(), COMMAND, listed(pages)))
+        site = root / "mkdocs.yml"
+        site.write_text(navigated(site.read_text(), names))
     return 0
 
 

@@ -40,9 +40,7 @@ def test_a_page_is_made_of_the_docstring_and_yaml_of_a_system_that_has_none(tmp_
     folders = tmp_path / "conf", tmp_path / "pages", tmp_path
     pages.main(*folders)
     page = (tmp_path / "pages" / "mine.md").read_text()
-    assert page.startswith(
-        "# mine: Mine: rows are kept\n\nFor long.\n\n## Knobs\n\n| `system.` | default | |"
-    )
+    assert page.startswith("# mine: rows are kept\n\nFor long.\n\n## Knobs\n\n| `system.` | default | |")
     assert "| `period` | `5` | epochs |" in page
     told = "sums are kept.\n\nDepartures from the paper: none." if noted else "None noted."
     assert page.split("## Decisions")[1].strip() == told
