@@ -10,7 +10,7 @@ from collections import Counter
 
 from harness.base import tables
 from harness.dev.conformance.pool import WorkerPool
-from tests.pretend.budget import BUDGET, Cost, cost_of
+from tests.pretend.budget import BUDGET, CEILING, Cost, cost_of
 from tests.pretend.tally import DRAIN, SYNCHRONISATION
 from tests.pretend.training import CASES, STOP_AT, WORKERS, trained
 
@@ -36,7 +36,7 @@ def table(pool: WorkerPool) -> str:
     """Counts of an epoch, each with its bound."""
     rows = []
     for name in CASES:
-        bound = BUDGET[name]
+        bound = BUDGET.get(name, CEILING)
         rows.append([name, *(f"{now} of {most}" for now, most in zip(cost_of(trained(pool, name)), bound))])
     return tables.text(["system", *Cost._fields], rows)
 

@@ -21,6 +21,8 @@ class Cost(NamedTuple):
 
 KINDS = Cost(SYNCHRONISATION, DRAIN, LAUNCH, COLLECTIVE)  # type: ignore[arg-type]  # the kind of note of each
 
+# Of a system that has none of its own: what still lets a device run ahead of its host.
+CEILING = Cost(synchronisations=40, drains=0, launches=450, collectives=12)
 BUDGET = {
     "adaqp": Cost(synchronisations=4, drains=0, launches=138, collectives=3),
     "adaqp, adaptive": Cost(synchronisations=24, drains=0, launches=413, collectives=9),
