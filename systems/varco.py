@@ -1,0 +1,108 @@
+"""VARCO: a part of the columns of every row, which grows to all of them.
+
+Cervino, Turja, Mostafa, Himayat, Ribeiro, "Distributed Training of Large Graph Neural Networks with Variable
+Communication Rates", arXiv 2406.17611, 2024. In epoch t of T, with S the columns that are sent of F:
+
+    r = max(1, c - a (c - 1) t / T),   |S| = ceil(F / r)
+    x' = x on S, 0 elsewhere           forward; backward the gradients of x' on S
+
+Notation: c `compression`, a `slope`; M the halo vertices of all workers.
+
+Bytes per epoch over all workers, 4-byte floats: 4 M |S| forward and backward of every layer l >= 1, and
+forward of layer 0 under `features=refetch`.
+
+Decisions
+- both ends draw S from the seed, the epoch and the layer, so that no index travels; S is the same for all
+  rows and for both directions of a layer.
+- nothing is rescaled, so x' is x / r in the mean; `rescale=true` multiplies by F / |S|.
+- layer 0: features once (fetched exactly, once) | refetch (compressed in every epoch).
+Departures: the paper's full text was not at hand. The defaults of c and a, and that gradients follow the
+columns that were sent, are from memory of it. Its public code sends fewer rows in place of fewer columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from harness.base.errors import at_least, more_than
+from harness.base.splitmix import GOLDEN, mix_int
+from harness.comm.work import moved, stream
+from harness.core.system import System, check_features
+from systems.parts.coded import CodedHalo
+
+MASK = 2**64 - 1
+
+
+@dataclass
+class Varco(System):
+    """compression  of the first epoch: columns of a row over those that are sent; 1: exact
+    slope        compression falls to 1 within the first 1 / slope of the epochs
+    rescale      whether what arrives is multiplied by columns over columns sent
+    features     "once": layer 0's halo rows are fetched once, whole; "refetch": compressed in every epoch
+    """
+
+    compression: float = 128.0
+    slope: float = 5.0
+    rescale: bool = False
+    features: str = "once"
+
+    exact: ClassVar[dict[str, Any]] = {"compression": 1}
+    refuses_needed_rows: ClassVar[str] = ""
+
+    def __post_init__(self):
+        at_least("compression", self.compression, 1)
+        more_than("slope", self.slope, 0)
+        check_features(self.features)
+
+    def follows_epochs(self):
+        return True
+
+    def setup(self, context):
+        super().setup(context)
+        self.epochs, self.epoch = context.epochs, 0
+
+    def before_epoch(self, epoch):
+        self.epoch = epoch
+        self.recorder.metric("compression", self.rate())
+
+    def rate(self) -> float:
+        """r of this epoch."""
+        c = self.compression
+        return max(1.0, c - self.slope * (c - 1) * self.epoch / self.epochs)
+
+    def halo(self, layer, h):
+        return CodedHalo(self, layer, h)
+
+    def start(self, layer, direction, rows):
+        plan, width = self.plans[layer], rows.shape[1]
+        ways = plan.send_counts, plan.receive_counts
+        send, receive = ways if direction == "forward" else ways[::-1]
+        sent = columns(self.seed, self.epoch, layer, width, math.ceil(width / self.rate())).to(self.device)
+        part = rows.index_select(1, sent) if len(sent) < width else rows
+        self.recorder.work(moved(part))
+        with self.comm.for_once():  # of another width in the next epoch
+            flight, arrived = self.comm.start_exchange(part, send, receive, layer, direction, "halo")
+        return sent, part, flight, arrived
+
+    def finish(self, under_way, count, width, dtype):
+        sent, _, flight, arrived = under_way
+        flight.wait()
+        if len(sent) == width:
+            return arrived
+        with self.recorder.inside("rest", "unpack"):
+            rows = arrived.new_zeros(count, width)
+            rows[:, sent] = arrived * (width / len(sent)) if self.rescale else arrived
+            self.recorder.work(moved(arrived), stream(count, width, arrived.element_size(), 0, 1))
+            return rows
+
+
+def columns(seed: int, epoch: int, layer: int, width: int, count: int) -> torch.Tensor:
+    """S: `count` of `width` columns [count] int64, ascending; every worker draws the same."""
+    key = (seed * 1_000_003 + epoch) * 257 + layer
+    first = mix_int(key & MASK)
+    order = sorted(range(width), key=lambda column: mix_int((first + column * GOLDEN) & MASK))
+    return torch.tensor(sorted(order[:count]))
