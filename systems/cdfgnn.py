@@ -106,7 +106,7 @@ class Cdfgnn(ReplicaSystem):
     refuses_needed_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex"
 
     def __post_init__(self):
-        choice("bits", self.bits, linear.BITS)
+        choice("bits", self.bits, (2, 4, 8, 16))
         choice("scatter", self.scatter, ("value", "diff", "fp32"))
         choice("rule", self.rule, ("prose", "literal"))
         check_features(self.features)

@@ -19,7 +19,7 @@ import torch
 from harness.base.hollow import hollow
 from harness.core.kernels import quantise_loops as loops
 
-BITS = (2, 4, 8, 16)
+BITS = (1, 2, 4, 8, 16)
 # whole numbers, by a float's bytes
 WHOLE: dict[int, np.ndarray] = {4: np.empty(0, np.uint32), 8: np.empty(0, np.uint64)}
 

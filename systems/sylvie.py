@@ -1,0 +1,144 @@
+"""Sylvie: rows and gradients of one bit per value, used an epoch late.
+
+Zhang, Hu, Sun, Wen, Zhang, "Boosting Distributed Full-graph GNN Training with Asynchronous One-bit
+Communication", arXiv 2303.01277, 2023. Every halo row, and every gradient of one, is quantised with the
+stochastic rounding of `adaqp` to B bits; of one bit per value x' is the row's low or its high, with E x' = x
+and Var x' = (x - low)(high - x):
+
+    synchronous    Z_i^t = A_ii H_i^t + sum_j A_ij Q(H_j^t),       gradients likewise
+    asynchronous   Z_i^t = A_ii H_i^t + sum_j A_ij Q(H_j^(t-1)),   gradients likewise, as `pipegcn` has it
+
+Its Bounded Staleness Adaptor makes every `period`-th epoch a synchronous one.
+
+Notation: t the epoch, i this worker, j the others; M the halo vertices of all workers.
+
+Bytes per epoch over all workers, 4-byte floats: M (ceil(F B / 8) + 8) forward and backward of every layer
+l >= 1 of F columns, and forward of layer 0 under `features=refetch`.
+
+Decisions
+- the quantiser's constants are the row's ends, as floats (harness/core/quantise.py).
+- epochs 0, period, 2 period, ... are synchronous: what is sent in them is used in them, and what was sent in
+  the epoch before is dropped. What they send is used once more in the next epoch, in which nothing else has
+  arrived.
+- period=0: halo rows and gradients are zeros in epoch 0.
+- layer 0: features once (fetched exactly, once) | refetch (quantised anew in every epoch).
+Departures: the paper's full text was not at hand. Stochastic rounding, the adaptor's rule and what surrounds
+a synchronous epoch are from memory of it; its period is not known, 20 is assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from harness.base.errors import at_least, choice
+from harness.comm.work import code, stream
+from harness.core.draws import draws
+from harness.core.quantise import dequantise, quantise
+from harness.core.system import System, check_features
+from systems.parts.coded import CodedHalo
+from systems.parts.pipeline import Pipe
+
+MODES = ("asynchronous", "synchronous")
+SLOT = 2  # of a synchronous exchange: an asynchronous one has slots 0 and 1
+
+
+@dataclass
+class Sylvie(System):
+    """bits      bits per value, of rows and of their gradients: 1, 2, 4 or 8
+    mode      "asynchronous": what was sent in the epoch before is used; "synchronous": what is sent in this
+    period    every so many epochs an asynchronous exchange is synchronous; 0: never
+    features  "once": layer 0's halo rows are fetched once, exactly; "refetch": quantised in every epoch
+    """
+
+    bits: int = 1
+    mode: str = "asynchronous"
+    period: int = 20
+    features: str = "once"
+
+    refuses_wire: ClassVar[str] = "quantises what it sends"
+    refuses_needed_rows: ClassVar[str] = ""
+
+    def __post_init__(self):
+        choice("bits", self.bits, (1, 2, 4, 8))
+        choice("mode", self.mode, MODES)
+        at_least("period", self.period, 0)
+        check_features(self.features)
+
+    def overlaps(self):
+        return True
+
+    def setup(self, context):
+        super().setup(context)
+        self.epoch = 0
+        # State: what is under way; and the messages [k, bytes] of the last synchronous epoch, to be used once
+        # more.
+        self.pipes: dict[str, Pipe] = {}
+        self.kept: dict[str, torch.Tensor] = {}
+
+    def before_epoch(self, epoch):
+        self.epoch = epoch
+        self.recorder.metric("synchronous", self.is_synchronous())
+
+    def is_synchronous(self) -> bool:
+        """Whether what is sent in this epoch is used in it."""
+        return self.mode == "synchronous" or (self.period > 0 and self.epoch % self.period == 0)
+
+    def halo(self, layer, h):
+        return CodedHalo(self, layer, h)
+
+    def start(self, layer, direction, rows):
+        noise = draws(
+            self.seed, self.epoch, layer, direction, self.comm.rank, rows.shape, rows.dtype, self.device
+        )
+        wire = quantise(rows, self.bits, noise)
+        read = 2 * rows.numel() * rows.element_size()  # values and noise
+        self.recorder.work(code(len(wire), rows.shape[1], read, wire.nbytes))
+        key, pipe = f"{direction} {layer}", self.pipe(layer, direction)
+        if not self.is_synchronous():
+            arrived = pipe.push(wire, depth=1)
+            return key, None, self.kept.pop(key, None) if arrived is None else arrived, wire
+        if pipe.queue:
+            pipe.take(0)  # of the epoch before: too late
+        flight, arrived = self.comm.start_exchange(
+            wire, pipe.send, pipe.receive, layer, direction, "halo", SLOT
+        )
+        return key, flight, arrived, wire
+
+    def finish(self, under_way, count, width, dtype):
+        key, flight, arrived, _ = under_way
+        if flight is not None:
+            flight.wait()
+            if self.mode == "asynchronous":
+                self.kept[key] = arrived.clone()
+        with self.recorder.inside("rest", "unpack"):
+            if arrived is None:
+                self.recorder.work(stream(count, width, dtype.itemsize, 0, 1))
+                return torch.zeros(count, width, dtype=dtype, device=self.device)
+            self.recorder.work(code(count, width, arrived.nbytes, count * width * dtype.itemsize))
+            return dequantise(arrived, width, self.bits, dtype)
+
+    def pipe(self, layer: int, direction: str) -> Pipe:
+        """What carries a layer's rows, or their gradients, from one epoch to the next."""
+        plan, back = self.plans[layer], direction == "backward"
+        ways = plan.send_counts, plan.receive_counts
+        send, receive = ways[::-1] if back else ways
+        key = f"{direction} {layer}"
+        if key not in self.pipes:
+            self.pipes[key] = Pipe(self.comm, layer, direction, send, receive, held=back)
+        return self.pipes[key]
+
+    def after_epoch(self, epoch):
+        for pipe in self.pipes.values():
+            pipe.post()
+
+    def state_dict(self):
+        return {"kept": self.kept, "pipes": {key: pipe.state_dict() for key, pipe in self.pipes.items()}}
+
+    def load_state_dict(self, state):
+        self.kept = state["kept"]
+        for key, saved in state["pipes"].items():
+            direction, layer = key.split()
+            self.pipe(int(layer), direction).load_state_dict(saved)
