@@ -1,12 +1,13 @@
 """`python -m tests.papers`: bring the verdicts in docs/papers and README up to date with results/reference.
 
 A page is `# PAPER`, what held, what did not and why, by hand, and the section "Verdicts", which is written
-here: a row per part of each published figure, table and claim. docs/papers/README.md counts them by paper,
-verdict and cause.
+here: a row per part of each published figure, table and claim, and one for all of its parts that lack the
+same run. docs/papers/README.md counts them by paper, verdict and cause.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import textwrap
@@ -34,11 +35,13 @@ def results(root: Path = ROOT) -> list[Result]:
 
 def verdicts(found: Sequence[Result]) -> str:
     """Counts and a row per part, or per verdict on a table's series of cells, of one paper's; below the rows
-    each reason once, by the number that a row names it with."""
+    each reason once, by the number that a row names it with. Parts of an entry that were not run, for one
+    reason, share a row: nothing is known of them but what the paper prints.
+    """
     rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
     reasons: dict[str, int] = {}
     before = ""
-    for line in table.lines(found):
+    for line in _without_runs_together(table.lines(found)):
         entry = published.entry(line.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
         elsewhere = line.again not in ("", line.entry)
@@ -59,6 +62,19 @@ def verdicts(found: Sequence[Result]) -> str:
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         before = name
     return "\n".join([filled(found), "", *rows, "", *_numbered(reasons)])
+
+
+def _without_runs_together(lines: Sequence[table.VerdictRow]) -> list[table.VerdictRow]:
+    """One row for all of an entry's that were not run for one reason: their number, where the first stood."""
+    keys = [(line.entry, line.verdict, line.again) for line in lines]
+    numbers = Counter(key for key in keys if key[1].word == NOT_RUN)
+    together = []
+    for at, (key, line) in enumerate(zip(keys, lines)):
+        if numbers[key] < 2:
+            together.append(line)
+        elif keys.index(key) == at:
+            together.append(dataclasses.replace(line, says=f"{numbers[key]} parts", published=""))
+    return together
 
 
 def _numbered(reasons: Collection[str]) -> list[str]:
