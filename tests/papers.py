@@ -40,7 +40,7 @@ def verdicts(found: Sequence[Result]) -> str:
     """
     rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
     reasons: dict[str, int] = {}
-    before = ""
+    before = series = ""
     for line in _without_runs_together(table.lines(found)):
         entry = published.entry(line.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
@@ -53,14 +53,14 @@ def verdicts(found: Sequence[Result]) -> str:
         said = "; ".join(filter(None, [*seen, line.verdict.cause, reason, again]))
         cells = [
             "" if name == before else name,
-            line.says,
+            f"the same, {line.steps}" if line.series and line.series == series else line.says,
             line.published,
             line.ours,
-            line.share,
+            re.sub(r" \[[^\]]*\]", "", line.share),  # its interval follows from ours
             f"**{line.verdict.word}**" + (f" ({said})" if said else ""),
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        before = name
+        before, series = name, line.series
     return "\n".join([filled(found), "", *rows, "", *_numbered(reasons)])
 
 
@@ -73,7 +73,8 @@ def _without_runs_together(lines: Sequence[table.VerdictRow]) -> list[table.Verd
         if numbers[key] < 2:
             together.append(line)
         elif keys.index(key) == at:
-            together.append(dataclasses.replace(line, says=f"{numbers[key]} parts", published=""))
+            says = f"{numbers[key]} parts"
+            together.append(dataclasses.replace(line, says=says, published="", series=""))
     return together
 
 
@@ -127,9 +128,31 @@ def _counted(name: str, found: Sequence[Result], papers: Sequence[str]) -> str:
     return "| " + " | ".join([name, *(str(counts[paper] or "") for paper in papers), str(len(found))]) + " |"
 
 
+def outcomes(found: Sequence[Result]) -> str:
+    """A line per kind of thing that was judged: how many there are, what runs said, what has no run; each
+    measurement once."""
+    once = [each for each in found if not each.again and each.verdict.word != COMPARED]
+    kinds = {
+        "statements": [each for each in once if not each.own and not each.series],
+        "cells of tables": [each for each in once if not each.own and each.series],
+        "findings of this project's own": [each for each in once if each.own],
+    }
+    lines = []
+    for kind, results in kinds.items():
+        counts = Counter(each.verdict.word for each in results)
+        without = {word: counts.pop(word) for word in (NOT_RUN, NOT_YET, CONSTRUCTED) if word in counts}
+        judged, lacks = (
+            ", ".join(f"{number} {word}" for word, number in sorted(each.items(), key=lambda it: -it[1]))
+            for each in (counts, without)
+        )
+        line = f"- **{len(results)} {kind}**; {sum(counts.values())} judged: {judged}. The others: {lacks}."
+        lines.append(textwrap.fill(line, 110, subsequent_indent="  "))
+    return "\n".join(lines)
+
+
 def readme(text: str, found: Sequence[Result]) -> str:
     """README with its counts replaced."""
-    return COUNTS.sub(filled(found), text)
+    return COUNTS.sub(lambda _: outcomes(found), text)
 
 
 def main(root: Path = ROOT) -> int:

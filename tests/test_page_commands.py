@@ -74,6 +74,7 @@ MANY = {
     "digest_interval": 40,
     "digest_straggler": 40,
     "lean_ablation": 90,
+    "overview": 60,
     "pscgcn_hits": 40,
     "sancus_broadcasts": 40,
     "staleness": 240,

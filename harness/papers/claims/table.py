@@ -49,7 +49,8 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
 class VerdictRow:
     """What a reader sees of one part, or of the cells of a series that have one verdict.
 
-    again   the entry that counts it; "" where this one does
+    again    the entry that counts it; "" where this one does
+    series   of cells: what they have in common, and their `steps`; both "" of a part
     """
 
     entry: str
@@ -60,6 +61,8 @@ class VerdictRow:
     verdict: Verdict
     size: str
     again: str = ""
+    series: str = ""
+    steps: str = ""
 
 
 def lines(results: Sequence[Result]) -> list[VerdictRow]:
@@ -76,17 +79,24 @@ def lines(results: Sequence[Result]) -> list[VerdictRow]:
     return [
         VerdictRow(
             first.entry,
-            first.series.replace("{}", ", ".join(each.step for each in same)) if first.series else first.says,
+            first.series.replace("{}", steps) if first.series else first.says,
             ", ".join(filter(None, (said(each.published) for each in same))),
             ", ".join(value(each.ours) for each in same if each.ours),
-            ", ".join(filter(None, (share(each.verdict) for each in same))),
+            ", ".join(share(each.verdict) or "-" for each in same) if any(map(_shared, same)) else "",
             first.verdict,
             first.size,
             first.again,
+            first.series,
+            steps,
         )
         for first, *more in found.values()
         for same in [[first, *more]]
+        for steps in [", ".join(each.step for each in same) if first.series else ""]
     ]
+
+
+def _shared(result: Result) -> bool:
+    return result.verdict.share is not None
 
 
 def plain(results: Sequence[Result]) -> str:
