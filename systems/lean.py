@@ -34,11 +34,11 @@ Decisions
 - attention needs rows: no partial sums and no narrow side there (model=gat), and rows travel before dropout.
 - preset `vanilla/cover` is this with nothing rounded: exact training that sends the fewest messages.
 - dropout by vertex, as everywhere: the sender of a message drops, with the mask of the vertex.
-Departures: none, since only the combination is this project's. An exchange by a minimum vertex cover of rows
-and partial sums, with coded boundary rows, was published before: Zhuang et al., "Scaling Large-scale GNN
-Training to Thousands of Processors on CPU-based Supercomputers" (SuperGNN / SuperGCN, arXiv 2411.16025); so
-was aggregation before the exchange (ABC, arXiv 2212.05410). Here the cover is of needed rows alone, messages
-are on the narrower side with one scale per column, and the steps of the weights are coded too.
+Departures: none; the combination is this project's and its parts are not. An exchange by a minimum vertex
+cover of rows and partial sums, with coded boundary rows, was published before: Zhuang et al., "Scaling
+Large-scale GNN Training to Thousands of Processors on CPU-based Supercomputers" (SuperGNN / SuperGCN, arXiv
+2411.16025); so was aggregation before the exchange (ABC, arXiv 2212.05410). Here the cover is of needed rows
+alone, messages are on the narrower side with one scale per column, and the steps of the weights are coded.
 """
 
 from __future__ import annotations

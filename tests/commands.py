@@ -98,10 +98,10 @@ TRIED = {
     ),
     "halobench report table mine": "test_tutorial.py::test_what_the_page_says_of_its_runs_holds",
     "halobench check system=refresh": "test_tutorial.py::test_the_pages_system_holds_every_check",
-    "PYTHONPATH=my_ideas python -m harness --config-dir my_ideas/conf dataset=ring": (
+    "PYTHONPATH=my_ideas halobench --config-dir my_ideas/conf dataset=ring": (
         "test_outside.py::test_a_dataset_is_one_file_and_one_yaml"
     ),
-    "PYTHONPATH=my_ideas python -m harness --config-dir my_ideas/conf partition=stripes": (
+    "PYTHONPATH=my_ideas halobench --config-dir my_ideas/conf partition=stripes": (
         "test_outside.py::test_a_partitioner_is_one_file_and_one_yaml"
     ),
     "python -m harness --config-dir my_ideas/conf model=mixed": (
