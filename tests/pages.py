@@ -1,8 +1,7 @@
-"""`python -m tests.pages`: bring the knobs and decisions in `docs/systems/` up to date with `conf/system/`
-and the systems' docstrings.
+"""`python -m tests.pages`: bring the knobs in `docs/systems/` up to date with `conf/system/`.
 
-A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (from its
-module's docstring) and the picture that shows it working. Knobs and decisions are written here, the rest by
+A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (where
+its module has them) and the picture that shows it working. Knobs and decisions are written here, the rest by
 hand. Where a system has no page, one is made of its docstring and yaml, without a picture. docs/systems.md
 and mkdocs.yml list the pages.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,22 +31,18 @@ def knobs(yaml: str) -> str:
     return "\n".join(rows) if len(rows) > 2 else "None."
 
 
-def decisions(module: Path) -> str:
-    """What follows "Decisions" in a module's docstring; "Departures" as a paragraph of its own."""
-    _, text = docstring(module)
-    text, named, departures = re.compile(r"\s*^Departures: *", re.M).sub("\0", text).partition("\0")
-    if not named:
-        return text
-    return (
-        f"{text}\n\n{textwrap.fill(f'Departures from the paper: {departures}', 110, break_on_hyphens=False)}"
-    )
+def decisions(module: Path, root: Path) -> str:
+    """Where a module's docstring is, which the site shows in this place."""
+    name = ".".join(module.relative_to(root).with_suffix("").parts)
+    said = "What the paper leaves open and what is done differently here: the first lines of"
+    options = "options: {members: false, show_root_heading: false}"
+    return f"{said} `{module.relative_to(root)}`.\n\n::: {name}\n    {options}"
 
 
-def docstring(module: Path) -> tuple[str, str]:
-    """A module's docstring before and after the line that begins with "Decisions"."""
+def docstring(module: Path) -> str:
+    """A module's docstring before the line that begins with "Decisions"."""
     text = ast.get_docstring(ast.parse(module.read_text())) or ""
-    found = re.search(r"^Decisions:?", text, re.M)
-    return (text[: found.start()].strip(), text[found.end() :].strip()) if found else (text, "None noted.")
+    return re.split(r"^Decisions", text, flags=re.M)[0].strip()
 
 
 def module_of(yaml: str, root: Path) -> Path:
@@ -57,7 +51,7 @@ def module_of(yaml: str, root: Path) -> Path:
 
 def first(name: str, conf: Path = CONF, root: Path = ROOT) -> str:
     """A page for a system that has none: what its docstring says, knobs and decisions."""
-    title, _, body = docstring(module_of((conf / f"{name}.yaml").read_text(), root))[0].partition("\n")
+    title, _, body = docstring(module_of((conf / f"{name}.yaml").read_text(), root)).partition("\n")
     title = re.sub(rf"(?i)^{name}: ", "", title)  # the page's name is said
     page = f"# {name}: {title.removesuffix('.')}\n\n{body.strip()}\n\n## Knobs\n\n## Decisions\n"
     return up_to_date(page, name, conf, root).rstrip() + "\n"
@@ -66,7 +60,7 @@ def first(name: str, conf: Path = CONF, root: Path = ROOT) -> str:
 def up_to_date(page: str, name: str, conf: Path = CONF, root: Path = ROOT) -> str:
     """The page with its made sections replaced."""
     yaml = (conf / f"{name}.yaml").read_text()
-    made = {"Knobs": knobs(yaml), "Decisions": decisions(module_of(yaml, root))}
+    made = {"Knobs": knobs(yaml), "Decisions": decisions(module_of(yaml, root), root)}
     parts = re.split(r"^## (.*)\n", page, flags=re.M)
     for at in range(1, len(parts), 2):
         if parts[at] in MADE:

@@ -1,4 +1,5 @@
-"""For the site: lines of a docstring such as `rows   [m, F] remote rows` become a list, a definition each."""
+"""For the site: lines of a docstring such as `rows   [m, F] remote rows` become a list, a definition each,
+and other lists are set apart."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ def listed(text: str) -> str:
         elif inside and line.startswith("  ") and line.strip():
             lines[-1] += f" {line.strip()}"
         else:
-            lines += ([""] if inside and line.strip() else []) + [line]
+            # Markdown begins a list after an empty line only.
+            begins = line.startswith("- ") and lines and lines[-1] and lines[-1][0] not in "- "
+            lines += ([""] if begins or (inside and line.strip()) else []) + [line]
             inside = False
     return "\n".join(lines)
