@@ -35,8 +35,7 @@ def results(root: Path = ROOT) -> list[Result]:
 
 def verdicts(found: Sequence[Result]) -> str:
     """Counts and a row per part, or per verdict on a table's series of cells, of one paper's; below the rows
-    each reason once, by the number that a row names it with. Cells stand without intervals and shares, and
-    shares without theirs: `halobench report claims` prints them. Parts of an entry that were not run, for one
+    each reason once, by the number that a row names it with. Parts of an entry that were not run, for one
     reason, share a row: nothing is known of them but what the paper prints.
     """
     rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
@@ -56,8 +55,8 @@ def verdicts(found: Sequence[Result]) -> str:
             "" if name == before else name,
             f"the same, {line.steps}" if line.series and line.series == series else line.says,
             line.published,
-            re.sub(r" ± [^,]*", "", line.ours) if line.series else line.ours,
-            "" if line.series else re.sub(r" \[[^\]]*\]", "", line.share),
+            line.ours,
+            re.sub(r" \[[^\]]*\]", "", line.share),  # its interval follows from ours
             f"**{line.verdict.word}**" + (f" ({said})" if said else ""),
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
