@@ -4,11 +4,14 @@ here, each with a folder of its own.
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.base.errors import InputError
 from harness.comm.meeting import Meeting
 from harness.results import files
 from harness.results.environment import of_hosts
@@ -87,6 +90,74 @@ def test_a_folder_of_something_else_is_refused_and_kept(tmp_path, folders, name,
     assert own == "" and sentence in wrong and f'RUN_DIR="{copy}"' in wrong
     separate_hosts.forget(copy, keep=False)
     assert (copy / name).read_text() == "mine"
+
+
+def told_by_worker_0(tmp_path: Path, copy: Path, files_: dict[str, str]) -> str:
+    """What is wrong with worker 1, whose host makes `copy` from what a worker 0 that is not ours says."""
+
+    def worker_0() -> None:
+        meeting = Meeting(0, 2, str(tmp_path / "store"), 60)
+        for name, value in (("folder", [".seen", True]), ("sees", ["a", True]), ("describing", files_)):
+            meeting.tell(name, value)
+        meeting.tell("described", None)
+
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(worker_0)
+        _, wrong = separate_hosts.describe(Meeting(1, 2, str(tmp_path / "store"), 60), "b", copy)
+        other.result(60)
+    return wrong
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/tmp/halobench-evil", "shards/../../evil", "epochs.parquet", "x\x1b[2J"]
+)
+def test_only_what_describes_a_run_is_written(tmp_path, folders, name):
+    run, copy = folders
+    good = {"config.yaml": "system: {}\n", "shards.json": (run / "shards.json").read_text()}
+    before = tree(tmp_path)
+    wrong = told_by_worker_0(tmp_path, copy, {**good, name: "evil"})
+    shown = name.replace("\x1b", "\\x1b")
+    assert wrong.startswith(
+        f'host {socket.gethostname()} does not write "{shown}" from worker 0: it is none of'
+    )
+    assert "\n" not in wrong and not copy.exists() and not Path("/tmp/halobench-evil").exists()
+    assert {**tree(tmp_path), str(tmp_path / "store"): ""} == {**before, str(tmp_path / "store"): ""}
+
+
+def test_a_file_that_is_larger_than_any_runs_is_not_written(tmp_path, folders, monkeypatch):
+    monkeypatch.setattr(separate_hosts, "LARGEST", 9)
+    wrong = told_by_worker_0(tmp_path, folders[1], {"config.yaml": "x" * 10})
+    assert 'does not write "config.yaml" from worker 0: it has 10 characters, and' in wrong
+    assert not folders[1].exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "config.yaml.part", "shards/spec.json"])
+def test_a_copy_is_not_written_through_a_link(tmp_path, folders, name):
+    copy, other = folders[1], tmp_path / "other"
+    described(tmp_path, folders)
+    other.mkdir()
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).symlink_to(other if name == "checkpoints" else other / "file")
+    (folders[0] / "checkpoints").mkdir()
+    (folders[0] / "checkpoints" / "latest").write_text("3")
+    _, (_, wrong) = described(tmp_path, folders)
+    assert wrong.startswith(
+        f'host {socket.gethostname()} does not write "{copy / name}", which is a link; remove'
+    )
+    assert list(other.iterdir()) == []
+
+
+def test_worker_0_takes_back_streams_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(separate_hosts, "told", lambda comm, own: [[], ["../../evil"]])
+    comm = SimpleNamespace(rank=0, size=2)
+    with pytest.raises(
+        InputError, match=r'^worker 1 wants to give back "\.\./\.\./evil", which no worker traces'
+    ):
+        separate_hosts.take_back(comm, tmp_path, [True, False], [[0], [1]])
 
 
 def test_a_run_that_is_not_prepared_is_worker_0s_to_say(tmp_path, folders):

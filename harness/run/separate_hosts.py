@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,12 +26,15 @@ from harness.comm.meeting import Meeting
 from harness.data.partition import io
 from harness.data.partition.cache import check_file
 from harness.results import files
+from harness.results.reader import STREAM
 from harness.run import config as configs
 
 # What every worker reads of a run folder before it has a group; the last only in a run that goes on.
 LATEST = "checkpoints/latest"
 SHARDS = "shards"  # folder of a copy
 DESCRIBING = ("config.yaml", "shards.json", "environment.json", "resolved.json", "devices.json", LATEST)
+SPEC = f"{SHARDS}/spec.json"
+LARGEST = 1 << 22  # characters of such a file; a config takes 2 kB, a run of hundreds of workers some 100 kB
 COPY = "copy-of-worker-0"  # the file that marks a folder as made here
 CHUNK = 1 << 24  # bytes of a file that travel at a time
 
@@ -46,7 +50,7 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
     if meeting.rank == 0:
         try:
             described = {n: (run_dir / n).read_text() for n in DESCRIBING if (run_dir / n).is_file()}
-            described[f"{SHARDS}/spec.json"] = (configs.shard_folder(run_dir) / "spec.json").read_text()
+            described[SPEC] = (configs.shard_folder(run_dir) / "spec.json").read_text()
             (run_dir / token).touch()
         except InputError as error:
             wrong = str(error)
@@ -78,7 +82,13 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
 
 
 def _write(run_dir: Path, described: dict[str, str]) -> None:
-    """Lay out a copy. InputError where the folder holds another run."""
+    """Lay out a copy. InputError where the folder holds another run or a link, or `described` is not what
+    describes a run.
+    """
+    _check(described)
+    # One that another user, or an earlier run, left there would lead what is written out of the folder.
+    for link in (path for path in run_dir.rglob("*") if path.is_symlink()):
+        raise InputError(f"{_refuses(link)}, which is a link; remove it, or give a folder that is not there")
     there = run_dir / "config.yaml"
     if there.exists():
         if there.read_text() != described["config.yaml"]:
@@ -101,6 +111,25 @@ def _write(run_dir: Path, described: dict[str, str]) -> None:
         files.write_text_atomic(run_dir / name, text)
     shards = files.read_json(run_dir / "shards.json")
     files.write_json_atomic(run_dir / "shards.json", {**shards, "folder": str((run_dir / SHARDS).resolve())})
+
+
+def _check(described: dict[str, str]) -> None:
+    """InputError where worker 0's host says more than what describes a run."""
+    for name, text in described.items():
+        if name not in (*DESCRIBING, SPEC):
+            raise InputError(
+                f"{_refuses(name)} from worker 0: it is none of {', '.join((*DESCRIBING, SPEC))}; see who"
+                " else has the secret of the run"
+            )
+        if len(text) > LARGEST:
+            raise InputError(
+                f"{_refuses(name)} from worker 0: it has {len(text)} characters, and such a file has at most"
+                f" {LARGEST}; prepare the run again"
+            )
+
+
+def _refuses(name: object) -> str:
+    return f'host {socket.gethostname()} does not write "{name}"'
 
 
 def bring_shards(comm: Comm, run_dir: Path, sees: Sequence[bool]) -> None:
@@ -127,12 +156,18 @@ def take_back(comm: Comm, run_dir: Path, sees: Sequence[bool], hosts: Sequence[S
     their streams.
 
     hosts   ranks of the workers, host by host
+
+    Raises InputError, on all workers alike, for a name that no stream has.
     """
     first = [k for ranks in hosts for k in [k for k in ranks if not sees[k]][:1]]
     stream = run_dir / "stream"
     own = sorted(path.name for path in stream.glob("*.arrow")) if comm.rank in first else []
     for k, names in enumerate(told(comm, own)):
         for name in names:
+            if not STREAM.fullmatch(name):
+                raise InputError(
+                    f'worker {k} wants to give back "{name}", which no worker traces; see its host'
+                )
             _carry(comm, k, 0, stream / name, stream / name)
 
 
