@@ -5,6 +5,7 @@ what is said when a host is lost.
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import time
 from pathlib import Path
@@ -34,6 +35,11 @@ def prepared(place, *words: str) -> list[Path]:
     return [Path(line.split()[-1]) for line in done.out.splitlines() if line.startswith("torchrun ")]
 
 
+def holding(folder: Path) -> list[str]:
+    """What is in the files of a folder, at any depth."""
+    return [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()]
+
+
 def trained(pool, run_dir: Path) -> Path:
     """A copy of a prepared run, trained by the workers of this host over sockets."""
     copy = run_dir.with_name(f"{run_dir.name}-alone")
@@ -51,7 +57,21 @@ def until_checkpoint(run_dir: Path, first: Command, second: Command) -> None:
         time.sleep(0.05)
 
 
-def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis_server, hosts):  # noqa: F811
+@pytest.fixture(autouse=True)
+def secret(monkeypatch) -> str:
+    """Of the runs of hosts that share no folder, as their user sets it on each."""
+    made = secrets.token_hex(32)
+    monkeypatch.setenv("HALOBENCH_SECRET", made)
+    return made
+
+
+def test_two_hosts_train_as_one_does_and_say_what_they_cannot(
+    place,
+    pool,
+    redis_server,
+    hosts,  # noqa: F811
+    secret,
+):
     """Host 1 sees no folder of host 0: it gets the run and its shards, and gives back its traces."""
     words = ("--port", PORT, "--bind", hosts.address(0), "--protected-mode", "no", "--save", "")
     hosts.start(0, executable(), *words, "--dir", str(hosts.scratch))
@@ -85,6 +105,8 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
     assert f"{long}: 4 workers on 2 hosts (2 + 2), on cpu" in first.said
     lost = {line for line in first.said.splitlines() if line.startswith("error: ")}
     assert lost and all("lost a peer in" in line and "GLOO_SOCKET_IFNAME=eth0" in line for line in lost)
+    for said in (first.said, second.said, *holding(place.folder), *holding(hosts.apart)):
+        assert secret not in said
     # What host 1 had of runs that ended is gone; it keeps what it was refused, or cut off from.
     assert len(list(hosts.apart.glob("**/config.yaml"))) == len([*refused, long])
 

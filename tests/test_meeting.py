@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +24,7 @@ from harness.comm.recorder import Epoch
 from harness.comm.transport import PeerLost, is_lost
 from harness.comm.watch import Watch, stalled
 from harness.results.identity import fingerprint
-from harness.run import runner
+from harness.run import runner, worker
 from harness.run.settings import RunConfig
 
 MEMBERS = st.lists(
@@ -129,6 +134,132 @@ def test_who_did_not_come_is_named_after_the_time_that_was_given(tmp_path):
         meeting.tell("member", 1)
 
 
+def refused(met: Meeting) -> str:
+    with pytest.raises(InputError) as error:
+        met.tell("host", met.rank)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("mine, theirs", [(b"one", b"other"), (b"one", None), (b"one", b"")])
+def test_hosts_that_have_not_the_same_secret_say_which(tmp_path, monkeypatch, mine, theirs):
+    monkeypatch.setattr("harness.comm.meeting.ANSWER", 1.0)
+
+    def work(rank: int) -> str:
+        met = Meeting(rank, 3, str(tmp_path / "store"), 30, mine if rank < 2 else theirs)
+        met.host = "ab"[rank == 2]
+        return refused(met)
+
+    with ThreadPoolExecutor(3) as threads:
+        first, second, third = threads.map(work, range(3))
+    assert first == second and first.startswith(
+        "worker 2 (host b) and worker 0 (host a) do not sign with the same"
+    )
+    assert "HALOBENCH_SECRET" in first and (third == first) == (theirs is not None)
+    assert third == first or third.startswith(
+        "worker 2 (host b) has no secret of the run; give that host HALOB"
+    )
+
+
+def test_what_a_stranger_has_written_is_no_workers_word(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.comm.meeting.ANSWER", 0.1)
+    for k, written in enumerate(["junk", "\n" * 9, json.dumps([1]), b"\xff\x1b".decode("latin1")]):
+        met = Meeting(0, 2, str(tmp_path / f"store{k}"), 5, b"secret")
+        met.store.set("host/1", written)
+        assert refused(met).startswith("worker 1 (host ") and "\x1b" not in refused(met)
+
+
+THREE = st.tuples(*[st.sampled_from(["", "a", "b"])] * 3)
+
+
+@given(own=THREE, other=THREE, value=st.text(max_size=4), place=st.floats(0, 1, exclude_max=True))
+def test_only_a_signed_value_under_its_own_key_in_its_own_start_is_genuine(own, other, value, place):
+    def made(key: str, start: str, secret: str) -> tuple[Meeting, str]:
+        met = Meeting(0, 1, secret=secret.encode())
+        met.start = start
+        return met, key
+
+    (met, key), (another, found) = made(*own), made(*other)
+    raw = met.signed(key, value).encode()
+    said = another.opened(found, raw)
+    assert said.genuine == (own == other) and json.loads(said.text) == value
+    at = int(place * len(raw))
+    assert not met.opened(key, raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]).genuine
+
+
+def test_numbers_of_this_start_are_in_what_is_signed_after_the_first_word(tmp_path):
+    def starts(number: int) -> list[str]:
+        return together(2, tmp_path / f"store{number}", lambda met: (met.tell("host", 0), met.start)[1])
+
+    first, second = starts(0), starts(1)
+    assert len(set(first)) == len(set(second)) == 1 and first[0] and first != second
+
+
+def test_a_strangers_failure_is_not_heard_and_does_not_hide_a_workers(tmp_path):
+    met = Meeting(0, 2, str(tmp_path / "store"), 5, b"secret")
+    met.store.set("failed", json.dumps([1, "its disk is full"]))
+    assert met.failure() == ""
+    met.fail("its disk\x1b[2J is full")
+    assert met.failure() == "worker 0 failed: its disk\\x1b[2J is full"
+
+
+def test_a_strangers_marks_and_copies_of_older_ones_move_nobody(tmp_path):
+    met = Meeting(0, 2, str(tmp_path / "store"), 5, b"secret")
+    marks = Marks(met)
+    met.store.set("mark/1", "[9, 9]")
+    marks.set(3)
+    older = met.store.get("mark/0")
+    marks.set(4)
+    assert marks.read() == [(2, 4), (0, -1)]
+    met.store.set("mark/0", older)
+    assert marks.read() == [(2, 4), (0, -1)]
+
+
+class Impostor(threading.Thread):
+    """Accepts whoever connects, and sends them `words` again and again; None: closes at once."""
+
+    def __init__(self, words: bytes | None):
+        super().__init__(daemon=True)
+        self.words, self.listener, self.held = words, socket.create_server(("127.0.0.1", 0)), []
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self.held.append(self.listener.accept()[0])
+                if self.words is None:
+                    self.held.pop().close()
+                else:
+                    self.held[-1].sendall(self.words)
+
+
+@pytest.mark.parametrize("words", [b"", b"\x05\xff" * 500, None], ids=["silent", "nonsense", "closes"])
+def test_an_impostor_on_the_stores_port_is_told_within_the_time_that_was_given(monkeypatch, words):
+    impostor = Impostor(words)
+    impostor.start()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(impostor.listener.getsockname()[1]))
+    began = time.monotonic()
+    with pytest.raises(
+        PeerLost, match=r"^worker 1 \(host .*\) could not reach the store .* within rendezvous=1 s \("
+    ):
+        Meeting(1, 2, seconds=1, secret=b"secret")
+    assert time.monotonic() - began < 10
+    impostor.listener.close()
+
+
+def test_a_store_that_answers_no_more_is_told_within_the_time_that_was_given(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.comm.meeting.ANSWER", 0.1)
+    met, free = Meeting(0, 2, str(tmp_path / "store"), 0.1), threading.Event()
+    monkeypatch.setattr(met, "_told", lambda *words: free.wait(60))
+    with pytest.raises(
+        PeerLost, match=r"^worker 0 \(host .*\) got no answer from the store within rendezvous=0\.1 s"
+    ):
+        met.tell("host", 0)
+    met.store = SimpleNamespace(check=lambda keys: free.wait(60), set=lambda *words: free.wait(60))
+    assert met.failure() == ""
+    met.fail("its disk is full")  # returns
+    free.set()
+
+
 def test_the_first_failure_is_the_one_that_is_heard(tmp_path):
     first, second = (Meeting(k, 2, str(tmp_path / "store"), 5) for k in range(2))
     assert second.failure() == ""
@@ -159,6 +290,24 @@ def test_a_run_ends_where_nobody_moves_and_not_before(tmp_path):
     (sentence,) = ended.said
     assert sentence.startswith("no worker has made progress for patience=0.4 s (worker 0 furthest behind, in")
     assert "epoch 7" in sentence and "\n" not in sentence
+
+
+def test_a_worker_whose_store_answers_no_more_ends_within_its_patience(tmp_path, monkeypatch):
+    """As that of a host from which the store's is cut off."""
+    free, ended = threading.Event(), Ended()
+    monkeypatch.setattr(Marks, "read", lambda marks: free.wait(60))
+    with Watch(Meeting(0, 2, str(tmp_path / "store"), 5), lambda: Epoch(7), 0.4, ended):
+        assert ended.called.wait(30)
+    free.set()
+    assert ended.said[0].startswith("no worker has made progress for patience=0.4 s")
+
+
+def test_what_a_worker_ends_with_is_printable(monkeypatch):
+    written = []
+    monkeypatch.setattr(worker.os, "write", lambda file, said: written.append(said))
+    monkeypatch.setattr(worker.os, "_exit", written.append)
+    worker.ended(PeerLost("lost \x1b[2J"), 1)
+    assert written == [b"error: lost \\x1b[2J\n", 1]
 
 
 def test_a_run_without_patience_waits_for_ever_and_hears_of_failures(tmp_path, monkeypatch):

@@ -31,8 +31,13 @@ def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
     elsewhere = json.loads(path.read_text())
     files.write_json_atomic(path, {**elsewhere, "processor": "Login node", "code": "of then"})
     assert printed == ["torchrun", "--nproc-per-node", "2", "-m", "harness.run.worker", str(run_dir)]
+    own = run_dir / "secret"
+    secret = own.read_text().strip()
+    assert own.stat().st_mode & 0o777 == 0o600 and secret not in shlex.join(printed)
     done = place.truly("-m", "torch.distributed.run", *printed[1:])
     assert done.returncode == 0, done.stderr
+    left = [path.read_text(errors="replace") for path in run_dir.rglob("*") if path.is_file()]
+    assert not own.exists() and not any(secret in text for text in (done.stdout, done.stderr, *left))
     assert f"{run_dir}: 2 workers on 1 host (2), on cpu" in done.stderr and "epoch 1/" in done.stderr
     assert "test acc" in done.stdout and done.stdout.endswith(f"{run_dir}\n")
     assert json.loads(path.read_text())["processor"] == elsewhere["processor"]

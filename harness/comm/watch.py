@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from types import TracebackType
+from typing import Any
 
-from harness.comm.meeting import Marks, Meeting
+from harness.comm.meeting import Marks, Meeting, background
 from harness.comm.members import workers
 from harness.comm.recorder import Epoch
 
@@ -35,6 +38,7 @@ class Watch:
         self.running, self.patience, self.end, self.grace = running, patience, end, grace
         self.interval = min(LOOK, patience / 4) if patience else LOOK
         self.closed = threading.Event()
+        self.own: tuple[Any, ...] = ()
         self.thread = None
         # Workers that a launcher of one host started are ended by it as soon as one of them fails.
         if meeting.store is not None and (patience or meeting.under_launcher):
@@ -54,25 +58,34 @@ class Watch:
             self.thread.join(2 * self.interval)
 
     def _look(self) -> None:
-        own, marks, moved = None, None, time.monotonic()
+        asked: Future[str] | None = None
+        seen, moved = list(self.marks.last), time.monotonic()
         while not self.closed.wait(self.interval):
-            failure = self.marks.failure()
-            if failure and not self.closed.wait(self.grace):
-                self.end(failure)
-                return
+            # One question at a time: where the link to the store is down it may never be answered.
+            asked = asked or background(self._ask)
+            with contextlib.suppress(TimeoutError):
+                failure, asked = asked.result(self.interval), None
+                if failure and not self.closed.wait(self.grace):
+                    self.end(failure)
+                    return
             if self.patience is None:
                 continue
-            epoch = self.running()
-            now = (epoch.epoch, len(epoch.spans), epoch.evaluate, epoch.log)
-            if now != own:
-                own = now
-                self.marks.set(epoch.epoch)
-            told = self.marks.read()
-            if told != marks:
-                marks, moved = told, time.monotonic()
+            if (told := list(self.marks.last)) != seen:
+                seen, moved = told, time.monotonic()
             elif time.monotonic() - moved >= self.patience and not self.closed.is_set():
                 self.end(stalled(self.patience, [epoch for _, epoch in told]))
                 return
+
+    def _ask(self) -> str:
+        """Tell the others whether this worker has moved, hear whether they have, and which one has failed."""
+        if self.patience is not None:
+            epoch = self.running()
+            now = (epoch.epoch, len(epoch.spans), epoch.evaluate, epoch.log)
+            if now != self.own:
+                self.own = now
+                self.marks.set(epoch.epoch)
+            self.marks.read()
+        return self.marks.failure()
 
 
 def stalled(patience: float, epochs: Sequence[int]) -> str:

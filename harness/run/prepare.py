@@ -31,12 +31,12 @@ from harness.results import files, resolved
 from harness.results.environment import environment
 from harness.results.reader import Trace
 from harness.run import config as configs
-from harness.run import products
+from harness.run import products, secret
 from harness.run.config import Run
 from harness.run.lock import LOCK, locked
 from harness.run.process import RunFailed, be_child, forking, limit_memory
 
-PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
+PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part", secret.FILE, secret.PART)
 
 
 def prepare(run: Run) -> Path:
@@ -61,6 +61,8 @@ def prepare(run: Run) -> Path:
         {"folder": str(folder.resolve()), "stats": {**stats, **took(folder)}, "graph": graph, **measured},
     )
     files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
+    if run.settings.launch == "prepare":
+        secret.make(run_dir)
     # Last, since a folder with a config is a run folder.
     files.write_yaml_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir

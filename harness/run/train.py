@@ -24,7 +24,7 @@ from torch.distributed.elastic.multiprocessing.errors import get_error_handler, 
 from harness.base.errors import InputError
 from harness.base.heap import keep_freed_memory
 from harness.base.target import check_trusted
-from harness.base.terminal import counted
+from harness.base.terminal import counted, printable
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.meeting import RENDEZVOUS, Meeting, first_line
@@ -46,7 +46,7 @@ from harness.results.environment import environment, of_hosts
 from harness.results.reader import Trace, bytes_sent, check_streams, checksums
 from harness.results.schema import NOT_FINITE, PEAK_ALLOCATED, PEAK_RESERVED
 from harness.run import config as configs
-from harness.run import separate_hosts, silence
+from harness.run import secret, separate_hosts, silence
 from harness.run.devices import cluster_of
 from harness.run.lock import locked
 from harness.run.process import RunFailed
@@ -75,7 +75,8 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
     if found is None:
         with contextlib.suppress(InputError):  # which is told to the others below
             found = configs.load(folder)
-    met = Meeting(rank, size, meeting, found.settings.rendezvous if found else RENDEZVOUS)
+    key = secret.read(folder) if meeting is None and size > 1 else b""
+    met = Meeting(rank, size, meeting, found.settings.rendezvous if found else RENDEZVOUS, key)
     try:
         with contextlib.ExitStack() as stack:
             sees, wrong, run = [True] * size, "", None
@@ -131,11 +132,8 @@ def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: WorkerPlace)
     files.write_json_atomic(run_dir / "environment.json", of_hosts(hosts, seat.hosts))
     for ranks, found in zip(seat.hosts[1:], hosts[1:]):
         if found["code"] != hosts[0]["code"]:
-            print(
-                f"note: the host of {workers(ranks)} has code {found['code']}, that of worker 0"
-                f" {hosts[0]['code']}",
-                file=sys.stderr,
-            )
+            note = f"the host of {workers(ranks)} has code {found['code']}, that of worker 0"
+            print(printable(f"note: {note} {hosts[0]['code']}"), file=sys.stderr)
     if str(run.settings.progress).lower() != "false":
         counts = " + ".join(str(len(ranks)) for ranks in seat.hosts)
         print(
@@ -365,6 +363,7 @@ def train(
         writer.finalise(run_dir)
         whole = {**summary.summarise(run_dir), "files": checksums(run_dir)}
         files.write_json_atomic(run_dir / "summary.json", whole)
+        secret.forget(run_dir)
     keep = run.settings.keep_checkpoint and not diverged
     if keeper and not keep:
         checkpoints.clear()

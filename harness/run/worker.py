@@ -7,6 +7,7 @@ import signal
 import sys
 
 from harness.base.errors import InputError
+from harness.base.terminal import printable
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
 from harness.run.train import main
@@ -16,7 +17,7 @@ def ended(error: Exception, code: int) -> None:
     """Say why in one sentence, and end at once: a group of NCCL that has lost a peer may never end."""
     sys.stderr.flush()
     # At once: the other workers of the host write to the same place.
-    os.write(sys.stderr.fileno(), f"error: {error}\n".encode())
+    os.write(sys.stderr.fileno(), printable(f"error: {error}\n").encode())
     os._exit(code)
 
 

@@ -1,0 +1,56 @@
+"""The secret of a run, with which its workers sign what they tell each other over torchrun's store.
+
+It stands in the run folder from when the run is prepared for torchrun until it has finished, in a file that
+only its user can read. A host that does not see the folder has it from the environment variable
+HALOBENCH_SECRET. It is part of no config, trace or page.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from harness.base.errors import InputError, writing
+from harness.results.files import MEND
+
+FILE, VARIABLE = "secret", "HALOBENCH_SECRET"
+PART = f"{FILE}.part"
+LEAST = 16  # characters; fewer could be guessed from one signed message
+
+
+def make(run_dir: Path) -> None:
+    """Leave a secret in a run folder that has none. InputError where it cannot be written."""
+    if _in_folder(run_dir):
+        return
+    part = run_dir / PART
+    with writing(run_dir / FILE, MEND):
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        os.replace(part, run_dir / FILE)
+
+
+def read(run_dir: Path) -> bytes | None:
+    """The run's secret as this host has it; None where it has none. InputError where it is too short."""
+    given = os.environ.get(VARIABLE, "").strip()
+    if given and len(given) < LEAST:
+        raise InputError(
+            f"{VARIABLE} has {len(given)} characters and could be guessed; give {LEAST} or more, as {FILE} in"
+            " RUN_DIR has"
+        )
+    return (given or _in_folder(run_dir)).encode() or None
+
+
+def _in_folder(run_dir: Path) -> str:
+    """ "" where the folder has none."""
+    try:
+        with open(os.open(run_dir / FILE, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+            return file.read(1024).strip()
+    except OSError:
+        return ""
+
+
+def forget(run_dir: Path) -> None:
+    """Remove the secret of a run that needs none any more."""
+    (run_dir / FILE).unlink(missing_ok=True)
