@@ -5,11 +5,18 @@ shared memory of its own, and the second with an empty folder in place of one of
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import heapq
 import os
+import random
+import select
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -19,7 +26,7 @@ from tests.launching import ROOT
 
 # Mounts and process numbers of its own, as another host has.
 APART = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-WAIT = 120  # seconds that a slow machine may take over a run
+WAIT = 300  # seconds that a slow machine may take over a run
 # In the namespaces of a host: its own /dev/shm, the folder $1 in place of $2; then the command.
 BEGIN = """mount -t tmpfs tmpfs /dev/shm
 if [ -n "$1" ]; then mount --bind "$1" "$2"; fi
@@ -28,13 +35,65 @@ exec "$@"
 """
 
 
+class Link(threading.Thread):
+    """The link of two hosts, an Ethernet interface each, whose frames pass through this process.
+
+    It loses, delays and reorders them as netem does where a kernel has it: each frame is lost with the chance
+    `loss`, else held back for up to `delay` seconds, so that later ones overtake it. `loss` may be set while
+    the link is in use; 1.0 cuts it. It duplicates and damages nothing, and is as slow as Python.
+    """
+
+    def __init__(self, ends: Sequence[str], loss: float, delay: float, seed: int = 7):
+        super().__init__(daemon=True)
+        self.loss, self.delay, self.random = loss, delay, random.Random(seed)
+        self.lost = self.overtaken = 0
+        self.going = True
+        self.taps = [os.open("/dev/net/tun", os.O_RDWR) for _ in ends]
+        for tap, name in zip(self.taps, ends):
+            TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+            fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+
+    def run(self) -> None:
+        held: list[tuple[float, int, int, bytes]] = []  # when it is due, number, where it goes, frame
+        number, last = 0, dict.fromkeys(self.taps, -1)
+        while self.going:
+            wait = held[0][0] - time.monotonic() if held else 0.1
+            for tap in select.select(self.taps, [], [], max(0.0, wait))[0]:
+                frame, number = os.read(tap, 65536), number + 1
+                if self.random.random() < self.loss:
+                    self.lost += 1
+                    continue
+                other = self.taps[tap == self.taps[0]]
+                due = time.monotonic() + self.random.random() * self.delay
+                heapq.heappush(held, (due, number, other, frame))
+            while held and held[0][0] <= time.monotonic():
+                _, sent, other, frame = heapq.heappop(held)
+                self.overtaken += sent < last[other]
+                last[other] = max(last[other], sent)
+                with contextlib.suppress(OSError):  # its interface is down
+                    os.write(other, frame)
+
+    def close(self) -> None:
+        self.going = False
+        self.join()
+        for tap in self.taps:
+            os.close(tap)
+
+
 class Hosts:
     """Hosts 0, 1, .. at addresses 10.113.0.1, 10.113.0.2, ..; `scratch` is a folder that all see.
 
     mbit   what each sends at most, in 10^6 bits per second; None: as fast as the machine copies
+    bad    loss and delay of the link of two hosts, see `Link`; None: a good one
     """
 
-    def __init__(self, scratch: Path, count: int = 2, mbit: int | None = None):
+    def __init__(
+        self,
+        scratch: Path,
+        count: int = 2,
+        mbit: int | None = None,
+        bad: tuple[float, float] | None = None,
+    ):
         self.scratch, self.names = scratch, [f"halobench-{os.getpid()}-{host}" for host in range(count)]
         self.commands: list[Command] = []
         self.apart = scratch / "elsewhere"
@@ -43,7 +102,11 @@ class Hosts:
             ip("netns", "add", name)
         # Names of interfaces are at most 15 characters long.
         ends = [f"hb{os.getpid()}-{host}" for host in range(count)]
-        if count == 2:
+        self.link = None
+        if bad is not None:
+            self.link = Link(ends, *bad)
+            self.link.start()
+        elif count == 2:
             ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
         else:
             self._switched(ends)
@@ -110,6 +173,8 @@ class Hosts:
     def close(self) -> None:
         for command in self.commands:
             command.kill()
+        if self.link is not None:
+            self.link.close()
         for name in self.names:
             ip("netns", "delete", name)
 
@@ -165,10 +230,20 @@ def lacking() -> str:
 @pytest.fixture
 def hosts(tmp_path):
     """Two hosts for one test, or a skip that says why; a failure where HALOBENCH_MUST_HAVE asks for them."""
-    reason = lacking()
+    yield from _two(tmp_path, lacking())
+
+
+@pytest.fixture
+def badly_linked(tmp_path):
+    """As `hosts`, with a link that loses, delays and reorders."""
+    tun = "" if os.path.exists("/dev/net/tun") else "a bad link on one machine needs /dev/net/tun"
+    yield from _two(tmp_path, lacking() or tun, bad=(0.01, 0.005))
+
+
+def _two(scratch: Path, reason: str, bad: tuple[float, float] | None = None) -> Iterator[Hosts]:
     if reason:
         assert "netns" not in os.environ.get("HALOBENCH_MUST_HAVE", ""), reason
         pytest.skip(reason)
-    made = Hosts(tmp_path)
+    made = Hosts(scratch, bad=bad)
     yield made
     made.close()

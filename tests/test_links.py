@@ -1,0 +1,132 @@
+"""Two hosts whose link is bad, or that a stranger reaches: bits as without, or one sentence on each host in
+time. Workers are started by torchrun, or by themselves where the store's port is not torchrun's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from tests.hosts import WAIT, Command, Hosts, badly_linked, hosts  # noqa: F401
+from tests.launching import losses
+from tests.test_hosts import FOUR, prepared, secret, trained, until_checkpoint  # noqa: F401
+
+LONG = ("workers=4", "epochs=1000000", "checkpoint_every=3")
+SLOW = 20  # seconds that a slow machine may take beside what is waited for
+
+# A stranger on host 0: writes what it likes into torchrun's store, again and again.
+STRANGER = """
+import datetime, json, sys, time
+import torch.distributed as dist
+store = dist.TCPStore(sys.argv[1], 29513, None, False, datetime.timedelta(seconds=60))
+told = json.loads(sys.argv[2])
+print("in", flush=True)
+while True:
+    for key, value in told.items():
+        store.set(key, value)
+    time.sleep(0.002)
+"""
+# Accepts whoever connects to the port, and says nothing.
+IMPOSTOR = """
+import socket, sys
+listener, held = socket.create_server((sys.argv[1], 29513)), []
+print("in", flush=True)
+while True:
+    held.append(listener.accept()[0])
+    print("met", flush=True)
+"""
+
+
+def intrudes(place: Hosts, code: str, *words: str) -> Command:
+    """A stranger on host 0, once it is in."""
+    made = place.start(0, sys.executable, "-c", code, place.address(0), *words)
+    until(lambda: "in\n" in made.said, made)
+    return made
+
+
+def until(true, command: Command) -> None:
+    deadline = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < deadline and command.process.poll() is None, command.said
+        time.sleep(0.02)
+
+
+def errors(command: Command) -> set[str]:
+    """What a host's workers say before they end."""
+    return {line for line in command.said.splitlines() if line.startswith("error: ")}
+
+
+def by_themselves(place: Hosts, run_dir: Path) -> list[Command]:
+    """A worker on each of two hosts, as srun starts them."""
+    meeting = "WORLD_SIZE=2", f"MASTER_ADDR={place.address(0)}", "MASTER_PORT=29513"
+    words = sys.executable, "-m", "harness.run.worker", str(run_dir)
+    return [place.start(rank, "env", f"RANK={rank}", *meeting, *words) for rank in range(2)]
+
+
+@pytest.mark.nightly(120)
+def test_a_link_that_loses_delays_and_reorders_changes_no_bit(place, pool, badly_linked):  # noqa: F811
+    runs = prepared(place, "system=vanilla,sancus,pipegcn", *FOUR)
+    alone = [trained(pool, run) for run in runs]
+    for command in badly_linked.train("tests.host_worker", *map(str, runs), apart=place.folder):
+        assert command.end() == 0, command.said
+    assert badly_linked.link.lost > 10 and badly_linked.link.overtaken > 100
+    for one, both in zip(alone, runs):
+        assert_frame_equal(losses(one), losses(both), check_exact=True)
+
+
+@pytest.mark.nightly(120)
+def test_a_link_that_stays_down_ends_both_hosts_within_patience(place, badly_linked):  # noqa: F811
+    (run,) = prepared(place, "system=vanilla", *LONG, "patience=30")
+    both = badly_linked.train("harness.run.worker", str(run))
+    until_checkpoint(run, *both)
+    badly_linked.link.loss, cut = 1.0, time.monotonic()
+    for command in both:
+        assert command.end() != 0
+        assert any("no worker has made progress for patience=30 s" in line for line in errors(command))
+    assert time.monotonic() - cut < 30 + SLOW
+
+
+@pytest.mark.nightly(60)
+def test_an_impostor_on_the_stores_port_is_said_by_both_hosts(place, hosts):  # noqa: F811
+    (run,) = prepared(place, "system=vanilla", "workers=2", "rendezvous=5")
+    impostor = intrudes(hosts, IMPOSTOR)
+    both = by_themselves(hosts, run)
+    until(lambda: "met\n" in impostor.said, impostor)
+    began = time.monotonic()
+    for rank, command in enumerate(both):
+        assert command.end() == 1
+        (said,) = errors(command)
+        assert said.startswith(f"error: worker {rank} (host ") and "could not reach the store" in said
+        assert "Traceback" not in command.said
+    assert time.monotonic() - began < 5 + SLOW
+
+
+@pytest.mark.nightly(120)
+def test_a_stranger_on_the_store_neither_ends_a_run_nor_is_heard(place, hosts):  # noqa: F811
+    (run,) = prepared(place, "system=vanilla", *LONG, "patience=30")
+    both = hosts.train("harness.run.worker", str(run))
+    until_checkpoint(run, *both)
+    told = {"failed": json.dumps([1, "\x1b[2J"]), "mark/0": "junk", "mark/3": json.dumps([9, 9])}
+    intrudes(hosts, STRANGER, json.dumps(told))
+    latest = run / "checkpoints" / "latest"
+    before = int(re.findall(r"\d+", latest.read_text())[0])
+    until(lambda: int(re.findall(r"\d+", latest.read_text())[0]) > before + 30, both[0])
+    assert all(command.process.poll() is None for command in both)
+    assert all("\x1b[2J" not in command.said and not errors(command) for command in both)
+
+
+@pytest.mark.nightly(60)
+def test_a_host_without_the_secret_is_named_by_both(place, hosts, monkeypatch):  # noqa: F811
+    monkeypatch.delenv("HALOBENCH_SECRET")
+    (run,) = prepared(place, "system=vanilla", "workers=2", "rendezvous=120")
+    first, second = hosts.train("harness.run.worker", str(run), apart=place.folder, workers=1)
+    assert first.end() != 0 and second.end() != 0
+    assert all("HALOBENCH_SECRET" in line and "host " in line for line in errors(first) | errors(second))
+    assert errors(first) and errors(second), first.said + second.said
+    assert not (hosts.apart / run.relative_to(place.folder) / "config.yaml").exists()
