@@ -10,9 +10,8 @@ import torch
 
 from harness.base.errors import InputError
 from harness.base.splitmix import mix_int
-from harness.core.dropout import LEVELS, dropout
+from harness.core.dropout import LEVELS, dropout, dropout_key
 from harness.core.kernels.dropout_device import drop_with_torch
-from harness.core.trainer import dropout_key
 
 
 def ids_of(rows, start=0):

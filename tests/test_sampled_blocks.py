@@ -19,9 +19,9 @@ from harness.comm.pulls import Own
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.batches import Block
+from harness.core.dropout import dropout_key
 from harness.core.kernels.spmm import make_kernel
 from harness.core.system import RunFacts
-from harness.core.trainer import dropout_key
 from harness.data.csr import from_edges
 from harness.data.graph import Graph, validate
 from harness.results import resolved

@@ -168,3 +168,17 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, p: float, key: int) -> torch.Ten
 def _threshold(p: float) -> int:
     within("dropout", p, 0.0, 1.0 - 1.0 / LEVELS)
     return round(p * LEVELS)
+
+
+def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
+    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in
+    practice.
+    """
+    beyond = mix_int(step >> 12) if step >> 12 else 0  # steps from 4096 on, which 12 bits do not tell apart
+    return (
+        beyond >> 1
+        ^ ((seed & 0xFFFFFF) << 39)
+        ^ ((epoch & 0xFFFFF) << 19)
+        ^ ((step & 0xFFF) << 7)
+        ^ (layer & 0x7F)
+    )

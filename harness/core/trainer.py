@@ -9,7 +9,6 @@ import torch
 
 from harness.base.errors import InputError
 from harness.base.machine import out_of_memory
-from harness.base.splitmix import mix_int
 from harness.base.terminal import counted
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
@@ -21,6 +20,7 @@ from harness.core.context import Context
 from harness.core.counted import Score
 from harness.core.counting import lost, stepped
 from harness.core.cuts import make_cut
+from harness.core.dropout import dropout_key
 from harness.core.evaluate import Evaluator, local_loss, targets
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
@@ -365,17 +365,3 @@ class Trainer:
             self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step), l)
             for l, rate in enumerate(self._rates())
         ]
-
-
-def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
-    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in
-    practice.
-    """
-    beyond = mix_int(step >> 12) if step >> 12 else 0  # steps from 4096 on, which 12 bits do not tell apart
-    return (
-        beyond >> 1
-        ^ ((seed & 0xFFFFFF) << 39)
-        ^ ((epoch & 0xFFFFF) << 19)
-        ^ ((step & 0xFFF) << 7)
-        ^ (layer & 0x7F)
-    )
