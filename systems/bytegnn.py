@@ -177,6 +177,7 @@ class Bytegnn(SampledBatches):
             inflight=self.inflight,
             threads=self.threads,
         )
+        context.closing.callback(self.scheduler.close)
 
     # -- a batch's tasks --
 
@@ -318,6 +319,3 @@ class Bytegnn(SampledBatches):
             self.recorder.metric(f"{kind}_tasks", spent.count, layer)
         self.recorder.metric("launches", tally.begun)
         self.recorder.metric("queue", tally.waiting / taken)
-
-    def close(self):
-        self.scheduler.close()

@@ -136,6 +136,7 @@ class Digest(System):
         if self.aggregate == "gradients" and self.loss == "global":
             self.share = 1.0
         self.representations = Representations(context, self.store, slots=2)
+        context.closing.callback(self.representations.close)
 
     def before_training(self):
         """The store before round 1: H^(l) of an exact forward pass with the first weights."""
@@ -192,7 +193,7 @@ class Digest(System):
         if self.gradient_error:
             self.own_gradient = [g.clone() for g in gradients]
         if self.aggregate == "gradients":
-            self.sum_gradients(gradients, self.share)
+            self.combiner.sum(gradients, self.share)
 
     def after_epoch(self, epoch):
         if self.aggregate == "weights":  # AGG, line 13
@@ -226,9 +227,6 @@ class Digest(System):
 
     def load_state_dict(self, state):
         self.representations.load_state_dict(state["representations"])
-
-    def close(self):
-        self.representations.close()
 
 
 def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]) -> None:

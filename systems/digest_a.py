@@ -138,11 +138,13 @@ class DigestA(System):
         self.context, self.round = context, 0
         # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
         self.representations = Representations(context, self.store, slots=3)
+        context.closing.callback(self.representations.close)
         self.weights, self.version = self.flat(self.values()), 0  # as downloaded; how many updates they hold
         scale = 1.0 if self.scale == "1" else 1.0 / self.comm.size
         adam = adam_of(context.optimiser) if self.update == "gradient" else None
         updates = None if context.epochs is None else context.epochs * self.comm.size
         self.server = Parameters(self.comm, self.weights, self.order, scale, adam, updates)
+        context.closing.callback(self.server.close)
         self.evaluated: tuple[int, torch.Tensor] | None = None
 
     def before_training(self):
@@ -250,10 +252,6 @@ class DigestA(System):
         if self.comm.rank == 0:
             self.server.load(*state["server"])
         self.comm.barrier()
-
-    def close(self):
-        self.server.close()
-        self.representations.close()
 
 
 def adam_of(optimiser: torch.optim.Adam) -> dict[str, float]:

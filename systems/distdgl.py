@@ -134,6 +134,7 @@ class Distdgl(SampledBatches):
         if self.beside is not None:
             make = lambda epoch, step: self.drawn(epoch, step, lambda layer: contextlib.nullcontext())  # noqa: E731
             self.ahead = Ahead(self.comm, make, self.seeds.steps, context.epochs, self.prefetch)
+            context.closing.callback(self.ahead.close)
 
     def access(self, own):
         if self.service == "shared":
@@ -195,7 +196,3 @@ class Distdgl(SampledBatches):
         if self.asked_for is not None:
             self.asked_for[drawn.inputs] += 1
         return drawn
-
-    def close(self):
-        if self.ahead is not None:
-            self.ahead.close()

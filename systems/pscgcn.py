@@ -132,16 +132,13 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def follows_epochs(self):
         return self.refresh is None
 
-    def resolved(self):
-        return {"refresh": self.period}
-
     def overlaps(self):
         return self.tau > 0
 
     def setup(self, context):
         super().setup(context)
         self.full, self.model = context.adjacency, context.model
-        self.period = self.period_of(context.epochs)
+        self.period = context.chosen["refresh"] = self.period_of(context.epochs)
         self.edges = Edges.of(self.shard)
         self.draw_with(np.full(len(self.edges.columns), self.rate))
         self.dtype = torch.get_default_dtype()

@@ -1,5 +1,5 @@
-"""`python -m tests.equal CHECKOUT`: train every system in two partitions by this code and by another
-checkout's, and compare losses, weights and bytes bit for bit.
+"""`python -m tests.equal CHECKOUT [SYSTEM ...]`: train every system, or those named, in two partitions by
+this code and by another checkout's, and compare losses, weights and bytes bit for bit.
 
 It prints a line per run, and ends with 1 where any differs. Both take the same interpreter; CHECKOUT is a
 clone or worktree at the other revision.
@@ -48,9 +48,9 @@ def trained(checkout: Path, system: str, partition: str, folder: Path) -> dict[s
     }
 
 
-def main(checkout: Path) -> int:
+def main(checkout: Path, *names: str) -> int:
     differing = 0
-    for system in sorted(path.stem for path in CONF.glob("*.yaml")):
+    for system in names or sorted(path.stem for path in CONF.glob("*.yaml")):
         for partition in CUTS.get(system, PARTITIONS):
             with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
                 now = trained(ROOT, system, partition, Path(ours))
@@ -67,4 +67,4 @@ def main(checkout: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    sys.exit(main(Path(sys.argv[1]).resolve(), *sys.argv[2:]))

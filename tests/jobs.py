@@ -153,7 +153,7 @@ def work_until_saved(comm, run_dir) -> int:
 
     def save_and_stop(checkpoints, trainer, next_epoch):
         save(checkpoints, trainer, next_epoch)
-        trainer.system.close()
+        trainer.closing.close()
         raise Stopped(trainer.next_epoch)
 
     Checkpoints.save = save_and_stop

@@ -82,7 +82,7 @@ def whole_run(comm, knobs, model, optimiser, seed, meetings, shard) -> dict[str,
             comm.barrier()
             state = trainer.state_dict()
             comm.barrier()
-            trainer.system.close()
+            trainer.closing.close()
         return {"first": first, "losses": losses, "rounds": rounds, "served": served}
     finally:
         torch.set_default_dtype(torch.float32)

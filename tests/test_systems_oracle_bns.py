@@ -161,6 +161,7 @@ def test_only_what_is_drawn_is_multiplied(rate):
     full = Adjacency(shard, "symmetric", make_kernel("numba"), cpu)
     system, comm = Bns(rate=rate), SimpleNamespace(rank=0, size=2)
     how = {"widths": [5, 4, 3], "recorder": recorder, "device": cpu, "seed": 1, "num_layers": 2}
+    how |= {"combiner": None, "features_wire": "dense"}
     plan = halo_plan(shard, cpu)
     system.setup(SimpleNamespace(shard=shard, comm=comm, plan=plan, plans=[plan] * 2, adjacency=full, **how))
     recorder.begin_epoch(0)

@@ -61,7 +61,7 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
             if epoch == how.get("stop_at"):
                 state = worker.state_dict()
                 comm.barrier()
-                worker.system.close()
+                worker.closing.close()
                 worker = trainer(comm, shard, how)
                 worker.load_state_dict(state)
             loss = worker.train_epoch(epoch)
@@ -78,7 +78,7 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
             found["scores"].append(worker.evaluate())
             found["logits"].append(worker.evaluator.logits(worker.model).numpy().copy())
             found["ends"].append(worker.ends_early(found["scores"][-1]))
-        worker.system.close()
+        worker.closing.close()
         comm.drain()
         return found
     finally:

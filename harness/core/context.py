@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 from typing_extensions import TypeVar
@@ -13,6 +14,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
+from harness.core.combine import Combiner
 from harness.core.needed import PerLayer
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.replicas import ReplicaAdjacency
@@ -45,7 +47,7 @@ class RunFacts:
     fewer_rows: bool = True  # whether the model's layers give fewer rows than they take, where asked to
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Context(Generic[S, A]):
     """What a system is given once, before the first epoch.
 
@@ -64,26 +66,36 @@ class Context(Generic[S, A]):
     plans    [L]: who sends whom which rows of the input of layer l: `plan` for each, or fewer rows where
              training takes those that the loss needs (`adjacency.at(l)` then has these too)
     matrix   whether the model's layers are of the form A H W
+    combiner   what sums gradients over the workers, as the run's `combine` does
+    features_wire   how features that are fetched once travel: "dense", "sparse" or "auto"
+    closing  what is given to it (`closing.callback(store.close)`) is called after the last epoch, in the
+             opposite order: for what the operating system or a server holds
+    chosen   by name, what knobs that were left to the system (`null`) became, for resolved.json: filled in
+             `setup`, with values as JSON has them
     """
 
     shard: S
     comm: Comm
     plan: HaloPlan
+    plans: list[HaloPlan]
     adjacency: A
     widths: list[int]
     recorder: Recorder
     device: torch.device
     seed: int
     model: torch.nn.Module
+    matrix: bool
     optimiser: torch.optim.Optimizer
+    new_optimiser: Callable[..., torch.optim.Optimizer]
+    combiner: Combiner
+    features_wire: str
     train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
     epochs: int
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
     exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
-    new_optimiser: Callable[..., torch.optim.Optimizer]
-    plans: list[HaloPlan]
-    matrix: bool = True
+    closing: contextlib.ExitStack
+    chosen: dict[str, Any]
 
     @property
     def num_layers(self) -> int:

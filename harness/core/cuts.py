@@ -83,16 +83,18 @@ def make_cut(
     model: ModelConfig,
     kernel: Kernel,
     x: torch.Tensor,
+    features_wire: str,
     needed: bool = False,
 ) -> Cut:
     """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the
     other kind.
 
+    features_wire   how features that are fetched once travel (`harness.comm.sparse`)
     needed   train on the rows that the loss needs (`harness.core.needed`); over an edge-cut only
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     if isinstance(shard, ReplicaShard):
-        return VertexCut(shard, comm, model, kernel, x, system.features_wire)
+        return VertexCut(shard, comm, model, kernel, x, features_wire)
     return EdgeCut(shard, comm, system, model, kernel, x, needed)
 
 

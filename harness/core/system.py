@@ -29,7 +29,7 @@ from harness.comm.comm import Comm
 from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import Propagation
 from harness.core.cluster import Cluster
-from harness.core.combine import Combine, Combiner, Exact
+from harness.core.combine import Combine, Exact
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
@@ -66,11 +66,7 @@ class System(Generic[S, A]):
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
     # what the run's workers run on: set by the trainer before all else
     cluster: Cluster = Cluster()
-    # what sums gradients over the workers: set by the trainer before all else
-    combiner: Combiner | None = None
-    # how features that are fetched once travel: set by the trainer before all else
-    features_wire: str = "dense"
-    # whether a `combine` of its own hands its gradients to `sum_gradients`, and may be given coded sums
+    # whether a `combine` of its own hands its gradients to `combiner`, and may be given coded sums
     sums_gradients: ClassVar[bool] = False
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
@@ -107,12 +103,6 @@ class System(Generic[S, A]):
     def follows_epochs(self) -> bool:
         """Whether what an epoch does depends on how many the whole run has: such a run cannot be extended."""
         return False
-
-    def resolved(self) -> dict[str, Any]:
-        """By name, what knobs that were left to the system (`null`) became: asked for after `setup` and kept
-        in resolved.json. Values as JSON has them.
-        """
-        return {}
 
     @property
     def name(self) -> str:
@@ -205,6 +195,7 @@ class System(Generic[S, A]):
         self.plan, self.plans = context.plan, context.plans
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
+        self.combiner, self.features_wire = context.combiner, context.features_wire
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending:
         """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
@@ -262,16 +253,7 @@ class System(Generic[S, A]):
         """Sum the weight gradients over the workers; each worker's loss is already divided by the global
         count.
         """
-        self.sum_gradients(gradients(parameters))
-
-    def sum_gradients(self, gradients: list[torch.Tensor], share: float = 1.0) -> None:
-        """Sum share * gradient over the workers, for each of the model's parameters, as the run's `combine`
-        does.
-        """
-        if self.combiner is None:
-            self.comm.sum_weights(gradients, share)
-        else:
-            self.combiner.sum(gradients, share)
+        self.combiner.sum(gradients(parameters))
 
     def default_combine(self) -> Combine:
         """How gradients become a step where the run does not say."""
@@ -298,9 +280,6 @@ class System(Generic[S, A]):
         every worker. For systems whose workers' own weights differ; outside the train clock. Of an
         asynchronous system an epoch may be evaluated after later ones have run."""
         yield
-
-    def close(self) -> None:
-        """Called once after the last epoch: give back what the operating system or a server holds."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed run needs to go on bit for bit: tensors, numbers, strings and containers of

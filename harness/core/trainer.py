@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -85,9 +86,17 @@ class Trainer:
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
             for mask in (shard.train, shard.val, shard.test)
         ]
-        system.features_wire = features_wire or system.default_features_wire
         needed = (rows or system.default_rows) == "needed"
-        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x, needed)
+        cut = self.cut = make_cut(
+            shard,
+            comm,
+            system,
+            model,
+            self.kernel,
+            self.x,
+            features_wire or system.default_features_wire,
+            needed,
+        )
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
         self.targets = self.labels  # of the rows that training takes
         if cut.rows is not None:
@@ -98,33 +107,38 @@ class Trainer:
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
         self.combiner = (combine or system.default_combine()).make(self.parameters, comm, seed)
-        system.combiner = self.combiner
         self.optimiser = self.new_optimiser(self.combiner.trained)
         self.straggler = straggler or system.own_straggler()
         self.passes = 0  # forward passes of the running epoch
         self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None
         self.exact_static: Static | None = None  # of a system's extra, exact steps
+        self.closing = contextlib.ExitStack()  # what systems give back at the end
+        self.chosen: dict[str, Any] = {}  # by name, knobs that were left to the system
         system.setup(
             Context(
-                cut.shard,
-                comm,
-                cut.plan,
-                cut.adjacency,
-                widths,
-                self.recorder,
-                device,
-                seed,
-                self.model,
-                self.optimiser,
-                self.train_rows,
-                epochs,
-                self.gradient,
-                self.exact_gradient,
-                self.exact_inputs,
-                self.new_optimiser,
-                cut.plans,
-                model.matrix,
+                shard=cut.shard,
+                comm=comm,
+                plan=cut.plan,
+                plans=cut.plans,
+                adjacency=cut.adjacency,
+                widths=widths,
+                recorder=self.recorder,
+                device=device,
+                seed=seed,
+                model=self.model,
+                matrix=model.matrix,
+                optimiser=self.optimiser,
+                new_optimiser=self.new_optimiser,
+                combiner=self.combiner,
+                features_wire=features_wire or system.default_features_wire,
+                train_rows=self.train_rows,
+                epochs=epochs,
+                gradient=self.gradient,
+                exact_gradient=self.exact_gradient,
+                exact_inputs=self.exact_inputs,
+                closing=self.closing,
+                chosen=self.chosen,
             )
         )
         evaluate = evaluate or EvaluateConfig()

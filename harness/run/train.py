@@ -261,7 +261,7 @@ def train(
             "devices": run.system.needs_devices(),
             "overlaps": run.system.overlaps(),
             "combine": str(run.combine or run.system.default_combine()),
-            "knobs": run.system.resolved(),
+            "knobs": trainer.chosen,
             "run": name,
         }
         resolved.record(run_dir, met, attempt, facts)
@@ -350,7 +350,7 @@ def train(
             beats.end(rank)
         if run.settings.keep_checkpoint and not diverged:
             checkpoints.save(trainer, met)
-        trainer.system.close()
+        trainer.closing.close()
         comm.drain()
     comm.barrier()
     if apart:

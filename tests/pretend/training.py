@@ -141,14 +141,14 @@ def train(
                 checkpoints = Checkpoints(Path(folder), comm.rank, comm)
                 checkpoints.save(trainer, epoch)
                 comm.barrier()
-                trainer.system.close()
+                trainer.closing.close()
                 trainer = make_trainer(comm, system, model, shard)
                 assert checkpoints.restore(trainer) == STOP_AT
             local = trainer.train_epoch(epoch)
             cpu += [(span.name, span.cpu) for span in recorder.epoch.spans]
             losses.append(trainer.global_loss(local))
             scores.append(trainer.evaluate().accuracy)
-        trainer.system.close()
+        trainer.closing.close()
         comm.drain()
         return {
             "losses": losses,

@@ -194,6 +194,6 @@ def observe(trainer: Trainer) -> dict[str, list]:
         found["waits"].append([(s.id, s.start, s.end) for s in spans if s.kind == "wait"])
         found["posted"] += [(s.id, s.start) for s in spans if s.kind == "comm"]
         found["bytes"].append(sum(size for _, size in trainer.recorder.epoch.sent.values()))
-    trainer.system.close()
+    trainer.closing.close()
     trainer.comm.drain()
     return found

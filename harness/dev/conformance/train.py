@@ -51,7 +51,7 @@ def train(
                 state = trainer.state_dict()
                 # a server may end with worker 0, and others still be asking it for their state
                 comm.barrier()
-                trainer.system.close()
+                trainer.closing.close()
                 trainer = make_trainer(comm, *how)
                 trainer.load_state_dict(state)
             local = trainer.train_epoch(epoch)
@@ -63,7 +63,7 @@ def train(
             sent.append({key: tuple(value) for key, value in record.sent.items()})
             metrics.append(dict(record.metrics))
             spans.append((record.train, record.spans))
-        trainer.system.close()
+        trainer.closing.close()
         comm.drain()
         return {
             "losses": losses,

@@ -136,7 +136,7 @@ def dry_run(
             before = held.now
             trainer = make(dataclasses.replace(shard, features=x), comm, kernel)
             trainer.straggler = None  # whose sleep says nothing here
-            stack.callback(trainer.system.close)
+            stack.callback(trainer.closing.close)
             for epoch in range(epochs):
                 trainer.train_epoch(epoch)
                 ran.epochs[rank].append(recorder.epoch)
