@@ -38,6 +38,7 @@ from harness.comm.work import code
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.coded import CodedHalo
 
 LEVELS = (2, 4, 8)
@@ -58,8 +59,7 @@ class Adaqp(System):
     period: int = 50
     features: str = "once"
 
-    refuses_wire: ClassVar[str] = "quantises what it sends"
-    refuses_needed_rows: ClassVar[str] = ""
+    refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
 
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))
@@ -79,15 +79,15 @@ class Adaqp(System):
                 f"model={run.model} has no propagation matrix to weigh rows by; give"
                 " system.assignment=uniform, or model=gcn or model=sage"
             )
+        if run.rows == "needed" and self.assignment == "adaptive":
+            return (
+                "rows=needed cannot be: adaqp weighs rows by all edges that use them under"
+                " assignment=adaptive; give rows=all"
+            )
         return super().supports(run)
 
-    def needs_every_row(self, run):
-        if self.assignment == "adaptive":
-            return "adaqp weighs rows by all edges that use them under assignment=adaptive"
-        return super().needs_every_row(run)
-
-    def overlaps(self):
-        return True
+    def traits(self):
+        return Traits(overlaps=True)
 
     def setup(self, context):
         super().setup(context)

@@ -37,6 +37,7 @@ from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses
 from harness.data.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
 
@@ -52,7 +53,7 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
     features: str = "once"
 
     exact: ClassVar = {"rate": 1.0}
-    refuses_needed_rows: ClassVar[str] = "draws one sample of all boundary rows for all layers"
+    refuses: ClassVar = Refuses(needed_rows="draws one sample of all boundary rows for all layers")
 
     def __post_init__(self):
         within_above("rate", self.rate, 0, 1)

@@ -58,7 +58,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -144,17 +144,14 @@ class Bytegnn(SampledBatches):
         if self.threads is not None:
             at_least("threads", self.threads, 1)
 
-    def ineffective(self):
+    def traits(self):
+        common = super().traits()
         other = ["prefetch"] if self.launch == "score" else ["sigma", "inflight"]
-        return super().ineffective() + without_effect(
-            self, other, f"under system.launch={self.launch} it says nothing of which batches are begun"
-        )
+        why = f"under system.launch={self.launch} it says nothing of which batches are begun"
+        return replace(common, ineffective=common.ineffective + without_effect(self, other, why))
 
     def access(self, own):
         return Mapped(self.comm, own, "system=distdgl system.service=exchange")
-
-    def overlaps(self):
-        return True
 
     def setup(self, context):
         super().setup(context)

@@ -25,6 +25,7 @@ from typing import ClassVar
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses
 from systems.parts.blocks import Blocks
 
 
@@ -36,7 +37,7 @@ class Cagnet(System):
 
     exact: ClassVar = {}
     passes: ClassVar = (GATHERED, GATHERED)
-    refuses_needed_rows: ClassVar[str] = "broadcasts whole blocks"
+    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
         check_features(self.features)

@@ -77,6 +77,7 @@ from harness.base.errors import InputError, at_least, choice, within
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.halo_request import Request
 from systems.parts.jaca import (
     FIXED,
@@ -143,7 +144,7 @@ class Capgnn(System):
     hosts: int = 1
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
-    refuses_needed_rows: ClassVar[str] = "caches rows by their place in the whole halo"
+    refuses: ClassVar = Refuses(needed_rows="caches rows by their place in the whole halo")
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)
@@ -191,9 +192,10 @@ class Capgnn(System):
             )
         return super().supports(run)
 
-    def needs_devices(self):
+    def traits(self):
         unsized = self.capacity is None and self.capacity_share is None
-        return self.rapa or (self.jaca and unsized and None in (self.local_capacity, self.global_capacity))
+        sizes = self.jaca and unsized and None in (self.local_capacity, self.global_capacity)
+        return Traits(overlaps=self.pipeline, devices=self.rapa or sizes)
 
     def restrict(self, shard, comm):
         """RAPA: the halo vertices that this worker keeps."""
@@ -211,9 +213,6 @@ class Capgnn(System):
             shard, comm, self.cluster, degrees=self.rapa_degrees, among=self.among, **knobs
         )
         return kept
-
-    def overlaps(self):
-        return self.pipeline
 
     def setup(self, context):
         super().setup(context)

@@ -103,7 +103,6 @@ class Cdfgnn(ReplicaSystem):
     features: str = "once"
 
     exact: ClassVar = {"cache": False, "quantise": False}
-    refuses_needed_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex"
 
     def __post_init__(self):
         choice("bits", self.bits, (2, 4, 8, 16))

@@ -53,6 +53,7 @@ import torch
 from harness.base.errors import InputError, at_least, choice
 from harness.comm.backend import check_address
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.representations import Representations
 from systems.parts.slow_worker import refusal, slowed
 
@@ -98,9 +99,11 @@ class Digest(System):
     delay_spread: float = 0.0
     slowdown: float = 1.0
 
-    refuses_wire: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
-    sums_gradients: ClassVar[bool] = True
-    refuses_needed_rows: ClassVar[str] = "keeps a representation of every boundary vertex"
+    refuses: ClassVar = Refuses(
+        wire="passes hidden rows through a store, which holds them as they are",
+        needed_rows="keeps a representation of every boundary vertex",
+        combine="",
+    )
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)
@@ -122,11 +125,8 @@ class Digest(System):
             )
         return refusal(self.slow, run.num_workers) or super().supports(run)
 
-    def own_straggler(self):
-        return self.slow
-
-    def overlaps(self):
-        return True
+    def traits(self):
+        return Traits(overlaps=True, straggler=self.slow)
 
     def setup(self, context):
         super().setup(context)

@@ -59,6 +59,7 @@ from harness.comm.backend import check_address
 from harness.comm.parameters import Parameters
 from harness.core.optimisers import Adam
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.representations import Representations
 from systems.parts.slow_worker import refusal, slowed
 
@@ -100,8 +101,10 @@ class DigestA(System):
 
     asynchronous: ClassVar[bool] = True
 
-    refuses_wire: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
-    refuses_needed_rows: ClassVar[str] = "keeps a representation of every boundary vertex"
+    refuses: ClassVar = Refuses(
+        wire="passes hidden rows through a store, which holds them as they are",
+        needed_rows="keeps a representation of every boundary vertex",
+    )
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)
@@ -122,16 +125,13 @@ class DigestA(System):
             )
         return refusal(self.slow, run.num_workers) or super().supports(run)
 
-    def own_straggler(self):
-        return self.slow
+    def traits(self):
+        return Traits(overlaps=True, straggler=self.slow)
 
     @property
     def in_step(self) -> bool:
         """Whether every worker makes as many rounds as the others."""
         return self.order == "rotation" or self.features == "refetch"
-
-    def overlaps(self):
-        return True
 
     def setup(self, context):
         super().setup(context)

@@ -62,7 +62,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,8 +103,9 @@ class Distdgl(SampledBatches):
         choice("service", self.service, ("shared", "exchange"))
         at_least("prefetch", self.prefetch, 0)
 
-    def ineffective(self):
-        alone = super().ineffective()
+    def traits(self):
+        common = super().traits()
+        alone = list(common.ineffective)
         if not self.cache:
             alone += without_effect(self, ["policy"], "no row is cached at system.cache=0")
         if self.features == "once":
@@ -113,10 +114,7 @@ class Distdgl(SampledBatches):
             alone += without_effect(
                 self, ["prefetch"], "under system.service=exchange all workers pull in the training thread"
             )
-        return alone
-
-    def overlaps(self):
-        return True
+        return replace(common, ineffective=alone)
 
     def setup(self, context):
         super().setup(context)

@@ -57,7 +57,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -70,6 +70,7 @@ from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import Ready, check_features, without_effect
+from harness.core.traits import Traits
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from systems.parts.feature_cache import KeptRows, in_order
 from systems.parts.in_neighbours import lists_of
@@ -97,8 +98,11 @@ class Gas(BatchSystem):
     refresh: str = "never"
     features: str = "once"
 
-    refuses_wire: ClassVar[str] = "pulls rows by vertex, of which wire says nothing"
-    refuses_needed_rows: ClassVar[str] = "keeps a history of every vertex"
+    refuses: ClassVar = replace(
+        BatchSystem.refuses,
+        wire="pulls rows by vertex, of which wire says nothing",
+        needed_rows="keeps a history of every vertex",
+    )
     smaller: ClassVar[str] = "a smaller system.batch or more system.clusters"
 
     def __post_init__(self):
@@ -110,20 +114,16 @@ class Gas(BatchSystem):
         choice("refresh", self.refresh, ("never", "epoch"))
         check_features(self.features)
 
-    def ineffective(self):
-        if self.outside == "history":
-            return []
+    def traits(self):
         why = f"at system.outside={self.outside} nothing comes from outside a batch"
-        return without_effect(self, ["start", "refresh", "features"], why)
+        idle = [] if self.outside == "history" else ["start", "refresh", "features"]
+        return Traits(overlaps=True, ineffective=without_effect(self, idle, why))
 
     def steps(self):
         return self.batches.steps
 
     def seeds_in(self, epoch, step):
         return self.batches.rows(step)[1]
-
-    def overlaps(self):
-        return True
 
     def setup(self, context):
         super().setup(context)

@@ -46,7 +46,7 @@ last: one model for all systems (`model.norm=l2` scales rows).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -57,6 +57,7 @@ from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import without_effect
+from harness.core.traits import Traits
 from systems.parts.neighbours import everybodys
 from systems.parts.subgraphs import Counts, Sampler, induced
 
@@ -78,8 +79,11 @@ class Graphsaint(BatchSystem):
     coverage: float = 50.0
     graph: str = "all"
 
-    refuses_wire: ClassVar[str] = "sends no row of which wire would say anything"
-    refuses_needed_rows: ClassVar[str] = "computes all rows of a subgraph"
+    refuses: ClassVar = replace(
+        BatchSystem.refuses,
+        wire="sends no row of which wire would say anything",
+        needed_rows="computes all rows of a subgraph",
+    )
     smaller: ClassVar[str] = "a smaller system.budget"
 
     def __post_init__(self):
@@ -90,13 +94,14 @@ class Graphsaint(BatchSystem):
         more_than("coverage", self.coverage, 0)
         choice("graph", self.graph, ("all", "train"))
 
-    def ineffective(self):
+    def traits(self):
+        idle, why = [], f"at system.sampler={self.sampler} there is no walk"
         if self.budget is None:
+            idle = ["sampler", "length", "coverage"]
             why = "at system.budget=null every set is the whole graph"
-            return without_effect(self, ["sampler", "length", "coverage"], why)
-        if self.sampler != "walk":
-            return without_effect(self, ["length"], f"at system.sampler={self.sampler} there is no walk")
-        return []
+        elif self.sampler != "walk":
+            idle = ["length"]
+        return Traits(ineffective=without_effect(self, idle, why))
 
     def setup(self, context):
         super().setup(context)

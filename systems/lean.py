@@ -53,6 +53,7 @@ from harness.core.counting import times
 from harness.core.features import rows_times
 from harness.core.needed import PerLayer
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from harness.data.partition.shard import Shard
 from systems.parts.messages import CodedHalo, CodedMessages, MessageAdjacency, Messages, served
 
@@ -73,26 +74,21 @@ class Lean(System[Shard, PerLayer]):
     features: str = "once"
 
     exact: ClassVar = {"bits": EXACT_BITS}
-    refuses_needed_rows: ClassVar[str] = ""
-    default_rows: ClassVar[str] = "needed"
-    default_features_wire: ClassVar[str] = "auto"
-    serves_attention: ClassVar[bool] = True
+    refuses: ClassVar = Refuses(needed_rows="", attention="")
 
     def __post_init__(self):
         choice("messages", self.messages, ("rows", "cover"))
         choice("bits", self.bits, (4, 8, EXACT_BITS))
         check_features(self.features)
 
-    def default_combine(self):
-        return Exact() if self.bits == EXACT_BITS else Quantised()
-
     def supports(self, run):
         if run.wire != "float32" and self.bits != EXACT_BITS:
             return f"wire={run.wire} cannot be: lean codes what it sends; give wire=float32 or system.bits=32"
         return super().supports(run)
 
-    def overlaps(self):
-        return True
+    def traits(self):
+        combine = Exact() if self.bits == EXACT_BITS else Quantised()
+        return Traits(overlaps=True, rows="needed", features_wire="auto", combine=combine)
 
     def setup(self, context):
         super().setup(context)

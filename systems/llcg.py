@@ -34,6 +34,7 @@ import torch
 from harness.base.errors import at_least
 from harness.core.optimisers import restore
 from harness.core.system import Ready, System, check_features
+from harness.core.traits import Refuses, Traits
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Llcg(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    refuses_needed_rows: ClassVar[str] = "corrects its weights by steps over the whole graph"
+    refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
 
     def __post_init__(self):
         at_least("local_steps", self.local_steps, 1)
@@ -71,8 +72,8 @@ class Llcg(System):
             )
         return super().supports(run)
 
-    def steps(self):
-        return self.local_steps + self.server_steps
+    def traits(self):
+        return Traits(steps=self.local_steps + self.server_steps)
 
     def setup(self, context):
         super().setup(context)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
+from harness.core.traits import Refuses
 
 
 @dataclass
@@ -20,7 +21,7 @@ class Local(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    refuses_needed_rows: ClassVar[str] = "drops the edges that remote rows would come over"
+    refuses: ClassVar = Refuses(needed_rows="drops the edges that remote rows would come over")
 
     def halo(self, layer, h):
         return Ready(h.new_empty(0, h.shape[1]))

@@ -34,6 +34,7 @@ from harness.base.errors import within
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.pipeline import Pipe
 
 
@@ -50,14 +51,14 @@ class Pipegcn(System):
     momentum: float = 0.95
     features: str = "once"
 
-    refuses_needed_rows: ClassVar[str] = ""
+    refuses: ClassVar = Refuses(needed_rows="")
 
     def __post_init__(self):
         within("momentum", self.momentum, 0, 0.999)
         check_features(self.features)
 
-    def overlaps(self):
-        return True
+    def traits(self):
+        return Traits(overlaps=True)
 
     def setup(self, context):
         super().setup(context)

@@ -57,6 +57,7 @@ from harness.core.features import Rows, rows_times
 from harness.core.kernels.spmm import spmm
 from harness.core.propagate import propagate
 from harness.core.system import System, check_features, without_effect
+from harness.core.traits import Refuses, Traits
 from harness.data.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
 from systems.parts.pipeline import Pipe
@@ -98,7 +99,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     features: str = "once"
 
     exact: ClassVar = {"tau": 0, "rate": 1.0, "gradients": "sampled"}
-    refuses_needed_rows: ClassVar[str] = "draws its samples from all boundary rows"
+    refuses: ClassVar = Refuses(needed_rows="draws its samples from all boundary rows")
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)
@@ -123,17 +124,14 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             )
         return super().supports(run)
 
-    def ineffective(self):
-        if self.features == "refetch":
-            return []
+    def traits(self):
         why = "features=once fetches and keeps all boundary features; system.features=refetch caches a share"
-        return without_effect(self, ("cache", "policy"), why)
-
-    def follows_epochs(self):
-        return self.refresh is None
-
-    def overlaps(self):
-        return self.tau > 0
+        idle = () if self.features == "refetch" else ("cache", "policy")
+        return Traits(
+            overlaps=self.tau > 0,
+            follows_epochs=self.refresh is None,
+            ineffective=without_effect(self, idle, why),
+        )
 
     def setup(self, context):
         super().setup(context)

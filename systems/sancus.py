@@ -55,6 +55,7 @@ from harness.base.hollow import either, hollow
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System
+from harness.core.traits import Refuses
 from systems.parts.blocks import Blocks
 
 
@@ -93,7 +94,7 @@ class Sancus(System):
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
-    refuses_needed_rows: ClassVar[str] = "broadcasts whole blocks"
+    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))

@@ -25,6 +25,7 @@ from harness.base.errors import at_least
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses
 from systems.parts.blocks import Blocks
 
 
@@ -39,7 +40,7 @@ class Skipg(System):
 
     exact: ClassVar = {"bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
-    refuses_needed_rows: ClassVar[str] = "broadcasts whole blocks"
+    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)

@@ -38,6 +38,7 @@ from harness.comm.work import code, stream
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.coded import CodedHalo
 from systems.parts.pipeline import Pipe
 
@@ -58,8 +59,7 @@ class Sylvie(System):
     period: int = 20
     features: str = "once"
 
-    refuses_wire: ClassVar[str] = "quantises what it sends"
-    refuses_needed_rows: ClassVar[str] = ""
+    refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
 
     def __post_init__(self):
         choice("bits", self.bits, (1, 2, 4, 8))
@@ -67,8 +67,8 @@ class Sylvie(System):
         at_least("period", self.period, 0)
         check_features(self.features)
 
-    def overlaps(self):
-        return True
+    def traits(self):
+        return Traits(overlaps=True)
 
     def setup(self, context):
         super().setup(context)

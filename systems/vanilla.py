@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Vanilla(System):
 
     exact: ClassVar = {}
     role: ClassVar[str] = "reference"
-    refuses_needed_rows: ClassVar[str] = ""
+    refuses: ClassVar = Refuses(needed_rows="")
 
     def __post_init__(self):
         check_features(self.features)

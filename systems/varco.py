@@ -32,6 +32,7 @@ from harness.base.errors import at_least, more_than
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
 from harness.core.system import System, check_features
+from harness.core.traits import Refuses, Traits
 from systems.parts.coded import CodedHalo
 
 MASK = 2**64 - 1
@@ -51,15 +52,15 @@ class Varco(System):
     features: str = "once"
 
     exact: ClassVar[dict[str, Any]] = {"compression": 1}
-    refuses_needed_rows: ClassVar[str] = ""
+    refuses: ClassVar = Refuses(needed_rows="")
 
     def __post_init__(self):
         at_least("compression", self.compression, 1)
         more_than("slope", self.slope, 0)
         check_features(self.features)
 
-    def follows_epochs(self):
-        return True
+    def traits(self):
+        return Traits(follows_epochs=True)
 
     def setup(self, context):
         super().setup(context)

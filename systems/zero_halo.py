@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
+from harness.core.traits import Refuses
 
 
 @dataclass
@@ -17,7 +18,7 @@ class ZeroHalo(System):
     """No knobs."""
 
     role: ClassVar[str] = "control"
-    refuses_needed_rows: ClassVar[str] = ""
+    refuses: ClassVar = Refuses(needed_rows="")
     exact_input: ClassVar[bool] = False
 
     def halo(self, layer, h):

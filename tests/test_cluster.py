@@ -116,7 +116,7 @@ def test_devices_of_one_kind_have_the_medians_of_their_kind():
     ],
 )
 def test_devices_are_needed_to_balance_workers_and_to_size_a_cache_that_has_no_size(needs, name, knobs):
-    assert make_system(systems.block(name, **knobs)).needs_devices() == needs
+    assert make_system(systems.block(name, **knobs)).traits().devices == needs
 
 
 def test_measured_devices_are_kept_and_a_resumed_run_has_those_it_began_with(pool, tmp_path):

@@ -136,7 +136,7 @@ WHY = ("has no effect: features=once fetches and keeps all boundary features; "
     ids=str,
 )
 def test_knobs_without_effect_are_told(arguments, expected):
-    assert accept("system=pscgcn", *arguments).system.ineffective() == expected
+    assert accept("system=pscgcn", *arguments).system.traits().ineffective == expected
 
 
 def test_what_has_no_effect_is_a_warning_before_workers_start(place):

@@ -115,7 +115,7 @@ def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices):
     block = systems.block(name, **({"cache": False} if name == "cdfgnn" else {}))
     if asked.model["name"] not in systems.models_of(name):
         return
-    if asked.rows == "needed" and make_system(block).refuses_needed_rows:
+    if asked.rows == "needed" and make_system(block).refuses.needed_rows:
         return
     if (asked.model.get("norm") == "batch") and name == "lean":
         return  # statistics are of all rows

@@ -265,15 +265,15 @@ def test_what_it_cannot_run_it_says(facts, says):
 
 
 def test_knobs_that_change_nothing_are_named():
-    assert make_system(block("distdgl")).ineffective() == []
-    (said,) = make_system(block("distdgl", features="refetch", policy="random")).ineffective()
+    assert make_system(block("distdgl")).traits().ineffective == []
+    (said,) = make_system(block("distdgl", features="refetch", policy="random")).traits().ineffective
     assert "system.policy=random has no effect: no row is cached at system.cache=0" in said
-    (said,) = make_system(block("distdgl", cache=0.5)).ineffective()
+    (said,) = make_system(block("distdgl", cache=0.5)).traits().ineffective
     assert "system.cache=0.5 has no effect: system.features=once keeps every row" in said
-    (said,) = make_system(block("distdgl", service="exchange", prefetch=7)).ineffective()
+    (said,) = make_system(block("distdgl", service="exchange", prefetch=7)).traits().ineffective
     assert "system.prefetch=7 has no effect: under system.service=exchange" in said
     all_of_them = {"fanouts": None, "batch": None, "redraw": "vertex", "replace": True, "drop_last": True}
-    said = " ".join(make_system(block("distdgl", **all_of_them)).ineffective())
+    said = " ".join(make_system(block("distdgl", **all_of_them)).traits().ineffective)
     for knob in ("redraw=vertex", "replace=True", "drop_last=True"):
         assert f"system.{knob} has no effect" in said
 

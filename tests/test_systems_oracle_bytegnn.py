@@ -258,8 +258,10 @@ def test_bad_knobs_are_one_sentence(knobs, says):
 
 
 def test_knobs_that_change_nothing_are_named():
-    assert make_system(systems.block("bytegnn")).ineffective() == []
-    (said,) = make_system(systems.block("bytegnn", prefetch=2)).ineffective()
+    assert make_system(systems.block("bytegnn")).traits().ineffective == []
+    (said,) = make_system(systems.block("bytegnn", prefetch=2)).traits().ineffective
     assert "system.prefetch=2 has no effect: under system.launch=score" in said
-    said = make_system(systems.block("bytegnn", launch="fixed", sigma=1.0, inflight=True)).ineffective()
+    said = (
+        make_system(systems.block("bytegnn", launch="fixed", sigma=1.0, inflight=True)).traits().ineffective
+    )
     assert [each.split(" has no effect")[0] for each in said] == ["system.sigma=1.0", "system.inflight=True"]

@@ -237,8 +237,10 @@ def test_bad_knobs_are_one_sentence(knobs, says):
 
 
 def test_knobs_that_change_nothing_are_named():
-    assert make_system(systems.block("gas", start="zeros", refresh="epoch")).ineffective() == []
-    said = make_system(systems.block("gas", outside="drop", start="zeros", refresh="epoch")).ineffective()
+    assert make_system(systems.block("gas", start="zeros", refresh="epoch")).traits().ineffective == []
+    said = (
+        make_system(systems.block("gas", outside="drop", start="zeros", refresh="epoch")).traits().ineffective
+    )
     assert [each.split(" has no effect")[0] for each in said] == [
         "system.start=zeros",
         "system.refresh=epoch",

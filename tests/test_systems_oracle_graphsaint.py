@@ -239,10 +239,12 @@ def test_bad_knobs_are_one_sentence(knobs, says):
 
 
 def test_knobs_that_change_nothing_are_named():
-    assert make_system(systems.block("graphsaint", length=4, coverage=9)).ineffective() == []
-    said = make_system(systems.block("graphsaint", sampler="edge", length=4)).ineffective()
+    assert make_system(systems.block("graphsaint", length=4, coverage=9)).traits().ineffective == []
+    said = make_system(systems.block("graphsaint", sampler="edge", length=4)).traits().ineffective
     assert [each.split(" has no effect")[0] for each in said] == ["system.length=4"]
-    said = make_system(systems.block("graphsaint", budget=None, sampler="node", coverage=9)).ineffective()
+    said = (
+        make_system(systems.block("graphsaint", budget=None, sampler="node", coverage=9)).traits().ineffective
+    )
     assert [each.split(" has no effect")[0] for each in said] == [
         "system.sampler=node",
         "system.coverage=9.0",

@@ -35,7 +35,8 @@ from harness.core.context import RunFacts
 from harness.core.features import R, Rows
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.propagate import HaloDropout, propagate
-from harness.core.system import Ready, System
+from harness.core.system import Ready, System, display_name
+from harness.core.traits import Refuses
 from harness.data.partition.shard import Csr
 
 
@@ -220,10 +221,13 @@ class BatchSystem(System):
     keeps is kept from step to step.
     """
 
-    refuses_wire: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
+    refuses: ClassVar[Refuses] = Refuses(
+        wire="pulls features by vertex, of which wire says nothing",
+        needed_rows="computes the rows that the seeds of its batches need as it is",
+        combine="takes several steps in an epoch, and each would be coded",
+    )
     # what is to be given where a batch asks for more memory than there is
     smaller: ClassVar[str] = "smaller batches"
-    refuses_needed_rows: ClassVar[str] = "computes the rows that the seeds of its batches need as it is"
 
     @classmethod
     def missing_method(cls) -> str | None:
@@ -232,15 +236,14 @@ class BatchSystem(System):
     def supports(self, run: RunFacts) -> str | None:
         if run.norm == "batch":
             return (
-                f"the vertices of a mini-batch are not all vertices, and {self.display_name} has"
+                f"the vertices of a mini-batch are not all vertices, and {display_name(self)} has"
                 " no statistics of all for model.norm=batch; give model.norm=layer"
             )
-        if run.combine != "exact":
-            return (
-                f"combine={run.combine} codes one sum of gradients per epoch, and {self.display_name} takes"
-                " several steps in one; give combine=exact"
-            )
         return super().supports(run)
+
+    def steps(self) -> int:
+        """Optimiser steps per epoch, each with a forward and a backward pass; asked for after `setup`."""
+        raise NotImplementedError
 
     def seeds_per_epoch(self, training: int) -> int:
         """How many seeds an epoch takes on all workers, of so many training vertices."""

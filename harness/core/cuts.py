@@ -26,9 +26,9 @@ from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
 from harness.core.models import AnyAdjacency, Strategy
 from harness.core.needed import NeededAdjacency, PerLayer, needed_rows
-from harness.core.propagate import HaloDropout
+from harness.core.propagate import HaloDropout, WrongRows, checked
 from harness.core.replicas import VertexCut
-from harness.core.system import AnySystem, System
+from harness.core.system import AnySystem, System, display_name
 from harness.data.partition.shard import ReplicaShard, Shard
 
 
@@ -160,7 +160,17 @@ class EdgeCut:
 
     def training_input(self) -> StaticInput:
         first = self.adjacency.at(0)
-        return self._static(first, self.x, lambda: self.system.static_halo(self.x, first.num_halo))
+        return self._static(first, self.x, lambda: self._input_halo(first.num_halo))
+
+    def _input_halo(self, rows: int) -> torch.Tensor | None:
+        """The system's `input_halo`, held to its shape [rows, f0]; None where no halo is aggregated."""
+        given = self.system.input_halo(self.x)
+        if not rows:
+            return None
+        try:
+            return checked(given, (rows, self.x.shape[1]), self.x, "the halo's features")
+        except WrongRows as wrong:
+            raise InputError(f"{self.system.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
     def exact_forward(self, purpose: str) -> ExactForward:
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
@@ -219,7 +229,7 @@ def check_cut(system: AnySystem, cut: str, what: str) -> None:
     """
     if system.cut != cut:
         raise InputError(
-            f"{what} {_article(cut)}-cut and {system.display_name} trains on"
+            f"{what} {_article(cut)}-cut and {display_name(system)} trains on"
             f" {_article(system.cut)}-cut: give {MENDS[system.cut]}"
         )
 

@@ -24,17 +24,17 @@ from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
 
-from harness.base.errors import InputError, choice
+from harness.base.errors import choice
+from harness.base.target import target_of
 from harness.comm.comm import Comm
 from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import Propagation
 from harness.core.cluster import Cluster
-from harness.core.combine import Combine, Exact
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
-from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
+from harness.core.propagate import HaloDropout, Pending, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
-from harness.core.straggler import Straggler
+from harness.core.traits import Refuses, Traits
 from harness.data.partition.shard import ReplicaShard, Shard
 
 
@@ -66,23 +66,14 @@ class System(Generic[S, A]):
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
     # what the run's workers run on: set by the trainer before all else
     cluster: Cluster = Cluster()
-    # whether a `combine` of its own hands its gradients to `combiner`, and may be given coded sums
-    sums_gradients: ClassVar[bool] = False
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
     role: ClassVar[str] = ""
     # knobs at which it is exact full-graph training (`harness.dev.conformance` holds it to that); None: none
     exact: ClassVar[dict[str, Any] | None] = None
-    # why `wire` has no say over its rows, as "quantises what it sends"; "" where `comm` sends them all
-    refuses_wire: ClassVar[str] = ""
-    # why rows=needed cannot be, as "broadcasts whole blocks"; "" where it exchanges the rows of `plans`
-    refuses_needed_rows: ClassVar[str] = "exchanges the rows of `plan`, which are all"
-    # whether its `halo` serves models without a propagation matrix, although `propagate` is its own
-    serves_attention: ClassVar[bool] = False
-    # where the run does not say: "all" or "needed", and "dense", "sparse" or "auto"
-    default_rows: ClassVar[str] = "all"
-    default_features_wire: ClassVar[str] = "dense"
+    # what of a run it cannot do, and why
+    refuses: ClassVar[Refuses] = Refuses()
 
     @classmethod
     def missing_method(cls) -> str | None:
@@ -96,44 +87,28 @@ class System(Generic[S, A]):
             return "halo(self, layer, h)"
         return "halo(self, layer, h)" if cls.halo is System.halo else None
 
-    def steps(self) -> int:
-        """Optimiser steps per epoch, each with a forward and a backward pass."""
-        return 1
-
-    def follows_epochs(self) -> bool:
-        """Whether what an epoch does depends on how many the whole run has: such a run cannot be extended."""
-        return False
-
-    @property
-    def name(self) -> str:
-        """What messages call it: its module and class, as in `_target_`."""
-        return f"system {type(self).__module__}.{type(self).__name__}"
-
-    @property
-    def display_name(self) -> str:
-        """What sentences call it: its name in `system=NAME`, or its class where it is one of its user's."""
-        package, _, module = type(self).__module__.rpartition(".")
-        return module if package == "systems" else type(self).__name__.lower()
-
     def supports(self, run: RunFacts) -> str | None:
         """One sentence saying why this system cannot do the run, or None.
 
         A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
-        form. The workers of an asynchronous one are at no common epoch.
+        form. The workers of an asynchronous one are at no common epoch. An override ends in
+        `super().supports(run)`.
         """
         if not run.matrix and run.weighted:
             return (
                 f"model={run.model} weighs neighbours by attention alone, and the edges of this graph have"
                 " weights; give model=gcn or model=sage, or leave edge_weight out of the file"
             )
-        name = self.display_name
-        if run.wire != "float32" and self.refuses_wire:
-            return f"wire={run.wire} cannot be: {name} {self.refuses_wire}; give wire=float32"
-        if run.rows == "needed" and (reason := self.needs_every_row(run)):
+        name, refuses = display_name(self), self.refuses
+        if run.wire != "float32" and refuses.wire:
+            return f"wire={run.wire} cannot be: {name} {refuses.wire}; give wire=float32"
+        if run.rows == "needed" and (reason := self._needs_every_row(run)):
             return f"rows=needed cannot be: {reason}; give rows=all"
-        own_way = type(self).combine is not System.combine and not self.sums_gradients
-        if run.combine != "exact" and own_way:
-            return f"combine={run.combine} cannot be: {name} combines in a way of its own; give combine=exact"
+        own = refuses.combine
+        if own is None:
+            own = "" if type(self).combine is System.combine else "combines in a way of its own"
+        if run.combine != "exact" and own:
+            return f"combine={run.combine} cannot be: {name} {own}; give combine=exact"
         if self.asynchronous and run.scheduled:
             return (
                 f"{name} has no epoch common to all workers that a schedule could go by; give"
@@ -149,40 +124,26 @@ class System(Generic[S, A]):
                 f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
                 " give model.norm=layer"
             )
-        if not (run.matrix or self.serves_attention or type(self).propagate is System.propagate):
+        own = refuses.attention
+        if own is None:
+            own = "" if type(self).propagate is System.propagate else "defines its own product with one"
+        if not run.matrix and own:
             return (
-                f"model={run.model} has no propagation matrix, and {name} defines its own"
-                " product with one; give model=gcn or model=sage"
+                f"model={run.model} has no propagation matrix, and {name} {own}; give model=gcn or model=sage"
             )
         return None
 
-    def needs_every_row(self, run: RunFacts) -> str:
+    def _needs_every_row(self, run: RunFacts) -> str:
         """Why a run cannot compute and exchange the rows alone that the loss needs; "" where it can."""
-        if self.refuses_needed_rows:
-            return f"{self.display_name} {self.refuses_needed_rows}"
+        if self.refuses.needed_rows:
+            return f"{display_name(self)} {self.refuses.needed_rows}"
         if run.norm == "batch":
             return "model.norm=batch takes statistics of all rows"
         return "" if run.fewer_rows else f"the layers of model={run.model} give as many rows as they take"
 
-    def ineffective(self) -> list[str]:
-        """A sentence for each knob that was given and, beside the others, changes nothing: its name, its
-        value and why. They are shown as warnings before workers start."""
-        return []
-
-    def overlaps(self) -> bool:
-        """Whether, as published, what it sends travels while it computes (a replay's `overlap=published`)."""
-        return False
-
-    def needs_devices(self) -> bool:
-        """Whether it reads `cluster.devices`: they are then there, one per worker, measured where the run's
-        cluster names none.
-        """
-        return False
-
-    def own_straggler(self) -> Straggler | None:
-        """The worker that knobs of its own slow down; None where there is none. The run's `straggler` slows
-        one of any system's workers down."""
-        return None
+    def traits(self) -> Traits:
+        """What follows from its knobs alone, before anything runs."""
+        return Traits()
 
     def restrict(self, shard: S, comm: Comm) -> S:
         """The shard to train on: the worker's own, or one with halo vertices and their edges taken away
@@ -191,6 +152,7 @@ class System(Generic[S, A]):
 
     def setup(self, context: Context[S, A]) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""
+        self.name = f"system {target_of(type(self))}"  # in messages
         self.shard, self.comm = context.shard, context.comm
         self.plan, self.plans = context.plan, context.plans
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
@@ -208,16 +170,6 @@ class System(Generic[S, A]):
             return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
         pieces = (x.index_select(0, rows) for rows in plan.send_rows.split(plan.send_counts))
         return fetch_rows(self.comm, pieces, plan.receive_counts, 0, "features", self.features_wire)
-
-    def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:
-        """`input_halo`, held to its shape [rows, f0]; None where the worker aggregates no halo."""
-        given = self.input_halo(x)
-        if not rows:
-            return None
-        try:
-            return checked(given, (rows, x.shape[1]), x, "the halo's features")
-        except WrongRows as wrong:
-            raise InputError(f"{self.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
     def propagate(
         self: System[Shard, Propagation],
@@ -254,10 +206,6 @@ class System(Generic[S, A]):
         count.
         """
         self.combiner.sum(gradients(parameters))
-
-    def default_combine(self) -> Combine:
-        """How gradients become a step where the run does not say."""
-        return Exact()
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.
@@ -299,7 +247,11 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     """
 
     cut: ClassVar[str] = "vertex"
-    refuses_wire: ClassVar[str] = "needs the same sums on all replicas of a vertex, which rounding would part"
+    refuses: ClassVar[Refuses] = Refuses(
+        wire="needs the same sums on all replicas of a vertex, which rounding would part",
+        needed_rows="needs the same sums on all replicas of a vertex",
+        attention="adds up parts of a product with one, each of which knows only its worker's edges",
+    )
 
     @classmethod
     def missing_method(cls) -> str | None:
@@ -307,12 +259,6 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
         return None if own else "synchronize(self, layer, z)"
 
     def supports(self, run: RunFacts) -> str | None:
-        if not run.matrix:
-            return (
-                f"model={run.model} has no propagation matrix, and {self.display_name} adds up"
-                " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
-                " or model=sage"
-            )
         if run.input_dropout and self.features == "once":
             return (
                 f"model.input_dropout={run.input_dropout} makes other sums over replicas of layer 0 in every"
@@ -337,6 +283,12 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
 AnySystem: TypeAlias = System[Any, Any]  # over either kind of cut
 
 
+def display_name(system: AnySystem) -> str:
+    """What sentences call it: its name in `system=NAME`, or its class where it is one of its user's."""
+    package, _, module = type(system).__module__.rpartition(".")
+    return module if package == "systems" else type(system).__name__.lower()
+
+
 def gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
     """What the backward pass left in each of `parameters`."""
     grads = []
@@ -347,7 +299,7 @@ def gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
 
 
 def without_effect(system: AnySystem, knobs: Iterable[str], why: str) -> list[str]:
-    """For `ineffective`: a sentence for each of `knobs` whose value is not its default, ending in `why`."""
+    """A sentence for each of `knobs` whose value is not its default, ending in `why`: for `Traits`."""
     defaults = {field.name: field.default for field in dataclasses.fields(system)}
     given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}
     return [f"system.{name}={value} has no effect: {why}" for name, value in given.items()]

@@ -86,7 +86,9 @@ class Trainer:
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
             for mask in (shard.train, shard.val, shard.test)
         ]
-        needed = (rows or system.default_rows) == "needed"
+        traits = system.traits()
+        features_wire = features_wire or traits.features_wire
+        needed = (rows or traits.rows) == "needed"
         cut = self.cut = make_cut(
             shard,
             comm,
@@ -94,7 +96,7 @@ class Trainer:
             model,
             self.kernel,
             self.x,
-            features_wire or system.default_features_wire,
+            features_wire,
             needed,
         )
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
@@ -106,9 +108,9 @@ class Trainer:
         self.model = Model(model, widths, seed).to(device)
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
-        self.combiner = (combine or system.default_combine()).make(self.parameters, comm, seed)
+        self.combiner = (combine or traits.combine).make(self.parameters, comm, seed)
         self.optimiser = self.new_optimiser(self.combiner.trained)
-        self.straggler = straggler or system.own_straggler()
+        self.straggler = straggler or traits.straggler
         self.passes = 0  # forward passes of the running epoch
         self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None
@@ -131,7 +133,7 @@ class Trainer:
                 optimiser=self.optimiser,
                 new_optimiser=self.new_optimiser,
                 combiner=self.combiner,
-                features_wire=features_wire or system.default_features_wire,
+                features_wire=features_wire,
                 train_rows=self.train_rows,
                 epochs=epochs,
                 gradient=self.gradient,
@@ -171,6 +173,12 @@ class Trainer:
         made = self.recipe.make(parameters, rate)
         self.rates.append((made, rate))
         return made
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per epoch."""
+        system = self.system
+        return system.steps() if isinstance(system, BatchSystem) else system.traits().steps
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:

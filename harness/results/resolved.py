@@ -5,10 +5,10 @@
      "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
                    "machine": "...", "code": "..."}]}
 
-`role`, `steps` and `asynchronous` are those of `harness.core.system.System`, `devices` is its
-`needs_devices()`, `overlaps` its `overlaps()`, `combine` how gradients became a step, whether the run or the
-system said so, and `knobs` its `resolved()`; `run` is the fingerprint that the run
-began with, by which its checkpoints know it. A config says what was asked for (`auto`); this file says what
+`role` is its class's; `steps`, `devices` and `overlaps` are its `traits()`; `asynchronous` is whether it is
+an `AsynchronousSystem`; `combine` is how gradients became a step, whether the run or the system said so; and
+`knobs` has what its `setup` chose (`Context.chosen`). `run` is the fingerprint that the run began with, by
+which its checkpoints know it. A config says what was asked for (`auto`); this file says what
 that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
 """
 

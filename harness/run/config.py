@@ -127,7 +127,7 @@ class Run:
     @property
     def follows_epochs(self) -> bool:
         """Whether what an epoch does depends on how many the whole run has."""
-        return self.system.follows_epochs() or self.schedule.follows_epochs()
+        return self.system.traits().follows_epochs or self.schedule.follows_epochs()
 
     @property
     def scheduled(self) -> bool:
@@ -265,7 +265,7 @@ def _check_straggler(straggler: Straggler | None, system: System, workers: int) 
         return
     if said := straggler.refusal(workers):
         raise InputError(f"straggler.rank{said}")
-    if system.own_straggler() is not None:
+    if system.traits().straggler is not None:
         raise InputError(
             f"straggler.rank={straggler.rank} and a knob of the system both slow a worker down: give one of"
             " them"

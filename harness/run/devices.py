@@ -23,7 +23,7 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluste
     """
     if not run.cluster.measured:
         return run.cluster.with_devices(run.cluster.devices[: comm.size])
-    if not run.system.needs_devices():
+    if not run.system.traits().devices:
         return None
     path = run_dir / "devices.json"
     there = comm.total([path.exists()])[0] == comm.size

@@ -47,7 +47,7 @@ def prepare(run: Run) -> Path:
     other data.
     """
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
-    for sentence in run.system.ineffective():
+    for sentence in run.system.traits().ineffective:
         warnings.warn(sentence, stacklevel=2)
     here = environment()
     folder, graph, measured = _in_child(_shards, run, resolved.machine(here))
@@ -72,6 +72,7 @@ def check_supported(run: Run, stats: dict[str, Any]) -> None:
     """InputError where the system cannot do the run, on a graph of these statistics of a partition; a warning
     where a key has no effect on it.
     """
+    traits = run.system.traits()
     facts = RunFacts(
         model=run.model.name,
         matrix=run.model.matrix,
@@ -86,8 +87,8 @@ def check_supported(run: Run, stats: dict[str, Any]) -> None:
         optimiser=run.optimiser,
         scheduled=run.scheduled,
         weighted=stats.get("weighted", False),
-        rows=run.settings.rows or run.system.default_rows,
-        combine=type(run.combine or run.system.default_combine()).__name__.lower(),
+        rows=run.settings.rows or traits.rows,
+        combine=type(run.combine or traits.combine).__name__.lower(),
         fewer_rows=run.model.fewer_rows,
     )
     reason = run.system.supports(facts)

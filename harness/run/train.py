@@ -254,13 +254,14 @@ def train(
             "machine": resolved.machine(machine),
             "code": machine.get("code"),
         }
+        traits = run.system.traits()
         facts = {
             "role": run.system.role,
-            "steps": run.system.steps(),
+            "steps": trainer.steps,
             "asynchronous": run.system.asynchronous,
-            "devices": run.system.needs_devices(),
-            "overlaps": run.system.overlaps(),
-            "combine": str(run.combine or run.system.default_combine()),
+            "devices": traits.devices,
+            "overlaps": traits.overlaps,
+            "combine": str(run.combine or traits.combine),
             "knobs": trainer.chosen,
             "run": name,
         }

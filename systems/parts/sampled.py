@@ -17,6 +17,7 @@ from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import check_features, without_effect
+from harness.core.traits import Traits
 from systems.parts.feature_cache import KeptRows, Pieces, in_order
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, everybodys
@@ -105,14 +106,14 @@ class SampledBatches(BatchSystem):
             )
         return super().supports(run)
 
-    def ineffective(self):
+    def traits(self):
         said = []
         if self.fanouts is None:
             draws = [name for name in ("redraw", "replace", "key") if hasattr(self, name)]
             said += without_effect(self, draws, "system.fanouts=null takes every neighbour, and draws none")
         if self.batch is None:
             said += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
-        return said
+        return Traits(overlaps=True, ineffective=said)
 
     def steps(self):
         return self.seeds.steps

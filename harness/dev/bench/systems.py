@@ -62,7 +62,7 @@ def system_lines(
     lines = []
     for name in names:
         features = known[name].get("features", "once")
-        steps = made[name].steps()
+        steps = made[name].traits().steps
         notes = [f"features={features}"]
         if not fixed[name]:
             notes.append("vanilla on an edge-cut")

@@ -65,7 +65,7 @@ class Candidate:
         """Optimiser steps per epoch."""
         if self.trial is not None:
             return self.trial.trace.steps
-        return self.plan.run.system.steps() if self.plan is not None else 1
+        return self.plan.run.system.traits().steps if self.plan is not None else 1
 
     @property
     def step_s(self) -> float:

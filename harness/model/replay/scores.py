@@ -1,7 +1,7 @@
 """Whether the scores of a run would be its own on another cluster.
 
 A replay repeats what was computed. What an asynchronous run computes depends on the order in which its
-workers' updates come, and what RAPA's partition leaves to a worker on its device (`System.needs_devices`):
+workers' updates come, and what RAPA's partition leaves to a worker on its device (`Traits.devices`):
 elsewhere both would be others.
 """
 
