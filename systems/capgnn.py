@@ -76,6 +76,7 @@ import torch
 from harness.base.errors import InputError, at_least, choice, within
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
+from harness.core.mixins import FitsDevices
 from harness.core.system import System, check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.halo_request import Request
@@ -95,7 +96,7 @@ from systems.parts.tier_rows import TierRows
 
 
 @dataclass
-class Capgnn(System):
+class Capgnn(FitsDevices, System):
     """jaca   true: the joint cache; false: every row is fetched fresh
     policy   which vertices are cached: "jaca" (highest overlap ratio), "low_overlap", "fifo" or "lru"
     tiers   "inclusive" (global tier: highest overlap ratio) or "exclusive" (of what local tiers do not hold)

@@ -54,13 +54,14 @@ from harness.base.hollow import hollow
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import code, stream
 from harness.core import quantise as linear
+from harness.core.mixins import SeesOutput
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
 from systems.parts.changes import changed, difference
 
 
 @dataclass
-class Cdfgnn(ReplicaSystem):
+class Cdfgnn(SeesOutput, ReplicaSystem):
     """The knobs.
 
     cache     keep rows and send only those that changed by more than eps; false: send all

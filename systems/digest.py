@@ -52,6 +52,7 @@ import torch
 
 from harness.base.errors import InputError, at_least, choice
 from harness.comm.backend import check_address
+from harness.core.mixins import BesideClock, OwnLoss
 from harness.core.system import System, check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.representations import Representations
@@ -59,7 +60,7 @@ from systems.parts.slow_worker import refusal, slowed
 
 
 @dataclass
-class Digest(System):
+class Digest(OwnLoss, BesideClock, System):
     """The knobs.
 
     interval    N, rounds from one push to the next

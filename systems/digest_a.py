@@ -57,15 +57,16 @@ import torch
 from harness.base.errors import at_least, choice
 from harness.comm.backend import check_address
 from harness.comm.parameters import Parameters
+from harness.core.mixins import AsynchronousSystem, BesideClock, OwnLoss
 from harness.core.optimisers import Adam
-from harness.core.system import System, check_features
+from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.representations import Representations
 from systems.parts.slow_worker import refusal, slowed
 
 
 @dataclass
-class DigestA(System):
+class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
     """The knobs.
 
     interval  N, own rounds from one push to the next
@@ -98,8 +99,6 @@ class DigestA(System):
     delay: float = 0.0
     delay_spread: float = 0.0
     slowdown: float = 1.0
-
-    asynchronous: ClassVar[bool] = True
 
     refuses: ClassVar = Refuses(
         wire="passes hidden rows through a store, which holds them as they are",

@@ -69,6 +69,7 @@ from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
+from harness.core.mixins import BesideClock
 from harness.core.system import Ready, check_features, without_effect
 from harness.core.traits import Traits
 from systems.parts.clusters import ClusterBatches, metis_clusters
@@ -80,7 +81,7 @@ FEATURES = Purpose("ids", "features", 0)
 
 
 @dataclass
-class Gas(BatchSystem):
+class Gas(BesideClock, BatchSystem):
     """The knobs.
 
     clusters  of each worker's part

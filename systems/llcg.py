@@ -32,13 +32,14 @@ from typing import ClassVar
 import torch
 
 from harness.base.errors import at_least
+from harness.core.mixins import OwnLoss
 from harness.core.optimisers import restore
 from harness.core.system import Ready, System, check_features
 from harness.core.traits import Refuses, Traits
 
 
 @dataclass
-class Llcg(System):
+class Llcg(OwnLoss, System):
     """local_steps   K, steps of a round that each worker takes by itself; 1 or more
     server_steps  S, correction steps on the whole graph that end a round; 0 or more
     batch         training vertices of a correction step (all, where there are fewer)

@@ -52,6 +52,7 @@ import torch
 
 from harness.base.errors import InputError, at_least, choice, more_than
 from harness.base.hollow import either, hollow
+from harness.core.mixins import SeesOutput
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System
@@ -60,7 +61,7 @@ from systems.parts.blocks import Blocks
 
 
 @dataclass
-class Sancus(System):
+class Sancus(SeesOutput, System):
     """The knobs.
 
     staleness   when a block is broadcast again: "epoch_fixed": all blocks after every `bound` epochs

@@ -7,12 +7,23 @@ import re
 import sys
 from importlib import import_module
 
+from harness.core import mixins
+from harness.core.batches import BatchSystem
 from harness.core.system import ReplicaSystem, System
 from tests.kept import with_tables
 from tests.pages import CONF, ROOT, module_of
 
 PAGE, COMMAND = ROOT / "docs" / "reference" / "system.md", "python -m tests.hooks"
-BASES = (ReplicaSystem, System)  # what the second says stands for both
+# What few systems derive from beside `System`, or in its stead.
+BESIDE = (
+    ReplicaSystem,
+    BatchSystem,
+    mixins.AsynchronousSystem,
+    mixins.SeesOutput,
+    mixins.OwnLoss,
+    mixins.BesideClock,
+    mixins.FitsDevices,
+)
 
 
 def systems() -> dict[str, type[System]]:
@@ -42,15 +53,18 @@ def attributes() -> dict[str, str]:
     return noted
 
 
-def hooks() -> dict[str, str]:
-    """What each method and each class attribute of the contract says, in the code's order."""
-    methods = {
+def methods(cls: type) -> dict[str, str]:
+    """What each method says that a class defines and a system may define anew, in the code's order."""
+    return {
         name: " ".join((value.__doc__ or "").strip().split("\n\n")[0].split())
-        for base in BASES
-        for name, value in vars(base).items()
+        for name, value in vars(cls).items()
         if not name.startswith("_") and (callable(value) or isinstance(value, (property, classmethod)))
     }
-    return {**methods, **attributes()}
+
+
+def hooks() -> dict[str, str]:
+    """What each method and each class attribute of `System` says."""
+    return {**methods(System), **attributes()}
 
 
 def users(hook: str) -> list[str]:
@@ -66,6 +80,12 @@ def table() -> str:
     rows = ["| hook | what it says | used by |", "|---|---|---|"]
     for hook, said in hooks().items():
         rows.append(f"| `{hook}` | {said} | {', '.join(f'`{name}`' for name in users(hook))} |")
+    rows += ["", "| class | hook | what it says | used by |", "|---|---|---|---|"]
+    for cls in BESIDE:
+        for hook, said in methods(cls).items():
+            if hook not in vars(System):
+                named = ", ".join(f"`{name}`" for name in users(hook))
+                rows.append(f"| `{cls.__name__}` | `{hook}` | {said} | {named} |")
     return "\n".join(rows)
 
 

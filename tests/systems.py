@@ -20,6 +20,7 @@ import torch
 import yaml
 
 from harness.core.draws import draws
+from harness.core.mixins import AsynchronousSystem
 from harness.data.partition.build_replicas import build_replicas  # noqa: F401
 from harness.data.partition.vertexcut import assign_edges  # noqa: F401
 from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
@@ -49,7 +50,7 @@ def derived(name: str, block: dict[str, Any]) -> SimpleNamespace:
     models = [m for m in ("gcn", "sage", "gat") if system.supports(facts_of(m)) is None]
     return SimpleNamespace(
         EXACT={name: [exact]} if exact is not None else {},
-        STALE=[] if system.asynchronous else as_it_stands,
+        STALE=[] if isinstance(system, AsynchronousSystem) else as_it_stands,
         CONTROL=as_it_stands if system.role != "control" and system.degrees == "global" else [],
         MODELS=models,
         METHODS=["ebv", "hep", "dne", "metis/edges"] if system.cut == "vertex" else None,

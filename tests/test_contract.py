@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from harness.base.errors import InputError
+from harness.core.mixins import SeesOutput
 from harness.core.system import Ready, ReplicaSystem, System
 from harness.run.config import make_system
 from tests import systems
@@ -103,7 +104,7 @@ def test_sums_over_replicas_are_held_to_their_shape_too(pool):
 
 
 @dataclass
-class WrongProducts(Wrong):
+class WrongProducts(SeesOutput, Wrong):
     """A product with the graph, or an output, of its own: one row too few, or columns twice."""
 
     where: str = "propagate"

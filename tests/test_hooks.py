@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from harness.core import mixins
+from harness.core.system import System
 from tests import hooks
 from tests.kept import with_tables
 
@@ -14,4 +16,12 @@ def test_the_page_has_every_hook():
 
 def test_what_a_system_says_of_its_own_is_found():
     assert "vanilla" in hooks.users("halo") and "cdfgnn" in hooks.users("synchronize")
-    assert hooks.users("asynchronous") == ["digest_a"]
+    assert hooks.users("epochs_done") == ["digest_a"]
+
+
+def test_an_author_meets_few_hooks_and_each_class_beside_is_named():
+    assert len(hooks.methods(System)) <= 12 and len(hooks.attributes()) <= 8
+    beside = {
+        cls for cls in vars(mixins).values() if isinstance(cls, type) and cls.__module__ == mixins.__name__
+    }
+    assert beside <= set(hooks.BESIDE)

@@ -16,6 +16,7 @@ from harness.base.hollow import Dry, Held, Hollow, Unknown, count_filled, rows_l
 from harness.comm.work import dense, sparse, stream
 from harness.core.batches import BatchSystem
 from harness.core.cluster import Cluster, Device, Rate
+from harness.core.mixins import AsynchronousSystem
 from harness.core.order import FIXED, Shape
 from harness.dev.conformance.train import make_trainer
 from harness.model.plan.dry import Ran, dry_run
@@ -33,7 +34,7 @@ VARIANTS = [
         label(v): v for v in [*systems.EXACT_VARIANTS, *systems.SINGLE_VARIANTS, *systems.STALE_VARIANTS]
     }.values()
     if not isinstance(made := make_system(systems.block(variant[0], **variant[1])), BatchSystem)
-    and not made.asynchronous
+    and not isinstance(made, AsynchronousSystem)
 ]
 ONLY_A_RUN = "pscgcn-rate=0.5-refresh=3-features=refetch"  # its cache goes by norms
 

@@ -11,6 +11,7 @@ from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, Span
 from harness.core import straggler
+from harness.core.mixins import AsynchronousSystem
 from harness.results.report import groups
 from tests import systems, traces
 from tests.oracles.samples import random_graph
@@ -23,7 +24,7 @@ from tests.test_identity import run_of
 SYNCHRONOUS = sorted(
     name
     for name in (path.stem for path in systems.CONF.glob("*.yaml"))
-    if not systems.make_system(systems.block(name)).asynchronous
+    if not isinstance(systems.make_system(systems.block(name)), AsynchronousSystem)
 )
 
 

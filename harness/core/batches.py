@@ -209,9 +209,6 @@ class BlockPass:
     ) -> torch.Tensor:
         return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
-    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        return z
-
 
 class BatchSystem(System):
     """Base of every system that trains on mini-batches over an edge-cut partition.

@@ -24,6 +24,7 @@ from harness.core.evaluate import ExactForward
 from harness.core.features import Features
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
+from harness.core.mixins import FitsDevices
 from harness.core.models import AnyAdjacency, Strategy
 from harness.core.needed import NeededAdjacency, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout, WrongRows, checked
@@ -101,8 +102,8 @@ def make_cut(
 class EdgeCut:
     """Vertices have an owner; the halo is what a worker needs of others.
 
-    The shard trained on may be less than the worker's own (`System.restrict`); evaluation always uses the
-    whole.
+    The shard trained on may be less than the worker's own (`FitsDevices.restrict`); evaluation always uses
+    the whole.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class EdgeCut:
         self.model = model
         self.kernel = kernel
         self.features = self.x = x
-        self.shard = system.restrict(shard, comm)
+        self.shard = system.restrict(shard, comm) if isinstance(system, FitsDevices) else shard
         self.plan = halo_plan(self.shard, comm.device)
         self.plans = [self.plan] * model.layers
         self.rows: torch.Tensor | None = None

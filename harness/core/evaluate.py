@@ -37,9 +37,6 @@ class ExactForward:
     ) -> torch.Tensor:
         return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
 
-    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        return z
-
 
 class _Keeping(ExactForward):
     """An exact forward pass that keeps what its layers take in."""

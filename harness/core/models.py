@@ -22,6 +22,7 @@ from harness.core.config import ModelConfig
 from harness.core.counting import Passes, streamed
 from harness.core.features import Rows, first_rows, rows_times
 from harness.core.inputs import Static, StaticInput
+from harness.core.mixins import SeesOutput
 from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
     BackwardMark,
@@ -66,8 +67,6 @@ class Strategy(Protocol):
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor: ...
 
-    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor: ...
-
 
 @runtime_checkable
 class HaloStrategy(Strategy, Protocol):
@@ -91,8 +90,10 @@ class GraphLayer(Protocol):
     ) -> torch.Tensor: ...
 
 
-def given(strategy: Strategy, layer: int, z: torch.Tensor) -> torch.Tensor:
-    """Z [n, f_out] as a system's `output` gives it on; WrongRows where it has another shape."""
+def output(strategy: Strategy, layer: int, z: torch.Tensor) -> torch.Tensor:
+    """Z [n, f_out] as a system that sees it gives it on; WrongRows where it has another shape."""
+    if not isinstance(strategy, SeesOutput):
+        return z
     return checked(strategy.output(layer, z), tuple(z.shape), z, "output, of the shape that it was given")
 
 
@@ -129,7 +130,7 @@ class Layer(nn.Module):
                 else self._own_times(strategy.adjacency.at(layer), h, drop, recorder)
             )
             z = streamed(z + own, recorder, reads=2, writes=1)
-        return given(strategy, layer, self._plus_bias(z, recorder))
+        return output(strategy, layer, self._plus_bias(z, recorder))
 
     def _plus_bias(self, z: torch.Tensor, recorder: Recorder) -> torch.Tensor:
         return streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0))
@@ -197,7 +198,7 @@ class AttentionLayer(nn.Module):
             y = streamed(y, recorder, reads=1, writes=1)
         z = attend(edges, y, self._score(y, self.att_source, recorder), target, recorder)
         z = z.flatten(1) if self.concat else z.mean(1)
-        return given(strategy, layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
+        return output(strategy, layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
 
     @staticmethod
     def _score(y: torch.Tensor, half: nn.Parameter, recorder: Recorder) -> torch.Tensor:

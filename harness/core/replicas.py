@@ -251,9 +251,6 @@ class ExactSynchronised:
             self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose
         )
 
-    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        return z
-
 
 class VertexCut:
     """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`."""

@@ -16,20 +16,17 @@ refuses bad ones.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
 
 from harness.base.errors import choice
 from harness.base.target import target_of
-from harness.comm.comm import Comm
 from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import Propagation
-from harness.core.cluster import Cluster
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, checked, propagate
@@ -63,9 +60,6 @@ class System(Generic[S, A]):
     passes: ClassVar[tuple[Passes, Passes]] = FEATURES, HIDDEN
     # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
     features: str = "once"
-    asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
-    # what the run's workers run on: set by the trainer before all else
-    cluster: Cluster = Cluster()
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
@@ -91,8 +85,7 @@ class System(Generic[S, A]):
         """One sentence saying why this system cannot do the run, or None.
 
         A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
-        form. The workers of an asynchronous one are at no common epoch. An override ends in
-        `super().supports(run)`.
+        form. An override ends in `super().supports(run)`.
         """
         if not run.matrix and run.weighted:
             return (
@@ -109,21 +102,6 @@ class System(Generic[S, A]):
             own = "" if type(self).combine is System.combine else "combines in a way of its own"
         if run.combine != "exact" and own:
             return f"combine={run.combine} cannot be: {name} {own}; give combine=exact"
-        if self.asynchronous and run.scheduled:
-            return (
-                f"{name} has no epoch common to all workers that a schedule could go by; give"
-                " schedule=constant schedule.warmup=0"
-            )
-        if self.asynchronous and run.patience:
-            return (
-                f"{name} is evaluated after its workers have gone on, and cannot be stopped early; give"
-                " evaluate.patience=0"
-            )
-        if self.asynchronous and run.norm == "batch":
-            return (
-                f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
-                " give model.norm=layer"
-            )
         own = refuses.attention
         if own is None:
             own = "" if type(self).propagate is System.propagate else "defines its own product with one"
@@ -144,11 +122,6 @@ class System(Generic[S, A]):
     def traits(self) -> Traits:
         """What follows from its knobs alone, before anything runs."""
         return Traits()
-
-    def restrict(self, shard: S, comm: Comm) -> S:
-        """The shard to train on: the worker's own, or one with halo vertices and their edges taken away
-        (RAPA), agreed between the workers through `comm`. Evaluation always uses the whole."""
-        return shard
 
     def setup(self, context: Context[S, A]) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""
@@ -181,20 +154,6 @@ class System(Generic[S, A]):
         """(A_ii h + A_ih halo) W  [n, f_out]. Overridden only where the backward pass is the system's own."""
         return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
-    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        """A hook on a layer's pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
-        return z
-
-    def loss_divisor(self, local: int, total: int) -> float:
-        """What this worker's summed training loss is divided by, of its own and all workers' training
-        vertices: `total` makes shares that add up to the global mean."""
-        return total
-
-    def before_training(self) -> None:
-        """Called once before epoch 0, outside the train clock: nothing is counted. A resumed run does not
-        call it.
-        """
-
     def before_epoch(self, epoch: int) -> None:
         """Called inside the train clock, before the forward pass."""
 
@@ -206,28 +165,6 @@ class System(Generic[S, A]):
         count.
         """
         self.combiner.sum(gradients(parameters))
-
-    def epochs_done(self, epoch: int) -> int:
-        """How many of the run's epochs are over when this worker's epoch `epoch` is.
-
-        In an asynchronous run every worker makes epochs of its own ("rounds"), and an epoch of the run is P
-        updates of the weights, from whichever workers they come. The workers meet when they see that the run
-        has reached a checkpoint's epoch or its last. Each round reports in the metric "update" which update
-        it made, counted from 0; a round whose update came after the last epoch made none, and reports none.
-        """
-        return epoch + 1
-
-    def observe(self, epoch: int) -> None:
-        """Called after each epoch, outside the train clock: measurements that no run pays for. Epochs'
-        metrics are still open.
-        """
-
-    @contextlib.contextmanager
-    def evaluation_weights(self, epoch: int) -> Iterator[None]:
-        """While this is open the model holds the weights that epoch `epoch` is evaluated with, the same on
-        every worker. For systems whose workers' own weights differ; outside the train clock. Of an
-        asynchronous system an epoch may be evaluated after later ones have run."""
-        yield
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed run needs to go on bit for bit: tensors, numbers, strings and containers of

@@ -25,6 +25,7 @@ from harness.core.dropout import dropout_key
 from harness.core.evaluate import Evaluator, local_loss, targets
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
+from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, evaluation_weights
 from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser, restore
 from harness.core.order import Order
@@ -75,7 +76,8 @@ class Trainer:
         straggler: Straggler | None = None,
     ):
         device = comm.device
-        system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
+        if isinstance(system, FitsDevices):
+            system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
         self.recorder: Recorder = comm.recorder
         self.kernel = make_kernel(kernel, device) if isinstance(kernel, str) else kernel
@@ -197,7 +199,8 @@ class Trainer:
         if not self.began:
             self.began = True
             with self.recorder.clock("evaluate"):
-                self.system.before_training()
+                if isinstance(self.system, BesideClock):
+                    self.system.before_training()
         for layer, rows in enumerate(self.cut.taken):
             self.recorder.metric("needed_rows", rows, layer)
         with self.recorder.train():
@@ -223,14 +226,17 @@ class Trainer:
                 self.recorder.metric("seeds", self.seeds)
         self.comm.look()
         with self.recorder.clock("evaluate"):
-            self.system.observe(epoch)
+            if isinstance(self.system, BesideClock):
+                self.system.observe(epoch)
         return loss
 
     def _pass(self, epoch: int, step: int) -> torch.Tensor:
         """A step's forward and backward pass: the share of the loss, detached; gradients are left in the
         parameters."""
         if not isinstance(self.system, BatchSystem):
-            divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
+            divisor: float = self.train_count
+            if isinstance(self.system, OwnLoss):
+                divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             return self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
         batch: Batch | None = None
         try:
@@ -343,7 +349,8 @@ class Trainer:
 
     def evaluate(self) -> Scores:
         """Exact scores of every split under the current weights."""
-        with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
+        epoch = self.recorder.epoch.epoch
+        with self.recorder.clock("evaluate"), evaluation_weights(self.system, epoch):
             return self.evaluator(self.model)
 
     def ends_early(self, scores: Scores) -> bool:

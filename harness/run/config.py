@@ -25,6 +25,7 @@ from harness.core.cluster import Cluster
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
+from harness.core.mixins import AsynchronousSystem
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.schedules import Constant, Schedule
 from harness.core.straggler import Straggler
@@ -137,7 +138,7 @@ class Run:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.composed, self.system.asynchronous)
+        return fingerprint(self.composed, isinstance(self.system, AsynchronousSystem))
 
 
 @lru_cache(maxsize=4096)
@@ -156,7 +157,8 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
             check_trusted({name: block}, "a run")
             cls = target_class(block, name, base)
             block = {**_defaults(cls), **block}
-            asynchronous = getattr(cls, "asynchronous", asynchronous)
+            if issubclass(cls, System):
+                asynchronous = issubclass(cls, AsynchronousSystem)
         config[name] = block
     with contextlib.suppress(InputError):
         check_trusted({"model": config["model"]}, "a run")

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from harness.base.errors import InputError
 from harness.base.scratch import scratch
 from harness.core.checkpoint import number_in
+from harness.core.mixins import AsynchronousSystem
 from harness.results import files, resolved
 from harness.results.batch import write_sealed
 from harness.results.reader import Tables, Trace
@@ -46,7 +47,7 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     if made.directory.exists():
         return made  # finished, or under way from this or another start
     trace, at = Trace(run_dir), run_dir / "checkpoints" / "latest"
-    if run.system.asynchronous:
+    if isinstance(run.system, AsynchronousSystem):
         raise _cannot(run_dir, "its system is asynchronous, so no two runs have the same updates")
     if made.follows_epochs:
         raise _cannot(

@@ -36,6 +36,7 @@ from harness.comm.watch import Watch
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels.spmm import make_kernel
 from harness.core.kernels.tiling import Tilings
+from harness.core.mixins import AsynchronousSystem
 from harness.core.order import FIXED, Costs, Order
 from harness.core.trainer import Trainer
 from harness.data.partition import io
@@ -258,7 +259,7 @@ def train(
         facts = {
             "role": run.system.role,
             "steps": trainer.steps,
-            "asynchronous": run.system.asynchronous,
+            "asynchronous": isinstance(run.system, AsynchronousSystem),
             "devices": traits.devices,
             "overlaps": traits.overlaps,
             "combine": str(run.combine or traits.combine),
@@ -269,7 +270,7 @@ def train(
     own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
     rounds = (
         AsynchronousTrace(run_dir, own, comm, checkpoints.attempt, met, trainer.train_share)
-        if run.system.asynchronous
+        if isinstance(run.system, AsynchronousSystem)
         else None
     )
     trace = own if rounds is None else rounds
@@ -295,7 +296,9 @@ def train(
                 recorder.metric(PEAK_RESERVED, torch.cuda.max_memory_reserved(device))
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
-            done = run.system.epochs_done(recorder.epoch.epoch)
+            done = recorder.epoch.epoch + 1
+            if isinstance(run.system, AsynchronousSystem):
+                done = run.system.epochs_done(recorder.epoch.epoch)
             due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
             finished: list[tuple[Epoch, Callable[[], float] | None]]
             if rounds is None:

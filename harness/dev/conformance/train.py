@@ -9,6 +9,7 @@ from harness.base.errors import typed
 from harness.comm.comm import Comm
 from harness.comm.watched import Watched
 from harness.core.cluster import Cluster
+from harness.core.mixins import evaluation_weights
 from harness.core.trainer import Trainer
 from harness.run.config import make_combine, make_model, make_optimiser, make_straggler, make_system
 
@@ -78,7 +79,7 @@ def train(
 
 
 def snapshot(trainer) -> dict[str, np.ndarray]:
-    with trainer.system.evaluation_weights(trainer.recorder.epoch.epoch):
+    with evaluation_weights(trainer.system, trainer.recorder.epoch.epoch):
         return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}
 
 

@@ -20,6 +20,7 @@ from harness.base import tables
 from harness.base.errors import InputError, check_place
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.cli.page.layout import write
+from harness.core.mixins import AsynchronousSystem
 from harness.model.plan import page, trial
 from harness.model.plan.candidate import HEADINGS, Candidate
 from harness.model.plan.plan import Plan, plan
@@ -128,7 +129,7 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
             continue
         asked = given
         why = ACROSS if planned.across else UNKNOWN if planned.lacking else ""
-        why = ASYNCHRONOUS if run.system.asynchronous else why
+        why = ASYNCHRONOUS if isinstance(run.system, AsynchronousSystem) else why
         if planned.fits is False and run.system.role != "reference":
             why = FULL
         made.append(Candidate(name, words, planned, why))

@@ -24,6 +24,7 @@ from harness.comm.comm import Comm
 from harness.comm.recorder import Epoch, Recorder
 from harness.comm.transport import ALONE
 from harness.core.kernels.spmm import Kernel, Product
+from harness.core.mixins import evaluation_weights
 from harness.core.trainer import Trainer
 from harness.data.partition.shard import Csr, ReplicaShard, Shard
 from harness.model.plan.turns import DryTransport, Turns
@@ -143,7 +144,7 @@ def dry_run(
                 if epoch == epochs - 1:
                     lines["kept"][rank] = held.now - before
                 if (scored and epoch == 0) or epoch == epochs - 1:
-                    with recorder.clock("evaluate"), trainer.system.evaluation_weights(epoch):
+                    with recorder.clock("evaluate"), evaluation_weights(trainer.system, epoch):
                         trainer.evaluator.logits(trainer.model)
             comm.drain()
             ran.asked = ran.asked or mode.asked

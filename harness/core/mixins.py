@@ -1,0 +1,102 @@
+"""What few papers need beyond the contract of `harness.core.system`: a system derives from these too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from harness.comm.comm import Comm
+from harness.core.cluster import Cluster
+from harness.core.context import A, RunFacts, S
+from harness.core.system import AnySystem, System, display_name
+from harness.data.partition.shard import Shard
+
+
+class SeesOutput:
+    """Sees a layer's Z, or changes its gradient."""
+
+    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
+        """A hook on a layer's pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
+        raise NotImplementedError
+
+
+class OwnLoss:
+    """A worker minimises a loss of its own, instead of its share of the mean over all training vertices."""
+
+    def loss_divisor(self, local: int, total: int) -> float:
+        """What this worker's summed training loss is divided by, of its own and all workers' training
+        vertices: `total` makes shares that add up to the global mean."""
+        raise NotImplementedError
+
+
+class BesideClock:
+    """Does something outside the train clock: what no run pays for."""
+
+    def before_training(self) -> None:
+        """Called once before epoch 0: nothing is counted. A resumed run does not call it."""
+
+    def observe(self, epoch: int) -> None:
+        """Called after each epoch, whose metrics are still open."""
+
+
+class FitsDevices:
+    """Fits each worker's part to the device that it runs on. `Traits.devices` says whether it does.
+
+    cluster   what the run's workers run on, a device for each: set before all else
+    """
+
+    cluster: Cluster
+
+    def restrict(self, shard: Shard, comm: Comm) -> Shard:
+        """The shard to train on: the worker's own, or one with halo vertices and their edges taken away
+        (RAPA), agreed between the workers through `comm`. Evaluation always uses the whole."""
+        raise NotImplementedError
+
+
+class AsynchronousSystem(System[S, A]):
+    """Base of systems whose workers meet at checkpoints and at the end only.
+
+    Every worker makes epochs of its own ("rounds"), and an epoch of the run is P updates of the weights, from
+    whichever workers they come. The workers meet when they see that the run has reached a checkpoint's epoch
+    or its last. Each round reports in the metric "update" which update it made, counted from 0; a round whose
+    update came after the last epoch made none, and reports none.
+    """
+
+    def epochs_done(self, epoch: int) -> int:
+        """How many of the run's epochs are over when this worker's epoch `epoch` is."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def evaluation_weights(self, epoch: int) -> Iterator[None]:
+        """While this is open the model holds the weights that epoch `epoch` of the run is evaluated with, the
+        same on every worker; outside the train clock. Later epochs may have run."""
+        raise NotImplementedError
+        yield
+
+    def supports(self, run: RunFacts) -> str | None:
+        name = display_name(self)
+        if run.scheduled:
+            return (
+                f"{name} has no epoch common to all workers that a schedule could go by; give"
+                " schedule=constant schedule.warmup=0"
+            )
+        if run.patience:
+            return (
+                f"{name} is evaluated after its workers have gone on, and cannot be stopped early; give"
+                " evaluate.patience=0"
+            )
+        if run.norm == "batch":
+            return (
+                f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
+                " give model.norm=layer"
+            )
+        return super().supports(run)
+
+
+def evaluation_weights(system: AnySystem, epoch: int) -> contextlib.AbstractContextManager[None]:
+    """While this is open the model holds the weights that epoch `epoch` of the run is evaluated with."""
+    if isinstance(system, AsynchronousSystem):
+        return system.evaluation_weights(epoch)
+    return contextlib.nullcontext()
