@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,8 +20,11 @@ from harness.run.config import make_combine, make_system
 from tests import systems
 from tests.oracles import combine
 from tests.oracles.samples import OPERATORS, RUNS, random_graph
+from tests.pieces import COMBINES
 from tests.systems import Settings
 
+BY_NAME = pytest.mark.parametrize("way", COMBINES)  # of conf/combine: every way but the exact one
+WIDE = {"name": "sage", "layers": 3, "hidden": 40, "dropout": 0.4}
 QUANTISED = {"_target_": "harness.core.combine.Quantised", "bits": 4}
 POWER = {"_target_": "harness.core.combine.PowerSgd", "rank": 2}
 
@@ -86,24 +91,35 @@ def test_bytes_are_the_closed_form(pool, name, block):
     want = 2 * (parts - 1) * (values + others)
     assert weight_bytes(coded, 1) == want < weight_bytes(exact, 1)
     assert coded.losses[0] == exact.losses[0] and coded.losses[1] != exact.losses[1]
-    if name == "vanilla":
-        beside = [
-            {key: size for key, size in run.sent(1).items() if key[2] != "weights"} for run in (exact, coded)
-        ]
-        assert beside[0] == beside[1]
 
 
-@pytest.mark.parametrize("block", [QUANTISED, POWER], ids=["quantised", "powersgd"])
-def test_a_stopped_run_goes_on_bit_for_bit(pool, block):
+@BY_NAME
+def test_each_sends_fewer_bytes_of_weights_and_the_same_beside(pool, way):
+    """From the second epoch on it trains otherwise; every worker has the same weights (`systems.run`)."""
+    asked = Settings(model=WIDE, dtype="float32", epochs=2)
+    graph = random_graph(12, vertices=30)
+    exact, coded = (
+        systems.run(pool, graph, systems.block("vanilla"), 3, settings=replace(asked, combine=given))
+        for given in (None, COMBINES[way])
+    )
+    assert 0 < weight_bytes(coded, 1) < weight_bytes(exact, 1)
+    assert coded.losses[0] == exact.losses[0] and coded.losses[1] != exact.losses[1]
+    halos = [
+        {key: size for key, size in run.sent(1).items() if key[2] != "weights"} for run in (exact, coded)
+    ]
+    assert halos[0] == halos[1]
+
+
+@BY_NAME
+def test_a_stopped_run_goes_on_bit_for_bit(pool, way):
     graph = random_graph(3, vertices=30)
-    model = {"name": "sage", "layers": 3, "hidden": 7, "dropout": 0.4}
     once, resumed = (
         systems.run(
             pool,
             graph,
             systems.block("vanilla"),
             3,
-            settings=Settings(model=model, dtype="float32", epochs=8, combine=block, stop_at=stop),
+            settings=Settings(model=WIDE, dtype="float32", epochs=8, combine=COMBINES[way], stop_at=stop),
         )
         for stop in (None, 5)
     )
@@ -112,14 +128,14 @@ def test_a_stopped_run_goes_on_bit_for_bit(pool, block):
         assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-@pytest.mark.parametrize("block", [QUANTISED, POWER], ids=["quantised", "powersgd"])
-def test_a_worker_alone_rounds_nothing(pool, block):
+@BY_NAME
+def test_a_worker_alone_rounds_nothing(pool, way):
     graph = random_graph(3, vertices=20)
-    losses = [
-        systems.run(pool, graph, systems.block("vanilla"), 1, settings=Settings(combine=given)).losses
-        for given in (None, block)
-    ]
-    assert losses[0] == losses[1]
+    exact, coded = (
+        systems.run(pool, graph, systems.block("vanilla"), 1, settings=Settings(model=WIDE, combine=given))
+        for given in (None, COMBINES[way])
+    )
+    assert exact.losses == coded.losses
 
 
 def sums(comm, rank: int) -> tuple[list, list]:

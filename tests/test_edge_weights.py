@@ -20,7 +20,7 @@ from harness.data import csr
 from harness.data.config import DatasetConfig
 from harness.data.graph import validate
 from harness.data.partition import io
-from harness.data.partition.assign import METHODS, Random, assign
+from harness.data.partition.assign import Random, assign
 from harness.data.partition.build import build_shards
 from harness.data.partition.build_replicas import build_replicas
 from harness.data.partition.cache import Cache, shards_for
@@ -31,6 +31,7 @@ from harness.run.config import make_system
 from tests import systems
 from tests.oracles import adaqp, dense, digest, halo, pipegcn
 from tests.oracles.samples import random_graph, with_edge_weights
+from tests.pieces import EDGE_CUTS
 from tests.systems import Settings
 
 # A system per kind of exchange at the knobs at which it is exact: halo rows, whole blocks, blocks of
@@ -143,7 +144,7 @@ def test_degrees_and_the_three_normalisations_are_their_formulas(seed, directed)
         )
 
 
-@pytest.mark.parametrize("method", [*METHODS, *EDGE_METHODS])
+@pytest.mark.parametrize("method", [*EDGE_CUTS, *EDGE_METHODS])
 @pytest.mark.parametrize("directed", [False, True])
 def test_partitions_do_not_look_at_weights_and_shards_carry_them(tmp_path, method, directed):
     graph = a_weighted_graph(9, 30, directed)
@@ -154,7 +155,7 @@ def test_partitions_do_not_look_at_weights_and_shards_carry_them(tmp_path, metho
         np.testing.assert_array_equal(edges.owner, same.owner)
         shards = list(build_replicas(graph, edges))
     else:
-        owners, same = (assign(g, method, 3, 1) for g in (graph, plain))
+        owners, same = (assign(g, EDGE_CUTS[method], 3, 1) for g in (graph, plain))
         np.testing.assert_array_equal(owners, same)
         shards = list(build_shards(graph, owners, 3))
     for made in shards:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.core import mixins
 from harness.core.system import System
-from tests import hooks
+from tests import hooks, pieces
 from tests.kept import with_tables
 
 
@@ -12,6 +12,11 @@ def test_the_page_has_every_hook():
     page = hooks.PAGE.read_text()
     assert page == with_tables(page, hooks.COMMAND, hooks.table()), f"run {hooks.COMMAND}"
     assert all(said for said in hooks.hooks().values()), "each says what it is"
+
+
+def test_the_page_of_pieces_has_every_partitioner_and_combine():
+    page = pieces.PAGE.read_text()
+    assert page == with_tables(page, pieces.COMMAND, pieces.table()), f"run {pieces.COMMAND}"
 
 
 def test_what_a_system_says_of_its_own_is_found():

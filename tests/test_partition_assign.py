@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.base.target import made
 from harness.data.csr import from_edges
-from harness.data.partition.assign import METHODS, EdgeCutPartitioner, Metis, assign, fill_empty
+from harness.data.partition.assign import EdgeCutPartitioner, Metis, assign, fill_empty
 from harness.data.partition.config import Partitioner
 from tests.graphs import edge_list, graphs, of_pattern, random_graph
+from tests.pieces import EDGE_CUTS
 
 
 def cut(graph, assignment) -> int:
@@ -29,25 +30,37 @@ def two_cliques(size: int = 20):
     return of_pattern(a)
 
 
-@given(graphs(), st.sampled_from(METHODS), st.integers(1, 8), st.integers(0, 2**40))
-def test_every_part_owns_a_vertex_and_the_seed_decides(graph, method, parts, seed):
-    parts = min(parts, graph.num_vertices)
+@given(graphs(), st.sampled_from(sorted(EDGE_CUTS)), st.integers(1, 8), st.integers(0, 2**40))
+def test_every_part_owns_a_vertex_and_the_seed_decides(graph, name, parts, seed):
+    """Of every edge-cut of conf/partition."""
+    parts, method = min(parts, graph.num_vertices), EDGE_CUTS[name]
     owners = assign(graph, method, parts, seed)
     assert owners.shape == (graph.num_vertices,) and owners.dtype == np.int32
     sizes = np.bincount(owners, minlength=parts)
     assert len(sizes) == parts and sizes.min() >= 1
-    if method != "metis":
+    if name in ("random", "block"):
         assert sizes.max() - sizes.min() <= 1
-    if method == "block":
+    if name == "block":
         assert (np.diff(owners) >= 0).all()
     assert np.array_equal(owners, assign(graph, method, parts, seed))
 
 
-@pytest.mark.parametrize("method", ["metis", "random"])
-def test_another_seed_is_another_partition(method):
-    graph = random_graph(400, 6)
+@pytest.mark.parametrize("name", EDGE_CUTS)
+def test_another_seed_is_another_partition_where_chance_decides(name):
+    graph, method = random_graph(400, 6), EDGE_CUTS[name]
     first = assign(graph, method, 4, 0)
-    assert all(not np.array_equal(first, assign(graph, method, 4, seed)) for seed in (1, 2, 3))
+    same = [np.array_equal(first, assign(graph, method, 4, seed)) for seed in (1, 2, 3)]
+    assert same == [not method.drawn] * 3
+
+
+@pytest.mark.parametrize("name", sorted(set(EDGE_CUTS) - {"random"}))
+def test_whoever_looks_at_edges_cuts_fewer_than_chance(name):
+    """Two cliques whose ids are not mixed."""
+    half = np.zeros((40, 40), bool)
+    half[:20, :20] = half[20:, 20:] = True
+    np.fill_diagonal(half, False)
+    graph = of_pattern(half)
+    assert cut(graph, assign(graph, EDGE_CUTS[name], 2, 0)) < cut(graph, assign(graph, "random", 2, 0))
 
 
 def test_metis_finds_the_cliques():

@@ -14,18 +14,20 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.data.graph import Graph
 from harness.data.partition import io
-from harness.data.partition.assign import METHODS, assign
+from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
 from harness.data.partition.shard import Csr, Shard
 from harness.data.partition.stats import Statistics, two_hops
 from tests.graphs import edge_list, graphs, random_graph
+from tests.pieces import EDGE_CUTS
 
 
 @st.composite
 def partitions(draw) -> tuple[Graph, np.ndarray, list[Shard]]:
     graph = draw(graphs())
     parts = min(draw(st.integers(1, 5)), graph.num_vertices)
-    owners = assign(graph, draw(st.sampled_from(METHODS)), parts, draw(st.integers(0, 9)))
+    method = EDGE_CUTS[draw(st.sampled_from(sorted(EDGE_CUTS)))]
+    owners = assign(graph, method, parts, draw(st.integers(0, 9)))
     return graph, owners, list(build_shards(graph, owners, parts))
 
 

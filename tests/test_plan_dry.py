@@ -25,6 +25,7 @@ from harness.model.replay.roofline import Speeds
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
+from tests.pieces import COMBINES
 from tests.systems import Settings, label
 
 SMALL = {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.5}
@@ -100,8 +101,7 @@ def test_a_dry_run_counts_and_computes_what_a_run_does(pool, variant):
     "choices",
     [
         {"rows": "needed"},
-        {"combine": {"_target_": "harness.core.combine.Quantised"}},
-        {"combine": {"_target_": "harness.core.combine.PowerSgd", "rank": 1}},
+        *[{"combine": block, "model": {**SMALL, "hidden": 40}} for block in COMBINES.values()],
         {"features_wire": "auto"},
         {"features_wire": "sparse", "rows": "needed"},
         {"model": {**SMALL, "norm": "batch", "residual": True}},

@@ -1,4 +1,5 @@
-"""How the workers' gradients become one step of the weights: exactly, or in fewer bytes.
+"""How the workers' gradients become one step of the weights: exactly, or in fewer bytes. A further way is a
+file beside this one and a yaml in `conf/combine/`.
 
     exact        the sum over workers, by an all-reduce; every worker takes the step
     quantised    rows of each matrix are split among owners. Up: every worker sends its gradient's rows to
@@ -96,7 +97,10 @@ class Exact(Combine):
 
 @dataclass
 class Quantised(Combine):
-    """bits   per value of a matrix, 4 or 8, up and down"""
+    """Gradients go up to owners of rows and the rounded change of weights comes down, in few bits.
+
+    bits   per value of a matrix, 4 or 8, up and down
+    """
 
     bits: int = 4
 
@@ -112,7 +116,10 @@ class Quantised(Combine):
 
 @dataclass
 class PowerSgd(Combine):
-    """rank   of what stands for a matrix of the summed gradient"""
+    """PowerSGD: a matrix of the summed gradient is replaced by one of low rank.
+
+    rank   of what stands for a matrix of the summed gradient
+    """
 
     rank: int = 8
 

@@ -36,7 +36,9 @@ DGLS = (
 
 @dataclass
 class Balanced(EdgeCutPartitioner):
-    """balance   what every part gets a like share of, to METIS's 3 %: vertices, edges (in-edges), train, val,
+    """METIS with a like share for every part of what `balance` names, as DGL's partitioner has it.
+
+    balance   what every part gets a like share of, to METIS's 3 %: vertices, edges (in-edges), train, val,
     test (vertices of a split), rest (vertices that do not train), train_edges, rest_edges (their in-edges)
     """
 

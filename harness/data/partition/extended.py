@@ -15,7 +15,9 @@ from harness.data.partition.metis_library import kway
 
 @dataclass
 class Extended(Balanced):
-    """The defaults are the extension's; METIS's own, with which it is METIS without it, stand in brackets.
+    """DistDGL's extension of METIS for graphs that are too large for it.
+
+    The defaults are the extension's; METIS's own, with which it is METIS without it, stand in brackets.
 
     balance      as of `Balanced` [vertices]
     drop_edges   a coarse vertex keeps its heaviest edges alone, as many as what it is made of has in the mean

@@ -44,7 +44,10 @@ UNREACHED = -1
 
 @dataclass
 class Neighbourhood(EdgeCutPartitioner):
-    """hops      K: how far a block reaches from its centre
+    """ByteGNN's: blocks around labelled vertices, each to the part that shares most edges with it and lacks
+    labelled vertices.
+
+    hops      K: how far a block reaches from its centre
     centres   "labelled": every vertex of a split; "train": training vertices
     literal   as printed: CE instead of 1 + CE, and the printed order of blocks
     alpha     weight of the balance of training vertices
