@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from harness.base.scratch import scratch
 from harness.base.errors import InputError
 from harness.base.extras import package
+from harness.base.scratch import scratch
 from harness.data import download, sets
 from harness.data.raw import Raw
 from harness.data.sets import RealSet

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.base.terminal import counted
 from harness.base.errors import InputError
+from harness.base.terminal import counted
 from harness.data import npz, real, splits
 from harness.data.config import LABELS_PER_CLASS, USED_BY, DatasetConfig
 from harness.data.dataset import Dataset, identity_of
@@ -133,8 +133,8 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         train = val = test = np.zeros(len(raw.features), bool)
         if config.mask:
             raise InputError(
-                f"dataset.mask={config.mask} chooses among own splits, but {config.display_name} has none: leave it"
-                " at 0"
+                f"dataset.mask={config.mask} chooses among own splits, but {config.display_name} has none:"
+                " leave it at 0"
             )
     else:
         known = len(raw.masks[0])

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.base.scratch import scratch
 from harness.base.errors import InputError
+from harness.base.scratch import scratch
 from harness.data import weighted
 from harness.data.config import DatasetConfig
 from harness.data.csr import InEdges, from_edges

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from harness.base.errors import InputError, did_you_mean
-from harness.data.raw import reading
 from harness.data.importing import vertices
 from harness.data.importing.imported import ImportedGraph
 from harness.data.importing.text import Table
+from harness.data.raw import reading
 
 
 def _json(path: Path) -> nx.Graph:

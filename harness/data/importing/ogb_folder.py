@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.base.errors import InputError
-from harness.data.raw import arrays, mask_of, table
 from harness.data.importing.imported import ImportedGraph
+from harness.data.raw import arrays, mask_of, table
 
 PARTS = {"train": "train", "val": "valid", "test": "test"}
 

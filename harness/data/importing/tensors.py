@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from harness.base.dgl import load_dgl
 from harness.base.errors import InputError, listed
 from harness.base.extras import package
-from harness.base.dgl import load_dgl
 from harness.data import raw
 from harness.data.importing.imported import ImportedGraph
 

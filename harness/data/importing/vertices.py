@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from harness.base.errors import InputError
-from harness.data.raw import class_count
 from harness.data.importing import text
 from harness.data.importing.imported import SPLIT_WORDS, SPLITS
 from harness.data.importing.text import Table
+from harness.data.raw import class_count
 
 IDS = ("id", "ids", "node", "node_id", "nodeid", "vertex", "vertex_id", "name")
 LABEL, SPLIT = ("label", "labels", "y", "class", "target"), ("split", "fold", "set")

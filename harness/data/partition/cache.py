@@ -22,8 +22,8 @@ from filelock import FileLock
 
 from harness.base import checksum
 from harness.base.checksum import Damaged
-from harness.base.spent import spent
 from harness.base.errors import InputError, writing
+from harness.base.spent import spent
 from harness.data.graph import Graph
 from harness.data.partition import io
 from harness.data.partition.assign import assign
@@ -203,7 +203,9 @@ def _cut_vertices(graph: Graph, owner: np.ndarray, parts: int, folder: Path) -> 
     return {**counted.result(), **two_hops(graph, owner, parts)}
 
 
-def _cut_edges(graph: Graph, edges: EdgeAssignment, partition: VertexCutPartitioner, folder: Path) -> dict[str, Any]:
+def _cut_edges(
+    graph: Graph, edges: EdgeAssignment, partition: VertexCutPartitioner, folder: Path
+) -> dict[str, Any]:
     """Save the shards of a vertex-cut; returns its statistics."""
     entries, labels = 0, LabelCounts()
     for shard in build_replicas(graph, edges, partition.masters):

@@ -19,7 +19,8 @@ MASTER_RULES = ("host", "hash")
 
 @dataclass
 class Partitioner:
-    """Base of every way to divide a graph among workers: derive from `EdgeCutPartitioner` or `VertexCutPartitioner`.
+    """Base of every way to divide a graph among workers: derive from `EdgeCutPartitioner` or
+    `VertexCutPartitioner`.
 
     A partitioner is a dataclass whose fields are its knobs. All of them are in the key of the shards that
     the cache keeps, so that another value is another partition.

@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 
-from harness.base.scratch import scratch
 from harness.base.errors import at_least
+from harness.base.scratch import scratch
 from harness.data.partition.balanced import Balanced
 from harness.data.partition.metis_library import kway
 

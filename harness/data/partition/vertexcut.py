@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from harness.base.splitmix import GOLDEN, mix
 from harness.base.errors import at_least, choice, more_than, typed, within
+from harness.base.splitmix import GOLDEN, mix
 from harness.data.csr import from_csr
 from harness.data.graph import Graph
 from harness.data.partition import dne, ebv, hep
