@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.core.combine import PowerSgd
 from harness.core.context import RunFacts
 from harness.core.draws import draws
 from harness.run.config import make_combine, make_system
@@ -138,34 +137,52 @@ def test_a_worker_alone_rounds_nothing(pool, way):
     assert exact.losses == coded.losses
 
 
-def sums(comm, rank: int) -> tuple[list, list]:
-    """Three epochs of PowerSGD of random gradients [9, 6] and [5]: these, what came of them, and errors."""
+def sums(comm, block: dict) -> tuple[list, list, object]:
+    """Three epochs of random gradients [9, 6] and [5]: these, what came of them, and the worker's combiner's
+    state."""
     comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
     generator = torch.Generator().manual_seed(comm.rank)
     weights = [torch.nn.Parameter(torch.zeros(9, 6).double()), torch.nn.Parameter(torch.zeros(5).double())]
-    combiner, given, made = PowerSgd(rank).make(weights, comm, 3), [], []
+    combiner, given, made = make_combine(block).make(weights, comm, 3), [], []
     for _ in range(3):
         gradients = [torch.randn(w.shape, generator=generator).double() for w in weights]
         given.append([g.clone() for g in gradients])
         combiner.sum(gradients)
         made.append(gradients)
-    return given, [*made, combiner.errors]
+    return given, made, combiner.state_dict()
 
 
 def test_what_a_low_rank_lacks_is_kept_for_later(pool):
     """The sums and the errors together are all gradients; a sum has the rank, and is the same everywhere."""
-    found = pool.run(sums, 3, 2)
-    for _, made in found[1:]:
-        assert all(
-            torch.equal(a, b) for mine, theirs in zip(made[:3], found[0][1]) for a, b in zip(mine, theirs)
-        )
-    summed = found[0][1][:3]
-    gradients = sum(given[t][0] for given, _ in found for t in range(3))
-    errors = sum(made[3][0] for _, made in found)
+    found = pool.run(sums, 3, POWER)
+    for _, made, _ in found[1:]:
+        assert all(torch.equal(a, b) for mine, theirs in zip(made, found[0][1]) for a, b in zip(mine, theirs))
+    summed = found[0][1]
+    gradients = sum(given[t][0] for given, _, _ in found for t in range(3))
+    errors = sum(state["errors"][0] for _, _, state in found)
     torch.testing.assert_close(sum(each[0] for each in summed) + errors, gradients)
     for t, (matrix, bias) in enumerate(summed):
         assert torch.linalg.matrix_rank(matrix) == 2
-        torch.testing.assert_close(bias, sum(given[t][1] for given, _ in found))
+        torch.testing.assert_close(bias, sum(given[t][1] for given, _, _ in found))
+
+
+def test_the_largest_values_are_sent_and_the_others_kept(pool):
+    """u = m + g; its k largest are summed over workers, in the order of ranks, and m keeps the others."""
+    block = {"_target_": "harness.core.topk.TopK", "share": 0.1}
+    found, n, k = pool.run(sums, 3, block), 59, 6
+    memories = [np.zeros(n) for _ in found]
+    for t in range(3):
+        want = np.zeros(n)
+        for worker, (drawn, _, _) in enumerate(found):
+            u = memories[worker] + np.concatenate([g.numpy().ravel() for g in drawn[t]])
+            largest = np.argsort(-np.abs(u))[:k]
+            want[largest] += u[largest]
+            u[largest] = 0
+            memories[worker] = u
+        for _, made, _ in found:
+            np.testing.assert_array_equal(np.concatenate([g.numpy().ravel() for g in made[t]]), want)
+    for memory, (_, _, state) in zip(memories, found):
+        np.testing.assert_array_equal(state["memory"].numpy(), memory)
 
 
 FACTS = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "multilabel": False}

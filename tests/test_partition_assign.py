@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from harness.base.target import made
 from harness.data.csr import from_edges
 from harness.data.partition.assign import EdgeCutPartitioner, Metis, assign, fill_empty
 from harness.data.partition.config import Partitioner
+from harness.data.partition.fennel import Fennel
 from tests.graphs import edge_list, graphs, of_pattern, random_graph
 from tests.pieces import EDGE_CUTS
 
@@ -95,6 +98,28 @@ def test_metis_is_given_both_directions_of_a_directed_edge():
     graph = of_pattern(a)
     assert not graph.symmetric
     assert cut(graph, assign(graph, "metis", 2, 0)) == 1
+
+
+@given(graphs(), st.integers(2, 4), st.floats(1.1, 3.0), st.sampled_from([1.0, 1.1, 2.0]))
+def test_fennel_follows_its_equation(graph, parts, gamma, nu):
+    n, parts = graph.num_vertices, min(parts, graph.num_vertices)
+    source, target = edge_list(graph)
+    near = np.zeros((n, n), bool)
+    near[source, target] = near[target, source] = True
+    np.fill_diagonal(near, False)
+    alpha = near.sum() / 2 * parts ** (gamma - 1) / n**gamma
+    most = max(math.ceil(n / parts), int(nu * n / parts))
+    owners = np.full(n, -1)
+    for v in range(n):
+        sizes = np.bincount(owners[owners >= 0], minlength=parts)
+        scores = {
+            i: (near[v] & (owners == i)).sum() - alpha * gamma * float(sizes[i]) ** (gamma - 1)
+            for i in range(parts)
+            if sizes[i] < most
+        }
+        owners[v] = max(scores, key=lambda i: (scores[i], -sizes[i], -i))
+    found = Fennel(gamma=gamma, nu=nu, order="given").vertex_owners(graph, parts, 0)
+    assert found.tolist() == owners.tolist()
 
 
 def test_an_empty_part_takes_half_of_the_largest():
