@@ -15,16 +15,22 @@ from harness.data.partition.assign import balanced, pattern
 from harness.data.partition.config import EdgeCutPartitioner
 from harness.data.partition.metis_library import kway
 
+
+def _in_edges(graph: Graph) -> np.ndarray:
+    """[V] how many in-edges each vertex has, whatever these weigh."""
+    return graph.replace(weights=None).in_degrees()
+
+
 # What each vertex weighs in a constraint.
 WEIGHTS: dict[str, Callable[[Graph], np.ndarray]] = {
     "vertices": lambda graph: np.ones(graph.num_vertices),
-    "edges": lambda graph: graph.in_degrees(),
+    "edges": _in_edges,
     "train": lambda graph: graph.train,
     "val": lambda graph: graph.val,
     "test": lambda graph: graph.test,
     "rest": lambda graph: ~graph.train,
-    "train_edges": lambda graph: graph.in_degrees() * graph.train,
-    "rest_edges": lambda graph: graph.in_degrees() * ~graph.train,
+    "train_edges": lambda graph: _in_edges(graph) * graph.train,
+    "rest_edges": lambda graph: _in_edges(graph) * ~graph.train,
 }
 DGLS = (
     "train",
