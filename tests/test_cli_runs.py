@@ -116,7 +116,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     """Its scores too: that the shorter run evaluated its last epoch is forgotten."""
     assert place.run(*more, "epochs=6", "keep_checkpoint=true").code == 0
     (short,) = place.runs()
-    done = place.run("runs", "extend", str(short), "epochs=9")
+    done = place.run("runs", "extend", str(short), "epochs=9", f"cache={place.folder / 'cache'}")
     assert done.code == 0, done.err
     extended = next(path for path in place.runs() if path != short)
     assert Trace(short).summary["epochs"] == 6 and len(Trace(extended).epochs) == 18
@@ -149,7 +149,7 @@ def test_what_cannot_go_on_is_refused_in_one_sentence(place, capsys, asked, refu
     assert place.run(*asked, "epochs=2").code == 0
     (run,) = place.runs()
     for word, why in refusals.items():
-        assert why in refused(capsys, "extend", run, word)
+        assert why in refused(capsys, "extend", run, word, f"cache={place.folder / 'cache'}")
     assert place.runs() == [run]
 
 

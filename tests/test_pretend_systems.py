@@ -119,7 +119,7 @@ def test_the_command_trains_on_gpus_and_goes_on_from_its_checkpoint(place, gpus,
 
     on_gpus(*place.arguments(*asked, "device=cuda", "epochs=4"))
     (stopped,) = (run for run in place.runs() if run != on_cpu)
-    on_gpus("runs", "extend", str(stopped), "epochs=6")
+    on_gpus("runs", "extend", str(stopped), "epochs=6", f"cache={place.folder / 'cache'}")
     (extended,) = (run for run in place.runs() if run != on_cpu and len(losses(run)) == 2 * 6)
     pd.testing.assert_frame_equal(losses(extended), losses(on_cpu))
     attempts = json.loads((extended / "resolved.json").read_text())["attempts"]

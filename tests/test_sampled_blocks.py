@@ -312,7 +312,7 @@ def test_a_run_says_how_many_steps_an_epoch_has(place):
 def test_an_extended_run_is_the_longer_run_bit_for_bit(place):
     assert place.run(*ASKED, "epochs=3", "keep_checkpoint=true").code == 0
     (short,) = place.runs()
-    assert place.run("runs", "extend", str(short), "epochs=5").code == 0
+    assert place.run("runs", "extend", str(short), "epochs=5", f"cache={place.folder / 'cache'}").code == 0
     extended = next(path for path in place.runs() if path != short)
     ours = losses(extended)
     assert place.run(*ASKED, "epochs=5", "fresh=true").code == 0

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.base.scratch import PREFIX, place, scratch
+from harness.base.scratch import MARK, PREFIX, place, scratch
 
 OWNER = """
 import sys
@@ -55,7 +55,9 @@ def test_a_folder_that_a_forked_process_still_uses_is_not_removed(tmp_path):
             os.close(theirs)
             os.read(ours, 1)  # until the parent lets go
             os._exit(0)
-    folder.mkdir()  # removed with its context: the child holds the lock of another folder
+    # Removed with its context: the child holds the lock of another folder.
+    folder.mkdir()
+    (folder / MARK).write_text(str(folder.stat().st_ino))
     with scratch(parent=tmp_path):
         assert not folder.exists(), "nobody's"
     os.close(theirs)
@@ -73,20 +75,15 @@ def test_many_at_once_never_take_each_others(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_taken_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    """By a process that looks between the two."""
-    opened = os.open
-
-    def open_late(path, *given, **named):
-        monkeypatch.setattr(os, "open", opened)
-        os.rmdir(path)
-        os.mkdir(path)
-        os.rmdir(path)
-        return opened(path, *given, **named)
-
-    monkeypatch.setattr(os, "open", open_late)
-    with scratch(parent=tmp_path) as folder:
-        assert list(tmp_path.iterdir()) == [folder]
+@pytest.mark.parametrize("mark", [None, "", "1", "not a number"])
+def test_a_folder_of_such_a_name_that_was_not_made_here_is_never_removed(tmp_path, mark):
+    """A user's own, or one out of somebody's archive, which may hold a copy of a mark."""
+    (folder := tmp_path / ".import.of-mine").mkdir()
+    if mark is not None:
+        (folder / MARK).write_text(mark)
+    with scratch(parent=tmp_path, prefix=".import."):
+        pass
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_a_name_is_where_others_look_and_cannot_be_had_twice(tmp_path):

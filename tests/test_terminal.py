@@ -74,7 +74,7 @@ def test_a_value_with_a_control_character_is_refused(key):
 def test_a_config_with_a_control_character_is_no_run_s(tmp_path):
     traces.finished(tmp_path)
     files.write_yaml_atomic(tmp_path / "config.yaml", yaml.safe_dump(traces.config(label="\x1b[31mred")))
-    with pytest.raises(InputError, match=r"config.yaml .*a control character, which no run writes"):
+    with pytest.raises(InputError, match=r"config.yaml .*a control character: leave it out"):
         Trace(tmp_path).config
 
 

@@ -102,7 +102,10 @@ def test_the_line_for_torchrun_carries_what_its_workers_may_import(place):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: &a [x, x]\nb: &b [*a, *a]\nsystem: {c: *b}\ndataset: {}\n", "an alias, .a, which no run writes"),
+        (
+            "a: &a [x, x]\nb: &b [*a, *a]\nsystem: {c: *b}\ndataset: {}\n",
+            "an alias, .a: give what it stands for",
+        ),
         ("system: {}\ndataset: " + "[" * 200 + "]" * 200, "nested too deep"),
         ("system: {}\ndataset: {}\nx: " + "y" * (1 << 20), "larger than 1048576 bytes"),
     ],

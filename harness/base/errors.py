@@ -128,13 +128,15 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
 
     `where` is the config block the values come from ("system", "model", ...; "" for the config itself); it
     prefixes every message. The range checks of `cls.__post_init__` run too, and their messages are prefixed
-    likewise.
+    likewise. No interpolation is followed: a value that holds one is refused.
     """
     fields = {f.name for f in dataclasses.fields(cls) if f.init}
     prefix = f"{where}." if where else ""
     for key in values:
         if key not in fields:
             raise InputError(f"{prefix}{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
+        if "${" in str(values[key]):
+            raise InputError(f"{prefix}{key}={values[key]} holds an interpolation: give what it stands for")
     try:
         config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(values)))
         made = OmegaConf.to_object(config)

@@ -1,7 +1,8 @@
 """Folders for what a process needs until it ends, removed with it, or by the next process if it was killed.
 
 Its owner holds a lock of the kernel's (flock) on the folder itself for as long as it lives, and so do the
-processes that it forks. A folder whose lock can be had is nobody's any more.
+processes that it forks. A folder whose lock can be had is nobody's any more. A file in it says that it was
+made here, by its number on the disk: a folder of such a name that came from elsewhere is never removed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "halobench-scratch-"
+MARK = ".made-by-halobench"  # the file in a folder that holds the number of its inode
 
 
 def place(name: str, parent: Path | None = None, prefix: str = PREFIX) -> Path:
@@ -31,46 +33,37 @@ def scratch(name: str | None = None, parent: Path | None = None, prefix: str = P
     """
     beside = place("", parent, prefix).parent
     _remove_left(beside, prefix)
-    while (made := _make(name, beside, prefix)) is None:
-        pass
-    path, lock = made
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=beside)) if name is None else place(name, beside, prefix)
+    if name is not None:
+        path.mkdir(mode=0o700)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        # Another process may hold it for the moment in which it sees that nothing says who made the folder.
+        # A file system without locks gives nobody one, so the folder is never taken.
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        (path / MARK).write_text(_number(lock))
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
 
 
-def _make(name: str | None, parent: Path, prefix: str) -> tuple[Path, int] | None:
-    """A new folder and its lock; None where another process took it for one that was left, before it was
-    locked.
-    """
-    if name is None:
-        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    else:
-        path = place(name, parent, prefix)
-        path.mkdir(mode=0o700)
-    with contextlib.ExitStack() as stack:
-        try:
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            return None
-        stack.callback(os.close, lock)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
-        except OSError:
-            pass  # a file system without locks: nobody else gets one either, so the folder is never taken
-        # Locked too late, the folder is gone from its place.
-        if not path.exists() or not os.path.samestat(os.stat(path), os.fstat(lock)):
-            return None
-        stack.pop_all()
-    return path, lock
+def _number(folder: int) -> str:
+    return str(os.fstat(folder).st_ino)
+
+
+def _marked(folder: int) -> bool:
+    """Whether a folder says that it is the one that was made here. OSError where it says nothing."""
+    mark = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        return os.read(mark, 32) == _number(folder).encode()
+    finally:
+        os.close(mark)
 
 
 def _remove_left(parent: Path, prefix: str) -> None:
-    """Remove this user's folders whose lock can be had."""
+    """Remove the folders that were made here for this user and whose lock can be had."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if not entry.name.startswith(prefix) or not entry.is_dir(follow_symlinks=False):
@@ -82,5 +75,6 @@ def _remove_left(parent: Path, prefix: str) -> None:
             with contextlib.suppress(OSError):
                 if os.fstat(lock).st_uid == os.geteuid():
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    if _marked(lock):
+                        shutil.rmtree(entry.path, ignore_errors=True)
             os.close(lock)

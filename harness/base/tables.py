@@ -7,14 +7,18 @@ right: `words` has the headings of the columns that hold words, and is the first
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.base.terminal import Terminal
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 UNLIMITED = 100_000  # characters of a line
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet computes
 Row = Sequence[object]
 
 
@@ -64,6 +68,25 @@ def markdown(headings: Row, rows: Iterable[Row], words: Collection[object] | Non
         for line in lines
     )
     return "\n".join([f"| {heads} |", f"|{'|'.join(rule)}|", *(f"| {line} |" for line in others)])
+
+
+def csv(frame: pd.DataFrame, **options: Any) -> str:
+    """For a spreadsheet. Text that one would take for a formula has an apostrophe before it, by which it is
+    text there; numbers stand as they are. `options` are those of pandas' to_csv."""
+    words = frame.select_dtypes(exclude=["number", "bool"]).columns
+    shown = frame.assign(**{name: frame[name].map(_as_text) for name in words}).rename(columns=_as_text)
+    made: str = shown.to_csv(index=False, lineterminator="\n", **options)
+    return made
+
+
+def _as_text(cell: object) -> object:
+    if not isinstance(cell, str) or cell[:1] not in FORMULA or len(cell) == 1:
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _sides(headings: Row, words: Collection[object] | None) -> list[Literal["left", "right"]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 from rich.table import Table
 
-from harness.base import tables
+from harness.base import disk, tables
 from harness.base.errors import InputError, did_you_mean
 from harness.base.terminal import Terminal
 from harness.base.words import key_value
@@ -280,7 +279,7 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
                 print(f"in use, kept: {folder}")
                 continue
             if yes:
-                shutil.rmtree(folder)
+                disk.remove_tree(folder)
         total += size
         print(f"{'removed' if yes else 'would remove'} {folder} ({size / 1e6:.1f} MB)")
     print(f"{total / 1e6:.1f} MB{'' if yes or not found else '; give --yes to remove'}")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import torch
 import xxhash
 
-from harness.base import checksum
+from harness.base import checksum, disk
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError, writing
 from harness.comm.comm import Comm
@@ -139,18 +137,12 @@ class Checkpoints:
         path = self._path(next_epoch)
         if self.keeper:  # before anything is written: there is room for two, as for any run
             for epoch in set(self._epochs()) - {self.last, next_epoch}:
-                shutil.rmtree(self._path(epoch).parent, ignore_errors=True)
-        part = path.with_suffix(".part")
+                disk.remove_tree(self._path(epoch).parent, ignore_errors=True)
         with writing(path, "make room: the same command goes on from the last checkpoint"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                _save({**state, "of": of}, part)
-                with part.open("a") as file:
-                    file.write(checksum.line_of(part))
-                os.replace(part, path)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
+            with disk.replacing(path, buffering=0) as file:
+                _save({**state, "of": of}, file)
+                file.write(checksum.line_of(Path(file.name)).encode())
             self.comm.barrier()
             if self.rank == 0:
                 self._write(self.folder / "latest", str(next_epoch))
@@ -158,7 +150,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove everything, once the run is complete."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        disk.remove_tree(self.folder, ignore_errors=True)
 
     def _path(self, next_epoch: int) -> Path:
         return self.folder / f"epoch-{next_epoch:06d}" / f"worker-{self.rank}.pt"
@@ -170,29 +162,27 @@ class Checkpoints:
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
-        part = path.with_name(path.name + ".part")
-        part.write_text(text)
-        os.replace(part, path)
+        with disk.replacing(path, "w") as file:
+            file.write(text)
 
 
-def _save(state: dict[str, Any], path: Path) -> None:
+def _save(state: dict[str, Any], file: IO[bytes]) -> None:
     """torch.save, with the disk's own error where it cannot be written, which torch hides behind another."""
     failed: list[OSError] = []
-    with path.open("wb", buffering=0) as file:
 
-        def write(data: bytes) -> int:
-            try:
-                return file.write(data)
-            except OSError as error:
-                failed.append(error)
-                raise
-
+    def write(data: bytes) -> int:
         try:
-            torch.save(state, SimpleNamespace(write=write, flush=lambda: None))
-        except RuntimeError:
-            if failed:
-                raise failed[0] from None
+            return file.write(data)
+        except OSError as error:
+            failed.append(error)
             raise
+
+    try:
+        torch.save(state, SimpleNamespace(write=write, flush=lambda: None))
+    except RuntimeError:
+        if failed:
+            raise failed[0] from None
+        raise
 
 
 def _mark(weights: dict[str, torch.Tensor]) -> int:

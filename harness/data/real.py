@@ -110,7 +110,7 @@ def _download(source: RealSet, data_dir: Path) -> None:
     try:
         with scratch(parent=data_dir, prefix=".download.") as beside:
             if source.url:
-                fetched = beside
+                (fetched := beside / "fetched").mkdir()
                 known = download.expected(data_dir, folder, source.files, source.known)
                 download.fetch(source.url, source.files, known, fetched)
             elif source.library == "ogb":

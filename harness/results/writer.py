@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.base import disk
 from harness.base.errors import InputError, writing
 from harness.comm.recorder import Epoch, Span
 from harness.results import reader
@@ -47,7 +47,9 @@ class TraceWriter:
         with writing(folder, MEND):
             folder.mkdir(parents=True, exist_ok=True)
             # Closed in `close`.
-            self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}  # noqa: SIM115
+            self.files = {
+                t: disk.create(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow") for t in ORDER
+            }
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
@@ -181,14 +183,13 @@ def finalise(run_dir: Path) -> None:
         b"halobench_environment": json.dumps(trace.environment),
     }
     for table in TABLES:
-        part = run_dir / f"{table}.parquet.part"
-        with writing(part, MEND):
-            pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
-            os.replace(part, run_dir / f"{table}.parquet")
-    shutil.rmtree(merged, ignore_errors=True)
+        path = run_dir / f"{table}.parquet"
+        with writing(path, MEND), disk.replacing(path) as file:
+            pq.write_table(tables.table(table).replace_schema_metadata(metadata), file, compression="zstd")
+    disk.remove_tree(merged, ignore_errors=True)
     if stream.exists():
         os.replace(stream, merged)  # at once: half a folder of streams would read as a shorter run
-        shutil.rmtree(merged)
+        disk.remove_tree(merged)
 
 
 def _check_complete(tables: reader.Tables, workers: int) -> None:

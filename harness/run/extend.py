@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from harness.results.schema import SCORES, TABLES
 from harness.run import config as configs
 from harness.run import prepare
 from harness.run.config import Run
+from harness.run.settings import RunConfig
 
 
 def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
@@ -33,7 +35,8 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     changes   keys that say where it is kept and how it is shown (`harness.results.identity.PLACE_KEYS`)
 
     Raises InputError where the run cannot go on so: too few epochs, no checkpoint, a system that is
-    asynchronous or follows the number of epochs, or a run that diverged.
+    asynchronous or follows the number of epochs, or a run that diverged; and where its config names a folder
+    that nobody has given.
     """
     run = configs.load(run_dir)
     place: dict[str, Any] = {"results": str(run_dir.parent.parent), "run_dir": None, "fresh": False}
@@ -44,6 +47,7 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
         raise InputError(
             f"epochs={epochs} is not more than {run_dir} has ({run.settings.epochs}): give more, in all"
         )
+    _check_places(run, run_dir, changes)
     if made.directory.exists():
         return made  # finished, or under way from this or another start
     trace, at = Trace(run_dir), run_dir / "checkpoints" / "latest"
@@ -64,6 +68,20 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     with prepare.locked(run_dir):
         _lay_out(made, run_dir, number_in(at), trace.finished)
     return made
+
+
+def _check_places(run: Run, run_dir: Path, given: Mapping[str, Any]) -> None:
+    """InputError where a run's config names a folder to write to that is neither given nor the usual one, nor
+    inside of the folder of results that the run is in: the config may be somebody else's."""
+    own = run_dir.parent.parent.resolve()
+    for key in ("cache", "data_dir"):
+        named = getattr(run.settings, key)
+        usual = named == getattr(RunConfig, key)
+        if key not in given and not usual and not Path(named).resolve().is_relative_to(own):
+            raise InputError(
+                f"{key}={named} stands in {run_dir / 'config.yaml'} alone: add {key}={named} to the command"
+                " where that folder is yours, or give another"
+            )
 
 
 def _cannot(run_dir: Path, why: str) -> InputError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from harness.base import disk
 from harness.base.errors import InputError
 
 LOCK = "running.lock"
@@ -15,7 +16,9 @@ LOCK = "running.lock"
 
 @contextlib.contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Keep a run folder for this process. InputError where another has it, or it cannot be written."""
+    """Keep a run folder for this process. InputError where another has it, it cannot be written, or it holds
+    a link, which would be written through."""
+    disk.refuse_links(run_dir)
     lock = FileLock(run_dir / LOCK)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base import yaml_text
 from harness.base.errors import InputError, did_you_mean
 from harness.base.places import CONF
 from harness.base.words import key_value
@@ -93,10 +94,16 @@ def _check_plugin(group: str, name: str, known: _Known) -> None:
 
 
 def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
-    """What the arguments add to the config's path."""
+    """What the arguments add to the config's path. InputError where a yaml there is beyond limits."""
     own = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
     places = [o.value() for o in parsed if o.key_or_group == SEARCHPATH]
-    return own + [str(place) for given in places for place in (given if isinstance(given, list) else [given])]
+    found = own + [
+        str(place) for given in places for place in (given if isinstance(given, list) else [given])
+    ]
+    for place in found:
+        if place.startswith("file://"):
+            yaml_text.check_folder(Path(place.removeprefix("file://")))
+    return found
 
 
 def parts(arguments: list[str], conf: str) -> list[list[str]]:

@@ -25,6 +25,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base import yaml_text
 from harness.base.errors import InputError
 from harness.base.places import CONF
 from harness.base.scratch import scratch
@@ -75,9 +76,12 @@ def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
 
 def searchpath(config_dir: Path | str | None) -> list[str]:
     """The override by which options of one's own are found in a folder, as `--config-dir` does; none without
-    a folder.
+    a folder. InputError where a yaml in it is beyond limits.
     """
-    return [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else []
+    if not config_dir:
+        return []
+    yaml_text.check_folder(Path(config_dir))
+    return [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
 
 
 def is_here(graph: str, data_dir: Path) -> bool:

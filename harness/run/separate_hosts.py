@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import uuid
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from harness.base import disk
 from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.meeting import Meeting
@@ -105,7 +105,7 @@ def _write(run_dir: Path, described: dict[str, str]) -> None:
         (run_dir / COPY).touch()
     if LATEST not in described:  # the run begins: what an earlier start of it left here is no part of it
         for name in ("stream", "checkpoints"):
-            shutil.rmtree(run_dir / name, ignore_errors=True)
+            disk.remove_tree(run_dir / name, ignore_errors=True)
     for name, text in described.items():
         (run_dir / name).parent.mkdir(exist_ok=True)
         files.write_text_atomic(run_dir / name, text)
@@ -176,9 +176,9 @@ def forget(run_dir: Path, keep: bool) -> None:
     extended. A folder that was not made as a copy stays.
     """
     if keep or not (run_dir / COPY).exists():
-        shutil.rmtree(run_dir / "stream", ignore_errors=True)
+        disk.remove_tree(run_dir / "stream", ignore_errors=True)
     else:
-        shutil.rmtree(run_dir, ignore_errors=True)
+        disk.remove_tree(run_dir, ignore_errors=True)
 
 
 def told(comm: Comm, value: Any) -> list[Any]:
@@ -195,7 +195,7 @@ def _carry(comm: Comm, sender: int, receiver: int, source: Path, target: Path) -
     writing = None
     if comm.rank == receiver:
         target.parent.mkdir(parents=True, exist_ok=True)
-        writing = part.open("wb")
+        writing = disk.create(part)
     try:
         for at in range(0, length, CHUNK):
             count = min(CHUNK, length - at)

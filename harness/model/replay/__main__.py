@@ -6,7 +6,6 @@ Every number that this prints is modelled, none is measured; docs/replay.md deri
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -238,11 +237,10 @@ def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> No
 
 
 def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    rows = list(rows)
-    with writing(path, "give another --csv"), open(path, "w", newline="") as file:
-        made = csv.DictWriter(file, list(rows[0]))
-        made.writeheader()
-        made.writerows(rows)
+    import pandas as pd  # after the runs are read, which need it anyhow
+
+    with writing(path, "give another --csv"):
+        path.write_text(tables.csv(pd.DataFrame(list(rows), dtype=object)))
 
 
 def _say(console: Terminal, text: str) -> None:

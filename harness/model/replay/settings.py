@@ -12,6 +12,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base import yaml_text
 from harness.base.errors import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
 from harness.base.places import CONF
 from harness.base.words import key_value
@@ -318,7 +319,7 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
         nothing = "does not exist" if own else "is not known"
         raise InputError(f'cluster="{name}" {nothing}{did_you_mean(name, [*beside, *presets])}')
     try:
-        block = OmegaConf.merge(OmegaConf.create(path.read_text()), OmegaConf.from_dotlist(list(changes)))
+        block = OmegaConf.merge(OmegaConf.create(yaml_text.read(path)), OmegaConf.from_dotlist(list(changes)))
         values = OmegaConf.to_container(block)
     except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__

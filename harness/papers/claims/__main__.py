@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         print(f"error: {error}", file=sys.stderr)
         return 2
     if asked.format == "csv":
-        print(table.frame(found).to_csv(index=False), end="")
+        print(tables.csv(table.frame(found)), end="")
     elif asked.format:
         parts = table.frame(found)
         print(tables.markdown(list(parts), parts.to_numpy().tolist(), list(parts)))
@@ -96,7 +96,7 @@ def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for paper, each in known.groupby("paper"):
             stem = folder / f"predicted_{paper}"
-            each.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+            stem.with_suffix(".csv").write_text(tables.csv(each, float_format="%.6g"))
             picture = seconds.draw(each, f"{paper}: predicted over printed seconds (or percent of an epoch)")
             print(style.save(picture, stem.with_suffix(".png")))
             errors = seconds.errors(each).items()

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from harness.base import yaml_text
 from harness.base.errors import InputError, choice, typed
 from harness.base.words import key_of, key_values
 from harness.papers.claims import cells, published
@@ -127,8 +128,8 @@ def one(name: str, folder: Path = FOLDER) -> Experiment:
     choice("experiment", name, [path.stem for path in folder.glob("*.yaml")])
     path = folder / f"{name}.yaml"
     try:
-        return _read(name, path.read_text())
-    except (InputError, yaml.YAMLError) as error:
+        return _read(name, yaml_text.read(path))
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 

@@ -187,7 +187,7 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
 
 def csv(groups: list[Group]) -> str:
     """`numbers` as text; empty where there is none."""
-    return numbers(groups).to_csv(index=False, lineterminator="\n").rstrip("\n")
+    return tables.csv(numbers(groups)).rstrip("\n")
 
 
 FORMATS: dict[str, Callable[[list[Group]], str]] = {

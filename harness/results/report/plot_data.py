@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.figure import Figure
 
+from harness.base import tables
+
 COLUMNS = ("panel", "title", "x_axis", "y_axis", "kind", "label", "x", "y")
 
 
@@ -53,5 +55,5 @@ def _points(ax: Axes) -> Iterator[tuple[Any, ...]]:
 def write(figure: Figure, picture: Path) -> Path:
     """The data of a picture in a CSV of the same name beside it."""
     path = picture.with_suffix(".csv")
-    drawn(figure).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    path.write_text(tables.csv(drawn(figure), float_format="%.6g"))
     return path

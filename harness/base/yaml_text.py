@@ -1,0 +1,74 @@
+"""Yaml that may come from somebody else, read as text within limits, before anything is made of it: a few
+lines may mean a billion values, or go too deep for whoever reads them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from harness.base.checksum import Damaged
+from harness.base.errors import InputError
+from harness.base.terminal import CONTROL
+
+# Bytes of a file, levels, and values once every alias is what it stands for. A composed config takes about 2
+# kB, 3 levels and 100 values.
+BYTES, DEPTH, VALUES = 1 << 20, 50, 20_000
+
+
+def read(path: Path, as_written: bool = False) -> str:
+    """The text of a yaml file. OSError where it cannot be read, yaml.YAMLError where it is no yaml, and
+    Damaged, a ValueError, where it is beyond the limits or holds a control character.
+
+    as_written   it is a program's work: an alias or an interpolation is refused too
+    """
+    with open(path, "rb") as file:
+        text = file.read(BYTES + 1).decode()
+    if len(text) > BYTES:
+        raise Damaged(f"it is larger than {BYTES} bytes")
+    known: dict[str | None, tuple[int, int]] = {}  # by anchor the values and levels of what it names
+    opened: list[tuple[str | None, int, int]] = [
+        (None, 0, 0)
+    ]  # the same of what is being read, outermost first
+
+    def add(values: int, levels: int) -> None:
+        anchor, before, deepest = opened[-1]
+        opened[-1] = anchor, before + values, max(deepest, levels)
+        if len(opened) + levels > DEPTH:
+            raise Damaged("it is nested too deep")
+        if sum(each for _, each, _ in opened) > VALUES:
+            raise Damaged(f"it means more than {VALUES} values")
+
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            if as_written or event.anchor not in known:
+                raise Damaged(f"it has an alias, *{event.anchor}: give what it stands for")
+            add(*known[event.anchor])
+        elif isinstance(event, yaml.ScalarEvent):
+            if CONTROL.search(event.value):
+                raise Damaged("it holds a control character: leave it out")
+            if as_written and "${" in event.value:
+                raise Damaged(f"it holds an interpolation, {event.value[:60]}: give what it stands for")
+            known[event.anchor] = 1, 0
+            add(1, 0)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, 1, 0))
+            add(0, 0)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, values, levels = opened.pop()
+            known[anchor] = values, levels + 1
+            add(values, levels + 1)
+    return text
+
+
+def check_folder(folder: Path) -> None:
+    """InputError where a yaml that stands in a folder, or below it, is beyond the limits of `read`. What else
+    is wrong with one is left to whoever uses it."""
+    for path in (path for path in sorted(folder.rglob("*.yaml")) if path.is_file()):
+        try:
+            read(path)
+        except Damaged as error:
+            raise InputError(f"{path} cannot be used: {error}") from None
+        except (OSError, ValueError, yaml.YAMLError):
+            pass

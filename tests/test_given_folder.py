@@ -1,0 +1,203 @@
+"""A run folder, or a yaml, that came from somebody else: nothing outside is written, removed or told."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from harness.base import disk, tables, yaml_text
+from harness.base.errors import InputError
+from harness.core.checkpoint import Checkpoints
+from harness.model.replay.settings import cluster_of
+from harness.papers.claims import experiment
+from harness.results import files, writer
+from harness.results.reader import Trace
+from harness.run import config, extend, overrides, prepare, runner
+from harness.run.lock import LOCK
+from tests import traces
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi")
+)
+WRONG = {
+    "means more than 20000 values": BOMB,
+    "nested too deep": "a: " + "[" * 200 + "]" * 200,
+    "nested too  deep": "".join(f"x{n}: &x{n} [{f'*x{n - 1}' if n else 1}]\n" for n in range(60)),
+    r"an alias, \*a: give": "a: &a [*a]",
+    "larger than 1048576 bytes": "a: " + "y" * (1 << 20),
+    "a control character": 'a: "\\x1b[31m"',
+}
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A file and a folder that are none of a run's; they are unchanged at the end."""
+    (tmp_path / "mine" / "epoch-000001").mkdir(parents=True)
+    names = ("mine/notes", "mine/latest", "mine/epoch-000001/work")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    yield tmp_path / "mine"
+    assert [(tmp_path / name).read_text() for name in names] == ["mine"] * 3
+    assert len([path for path in (tmp_path / "mine").rglob("*") if path.is_file()]) == 3
+
+
+def composed(*words):
+    with initialize_config_dir(runner.CONF, version_base="1.3"):
+        return config.check(compose("config", overrides=["dataset=twin/flickr", *words]))
+
+
+def stored(folder: Path, **changes) -> Path:
+    """The folder of a run whose config somebody has changed."""
+    folder.mkdir(parents=True)
+    files.write_yaml_atomic(folder / "config.yaml", yaml.safe_dump({**composed().composed, **changes}))
+    return folder
+
+
+# -- links --
+
+
+def test_what_is_written_replaces_a_link_and_not_what_it_points_to(tmp_path, mine):
+    for name in ("a.json", "a.json.part", "b.yaml.part", "stream/epochs-worker0-attempt0.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(mine / "notes")
+    files.write_json_atomic(tmp_path / "a.json", {"x": 1})
+    files.write_yaml_atomic(tmp_path / "b.yaml", "x: 1")
+    writer.TraceWriter(tmp_path, 0, 0).close()
+    assert files.read_json(tmp_path / "a.json") == {"x": 1} and not (tmp_path / "a.json").is_symlink()
+    assert files.read_yaml_text(tmp_path / "b.yaml").startswith("x: 1")
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*")) and not list(tmp_path.glob("*.part"))
+
+
+def test_tables_are_finalised_beside_a_link(tmp_path, mine):
+    traces.prepare(run := tmp_path / "run", traces.config())
+    traces.stream(run, range(5), workers=2)
+    (run / "epochs.parquet.part").symlink_to(mine / "notes")
+    traces.close(run)
+    assert len(Trace(run).epochs) == 10
+
+
+def test_a_link_is_removed_and_what_it_points_to_is_not(tmp_path, mine):
+    (tmp_path / "checkpoints").symlink_to(mine)
+    Checkpoints(tmp_path / "checkpoints", 0, None).clear()
+    assert not (tmp_path / "checkpoints").is_symlink()
+
+
+def test_what_ends_in_an_error_leaves_what_was_there(tmp_path):
+    (tmp_path / "a").write_text("before")
+    with pytest.raises(ZeroDivisionError), disk.replacing(tmp_path / "a", "w") as file:
+        file.write(str(1 / 0))
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+@pytest.mark.parametrize("name", [
+    *("environment.json.part", "shards.json.part", "config.yaml.part", "checkpoints", "stream", LOCK),
+    "checkpoints/epoch-000001",
+])  # fmt: skip
+def test_a_run_folder_with_a_link_is_not_taken(tmp_path, mine, name):
+    """Neither one that a run was being prepared in, nor by a start that goes on."""
+    run = composed(f"run_dir={tmp_path / 'run'}")
+    link = run.directory / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(mine if "." not in name else mine / "notes")
+    with (
+        pytest.raises(InputError, match=f"{name} is a link, which no run makes: remove it"),
+        prepare.claimed(run),
+    ):
+        pass
+
+
+# -- values of its config --
+
+
+@pytest.mark.parametrize("changes", [
+    {"label": "${oc.env:HOME}"}, {"dataset": {"name": "${oc.env:HOME}", "source": "twin"}},
+], ids=str)  # fmt: skip
+def test_no_interpolation_of_a_stored_config_is_followed(tmp_path, changes):
+    folder = stored(tmp_path / "run", **changes)
+    for read in (config.load, lambda folder: Trace(folder).config):
+        with pytest.raises(InputError, match=r"holds an interpolation, \$\{oc.env:HOME\}"):
+            read(folder)
+
+
+def test_no_interpolation_of_a_cluster_is_followed(tmp_path):
+    text = (Path(runner.CONF) / "cluster" / "l4.yaml").read_text()
+    (tmp_path / "c.yaml").write_text(text + "\nfits: []\n" if "fits" not in text else text)
+    assert cluster_of(str(tmp_path / "c.yaml")).name
+    (tmp_path / "c.yaml").write_text(text.replace("name: l4", "name: ${oc.env:HOME}"))
+    with pytest.raises(InputError, match=r"cluster.name=\$\{oc.env:HOME\} holds an interpolation: give what"):
+        cluster_of(str(tmp_path / "c.yaml"))
+
+
+@pytest.mark.parametrize("key", ["cache", "data_dir"])
+def test_an_extended_run_uses_no_folder_that_only_its_config_names(tmp_path, key):
+    run = stored(tmp_path / "results" / "graph" / "run", **{key: str(tmp_path / "elsewhere")})
+    with pytest.raises(InputError, match=rf"{key}=.*elsewhere stands in .*config.yaml alone: add {key}="):
+        extend.longer(run, 300)
+    with pytest.raises(InputError, match="it kept no checkpoint"):
+        extend.longer(run, 300, **{key: str(tmp_path / "elsewhere")})
+    inside = stored(tmp_path / "results" / "graph" / "other", **{key: str(tmp_path / "results" / "cache")})
+    with pytest.raises(InputError, match="it kept no checkpoint"):
+        extend.longer(inside, 300)
+
+
+def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):
+    """Wherever its config says that it stands."""
+    elsewhere = {"results": str(tmp_path / "elsewhere"), "run_dir": str(tmp_path / "elsewhere" / "run")}
+    run = stored(tmp_path / "results" / "graph" / "run", **elsewhere)
+    (run.parent / "run-300epochs").mkdir()
+    assert extend.longer(run, 300).directory == run.parent / "run-300epochs"
+
+
+# -- yaml beyond limits --
+
+
+@pytest.mark.parametrize("says", WRONG)
+def test_a_yaml_beyond_limits_is_one_sentence_whoever_reads_it(tmp_path, says):
+    (tmp_path / "system").mkdir()
+    path = tmp_path / "system" / "mine.yaml"
+    path.write_text(WRONG[says])
+    began = time.monotonic()
+    for read in (
+        lambda: cluster_of(str(path)),
+        lambda: experiment.one("mine", tmp_path / "system"),
+        lambda: runner.searchpath(tmp_path),
+        lambda: overrides.check(["--config-dir", str(tmp_path), "system=mine"], runner.CONF),
+        lambda: overrides.parts([f"hydra.searchpath=[file://{tmp_path}]", "-m", "system=mine"], runner.CONF),
+    ):
+        with pytest.raises(InputError, match=says.replace("  ", " ")) as refused:
+            read()
+        assert str(path) in str(refused.value) and "\n" not in str(refused.value)
+    assert time.monotonic() - began < 20
+
+
+def test_aliases_within_limits_are_read(tmp_path):
+    (tmp_path / "a.yaml").write_text("a: &a [1, 2]\nb: {c: *a}\nd: {<<: &e {x: 1}, y: 2}\n")
+    assert yaml.safe_load(yaml_text.read(tmp_path / "a.yaml"))["b"] == {"c": [1, 2]}
+
+
+# -- what is shown of it --
+
+
+def test_text_that_a_spreadsheet_would_compute_is_text_and_numbers_are_numbers():
+    frame = pd.DataFrame({
+        "label": ["=HYPERLINK(1)", "+a", "@b", "-c, d", "\t=e", "fine", "-", None],
+        "number": [-1.5, 2, 3, 4, 5, 6, 7, float("nan")],
+        "mixed": ["-1.5", -2, "+3", None, "=4", 5, True, ""],
+        "@heading": 1,
+    })  # fmt: skip
+    assert tables.csv(frame).splitlines() == [
+        "label,number,mixed,'@heading",
+        "'=HYPERLINK(1),-1.5,-1.5,1", "'+a,2.0,-2,1", "'@b,3.0,+3,1", '"\'-c, d",4.0,,1',
+        "'\t=e,5.0,'=4,1", "fine,6.0,5,1", "-,7.0,True,1", ",,,1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("character", ["\x0b", "\ufffe", "\uffff", "\ud800"])
+def test_a_label_that_no_picture_can_hold_is_refused(character):
+    with pytest.raises(InputError, match="label=.* holds the control character"):
+        config.check({**composed().composed, "label": f"a{character}b"})
