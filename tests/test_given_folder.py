@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import time
+from functools import reduce
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.base import disk, tables, yaml_text
 from harness.base.errors import InputError
 from harness.core.checkpoint import Checkpoints
 from harness.model.replay.settings import cluster_of
 from harness.papers.claims import experiment
-from harness.results import files, writer
+from harness.results import files, kinds, writer
 from harness.results.reader import Trace
 from harness.run import config, extend, overrides, prepare, runner
 from harness.run.lock import LOCK
@@ -151,6 +155,72 @@ def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):
     run = stored(tmp_path / "results" / "graph" / "run", **elsewhere)
     (run.parent / "run-300epochs").mkdir()
     assert extend.longer(run, 300).directory == run.parent / "run-300epochs"
+
+
+WHOLE = traces.ENVIRONMENT | {"hosts": [{}], "code": "1"}
+FILES = {
+    "environment.json": WHOLE,
+    "shards.json": {"folder": "f", "stats": {"vertices": 1, "majority": {"val": 0.5}},
+        "graph": {"files": {"a": {}}}},
+    "resolved.json": {"role": "", "steps": 1, "asynchronous": False, "knobs": {}, "attempts": [
+        {"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba"}]},
+    "summary.json": {"epochs": 5, "diverged": None, "files": {"a": "b"}, "score": "acc",
+        "best": {"val": 0.5}},
+    "config.yaml": traces.config(),
+}  # fmt: skip
+WRITE = {
+    ".json": files.write_json_atomic,
+    ".yaml": lambda path, value: files.write_yaml_atomic(path, yaml.safe_dump(value)),
+}
+
+
+def places(value, before=()):
+    """Where the values of a file stand."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*before, key)
+        yield from places(value[key], (*before, key))
+
+
+def read_whole(folder):
+    trace = Trace(folder)
+    _ = trace.config, trace.environment, trace.shards, trace.resolved, trace.summary
+    return trace
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_value_of_another_kind_is_read_as_it_is_or_refused_in_one_sentence(data, tmp_path_factory):
+    """Whatever stands where, in a file whose checksum is right; what readers rely on is refused."""
+    folder = tmp_path_factory.getbasetemp() / "kinds"
+    folder.mkdir(exist_ok=True)
+    for name, value in FILES.items():
+        WRITE[Path(name).suffix](folder / name, value)
+    name = data.draw(st.sampled_from(sorted(FILES)))
+    where = data.draw(st.sampled_from(list(places(FILES[name]))))
+    other = data.draw(st.sampled_from([[], {}, "x", None, True, -1, [1], {"a": 1}, 1e308, 3.5, 10**30]))
+    changed = copy.deepcopy(FILES[name])
+    reduce(lambda here, key: here[key], where[:-1], changed)[where[-1]] = other
+    WRITE[Path(name).suffix](folder / name, changed)
+    key = ".".join("*" if isinstance(part, int) else part for part in where)
+    wanted = kinds.KINDS[name].get(key)
+    try:
+        read_whole(folder)
+        assert wanted is None or isinstance(other, wanted)
+    except InputError as error:
+        assert name in str(error) and "\n" not in str(error)
+
+
+def test_a_block_that_is_a_list_names_itself_and_the_mend(tmp_path):
+    folder = stored(tmp_path / "run", cluster=[1])
+    for read in (config.load, lambda folder: Trace(folder).config):
+        with pytest.raises(InputError, match=r"its cluster=\[1\] is not a block of keys; .*fresh=true"):
+            read(folder)
+
+
+def test_json_with_a_character_that_no_picture_can_hold_is_damaged(tmp_path):
+    files.write_json_atomic(tmp_path / "a.json", {"a": [{"b": "\ufffe"}]})
+    with pytest.raises(ValueError, match="a.0.b=.* holds the control character"):
+        files.read_json(tmp_path / "a.json")
 
 
 # -- yaml beyond limits --

@@ -62,12 +62,12 @@ def writing(what: object, mend: str) -> Iterator[None]:
         raise InputError(f"{what} cannot be written: {error.strerror}; {mend}") from None
 
 
-def check_text(config: Mapping[str, Any], where: str = "") -> None:
+def check_text(config: Mapping[Any, Any], where: str = "") -> None:
     """Raise InputError for the first text of a config, at any depth, that holds a control character."""
     for key, value in config.items():
         field = f"{where}.{key}" if where else str(key)
-        if isinstance(value, Mapping):
-            check_text(value, field)
+        if isinstance(value, Mapping | list):
+            check_text(value if isinstance(value, Mapping) else dict(enumerate(value)), field)
         elif found := CONTROL.search(f"{key}{value}" if isinstance(value, str) else str(key)):
             raise InputError(f'{field}="{value}" holds the control character {found[0]!r}; leave it out')
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import checksum, disk, yaml_text
-from harness.base.errors import writing
+from harness.base.errors import check_text, writing
 
 MEND = "give results=FOLDER on a disk with room"
 
@@ -54,6 +54,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         value = json.loads(Path(path).read_text())
+        check_text({"it": value})
     except RecursionError:
         raise checksum.Damaged("it is nested too deep") from None
     return checksum.unsealed(value) if isinstance(value, dict) else value

@@ -18,7 +18,7 @@ import yaml
 from harness.base import checksum
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError
-from harness.results import resolved
+from harness.results import kinds, resolved
 from harness.results.batch import sealed_batches
 from harness.results.files import read_json, read_yaml_text
 from harness.results.identity import canonical
@@ -69,13 +69,14 @@ class Trace:
             raise InputError(
                 f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}"
             )
+        kinds.check(path, config, AGAIN)
         return canonical(config)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
         environment = self._json("environment.json")
         lacking = {"processor", "cores"} - environment.keys()
-        if lacking or not isinstance(environment["cores"], int):
+        if lacking:
             raise InputError(
                 f"{self.run_dir}/environment.json is damaged: it names no processor and cores; {AGAIN}"
             )
@@ -115,7 +116,7 @@ class Trace:
         if not (self.run_dir / "summary.json").is_file():
             return None
         summary = self._json("summary.json")
-        if "epochs" not in summary or not isinstance(summary.get("files", {}), dict):
+        if not {"epochs", "diverged"} <= summary.keys():
             raise InputError(f"{self.run_dir}/summary.json is damaged: it holds no summary of a run; {AGAIN}")
         return summary
 
@@ -177,6 +178,7 @@ class Trace:
         if not isinstance(value, dict):
             raise InputError(f"{path} does not hold an object; {AGAIN}")
         _check_version(value.get("schema", SCHEMA_VERSION), path)
+        kinds.check(path, value, AGAIN)
         return value
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.errors import InputError
+from harness.results import kinds
 from harness.results.files import read_json, write_json_atomic
 from harness.results.schema import SCHEMA_VERSION
 
@@ -42,6 +43,7 @@ def read(run_dir: Path) -> dict[str, Any] | None:
         or not all(isinstance(each, dict) and {"first_epoch", *AUTO} <= each.keys() for each in attempts)
     ):
         raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
+    kinds.check(path, found, "give fresh=true to start the run anew")
     return found
 
 

@@ -32,7 +32,7 @@ from harness.core.straggler import Straggler
 from harness.core.system import System
 from harness.data.dataset import Dataset
 from harness.data.partition.config import Partitioner
-from harness.results import files, objective
+from harness.results import files, kinds, objective
 from harness.results.identity import WORKERS, canonical, fingerprint, identity
 from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
@@ -303,11 +303,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    for name in ALL:
-        if not isinstance(config.get(name, {}), dict):
-            raise InputError(
-                f"{path} is damaged ({name} is not a block of keys); give fresh=true to start the run anew"
-            )
+    kinds.check(path, config, "give fresh=true to start the run anew")
     return canonical(config)
 
 

@@ -1,0 +1,100 @@
+"""What kind of value stands where in the small files of a run folder, as far as readers rely on it: a folder
+that came from somebody else may hold a list where a number is wanted, in a file whose checksum is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.base.errors import InputError
+
+Kinds = tuple[type, ...]
+TEXT, WHOLE, NUMBER, YES, BLOCK, LIST = (str,), (int,), (int, float), (bool,), (dict,), (list,)
+NONE = (type(None),)
+WORDS: dict[type, str] = {
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a block of keys",
+    list: "a list", type(None): "null",
+}  # fmt: skip
+BLOCKS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "evaluate", "cluster", "score",
+          "combine", "straggler")  # fmt: skip
+ATTEMPT = "attempts.*."
+# By file and key; "*" is each element of a list, or each value of a block. A key may be absent.
+KINDS: dict[str, dict[str, Kinds]] = {
+    "config.yaml": {
+        **dict.fromkeys(BLOCKS, BLOCK),
+        **{f"{block}._target_": TEXT for block in BLOCKS},
+        **dict.fromkeys(("dataset.name", "dataset.source", "model.name", "cluster.name"), TEXT + NONE),
+        **dict.fromkeys(("workers", "gpus", "epochs"), WHOLE + NONE),
+        "evaluate.patience": WHOLE,
+        "seed": WHOLE + TEXT + NONE,
+        **dict.fromkeys(("label", "data_dir", "cache", "results", "run_dir", "device"), TEXT + NONE),
+    },
+    "summary.json": {
+        "epochs": WHOLE,
+        "files": BLOCK,
+        "files.*": TEXT,
+        "diverged": WHOLE + NONE,
+        **dict.fromkeys(("score", "clock", "dataset"), TEXT),
+        **dict.fromkeys(("final", "best"), BLOCK + NONE),
+        **{f"{at}.*": NUMBER + NONE + BLOCK for at in ("final", "best")},
+        **dict.fromkeys(("scores", "notes"), LIST),
+        **dict.fromkeys(("scores.*", "notes.*"), TEXT),
+        "bytes_epoch": BLOCK,
+        "bytes_epoch.*": NUMBER,
+    },
+    "environment.json": {
+        "processor": TEXT,
+        "cores": WHOLE,
+        "gpus": LIST + NONE,
+        "gpus.*": TEXT,
+        "hosts": LIST + NONE,
+        "hosts.*": BLOCK,
+        "packages": BLOCK,
+        **dict.fromkeys(("revision", "code"), TEXT + NONE),
+    },
+    "resolved.json": {
+        **dict.fromkeys(("role", "combine", "run"), TEXT),
+        "steps": WHOLE,
+        **dict.fromkeys(("asynchronous", "devices", "overlaps"), YES),
+        "knobs": BLOCK,
+        "attempts": LIST,
+        "attempts.*": BLOCK,
+        f"{ATTEMPT}first_epoch": WHOLE,
+        f"{ATTEMPT}threads": WHOLE,
+        **{f"{ATTEMPT}{name}": TEXT + NONE for name in ("device", "transport", "kernel", "machine", "code")},
+    },
+    "shards.json": {
+        "folder": TEXT,
+        "stats": BLOCK,
+        **dict.fromkeys(("stats.vertices", "stats.train", "stats.classes"), NUMBER + NONE),
+        "stats.graph": TEXT + NONE,
+        "stats.majority": BLOCK + NONE,
+        "stats.majority.*": NUMBER + NONE,
+        "graph": BLOCK + NONE,
+        "graph.files": BLOCK,
+        "graph.files.*": BLOCK,
+        "tilings": BLOCK,
+        "costs": BLOCK + NONE,
+    },
+}  # fmt: skip
+
+
+def check(path: Path, value: Any, mend: str) -> None:
+    """InputError where a value of the file `path` is of another kind than what is written there."""
+    for key, kinds in KINDS.get(path.name, {}).items():
+        for name, found in _at(value, key.split(".")):
+            if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
+                wanted = " or ".join(WORDS[kind] for kind in kinds)
+                raise InputError(f"{path} is damaged: its {name}={str(found)[:60]} is not {wanted}; {mend}")
+
+
+def _at(value: Any, parts: list[str], name: str = "") -> Iterator[tuple[str, Any]]:
+    """The values at a key, each with its name."""
+    if not parts:
+        yield name, value
+        return
+    inside = dict(enumerate(value)) if isinstance(value, list) else value if isinstance(value, dict) else {}
+    for key in inside if parts[0] == "*" else [key for key in parts[:1] if key in inside]:
+        yield from _at(inside[key], parts[1:], f"{name}.{key}" if name else str(key))
