@@ -26,6 +26,8 @@ BOMBS = {
     # Python's own defaultdict, as many inside each other, overruns the stack when it is freed.
     "nesting": (b"".join([CALL, b"K\x00"]) * 100_000 + b"N" + b"s" * 100_000 + b".", "more than 100 calls"),
     "calls": (CALL * 101 + b".", "more than 100 calls"),
+    # To hash a key of as many tuples inside each other overruns the stack.
+    "tuples": (b"\x80\x02}(" + b")" + b"\x85" * 400_000 + b"]u.", "more than 1000 tuples"),
     "opcode": (b"(cos\nsystem\no.", "opcode OBJ"),
 }
 

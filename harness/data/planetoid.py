@@ -238,6 +238,7 @@ OPCODES = {
 }
 MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
 CALLS = 100  # that one file makes; a sparse matrix makes 7
+TUPLES = 1000  # likewise; a hundred thousand inside each other, as a key, overrun the stack when they are hashed
 
 
 def _check_opcodes(content: bytes) -> None:
@@ -245,7 +246,7 @@ def _check_opcodes(content: bytes) -> None:
     which all places before it are allocated, a length beyond the end, or many calls, each of which may copy
     what the file holds once.
     """
-    calls = 0
+    calls = tuples = 0
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name not in OPCODES:
             raise InputError(f"its opcode {opcode.name} is one that no Planetoid file needs")
@@ -254,3 +255,6 @@ def _check_opcodes(content: bytes) -> None:
         calls += opcode.name in ("REDUCE", "BUILD", "NEWOBJ")
         if calls > CALLS:
             raise InputError(f"it makes more than {CALLS} calls: fetch the file again")
+        tuples += opcode.name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
+        if tuples > TUPLES:
+            raise InputError(f"it makes more than {TUPLES} tuples: fetch the file again")

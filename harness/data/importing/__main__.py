@@ -17,6 +17,8 @@ from pathlib import Path
 
 from harness.base.errors import InputError
 from harness.base.extras import package
+from harness.base.scratch import scratch
+from harness.data.importing.apart import apart
 from harness.data.importing.imported import ImportedGraph, write
 
 
@@ -32,9 +34,19 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench impor
             raise InputError(
                 f'--out "{given.out}" is in no folder that exists: make {given.out.parent} first'
             )
-        found = READ[given.kind](given)
         directed = True if given.directed else False if given.undirected else None
-        print("\n".join(write(found, given.out, directed)))
+        files = [path for name in ("source", "features", "labels") if (path := getattr(given, name, None))]
+        try:
+            with scratch(parent=given.out.parent, prefix=".import.") as folder:
+                made = folder / given.out.name
+                work = lambda: write(READ[given.kind](given), made, given.out, directed)  # noqa: E731
+                said = apart(work, given.source, files)
+                made.replace(given.out)
+        except OSError as error:
+            raise InputError(
+                f'--out "{given.out}" cannot be written ({error.strerror}): give another place'
+            ) from None
+        print("\n".join(said))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.base.errors import InputError
-from harness.base.scratch import scratch
+from harness.base.errors import InputError, writing
 from harness.data import weighted
 from harness.data.config import DatasetConfig
 from harness.data.csr import InEdges, from_edges
@@ -54,10 +53,13 @@ class ImportedGraph:
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-def write(found: ImportedGraph, out: Path, directed: bool | None = UNDECIDED) -> list[str]:
-    """Write `found` to `out` and return the summary's lines. `directed` overrules the source.
+def write(
+    found: ImportedGraph, path: Path, out: Path, directed: bool | None = UNDECIDED
+) -> list[str]:
+    """Write `found` to `path` and return the summary's lines, in which the file is called `out`. `directed`
+    overrules the source.
 
-    Raises InputError where the graph could not be trained on; `out` is then left as it was.
+    Raises InputError where the graph could not be trained on, or the disk is full.
     """
     if found.edges.ndim != 2 or found.edges.shape[1] != 2 or found.edges.dtype.kind not in "iu":
         raise InputError(
@@ -89,18 +91,13 @@ def write(found: ImportedGraph, out: Path, directed: bool | None = UNDECIDED) ->
         arrays["class_names"] = np.array(found.class_names, dtype=np.str_)
         # A class may be named and have no vertex.
         arrays["num_classes"] = np.array(len(found.class_names))
+    with writing(f'--out "{out}"', "give another place"):
+        np.savez(path, **arrays)
     try:
-        with scratch(parent=out.parent, prefix=".import.") as folder:
-            path = folder / out.name
-            np.savez(path, **arrays)
-            try:
-                graph = load(DatasetConfig(name="imported", source="npz", path=str(path)), folder, 0)
-            except InputError as error:
-                said = str(error).removeprefix(f'file "{path}": ').removeprefix("imported: ")
-                raise InputError(f'file "{found.source}": {said}') from None
-            path.replace(out)
-    except OSError as error:
-        raise InputError(f'--out "{out}" cannot be written ({error.strerror}): give another place') from None
+        graph = load(DatasetConfig(name="imported", source="npz", path=str(path)), path.parent, 0)
+    except InputError as error:
+        said = str(error).removeprefix(f'file "{path}": ').removeprefix("imported: ")
+        raise InputError(f'file "{found.source}": {said}') from None
     return _summary(found, listed, graph, out, why)
 
 

@@ -21,6 +21,10 @@ from harness.data.importing.imported import ImportedGraph
 FEATURES, LABELS = ("x", "feat", "feature", "features"), ("y", "label", "labels")
 MASKS = {"train": ("train_mask",), "val": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 WEIGHTS = ("edge_weight", "weight", "weights", "w")
+DTYPES = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
 
 
 def read_pyg(path: Path) -> ImportedGraph:
@@ -119,7 +123,7 @@ def read_scipy(path: Path, features: Path, labels: Path) -> ImportedGraph:
     matrix = _matrix(path)
     if matrix.shape[0] != matrix.shape[1]:
         raise InputError(f'file "{path}" holds a matrix of {matrix.shape}: an adjacency matrix is square')
-    x = raw.array(features) if features.suffix == ".npy" else _matrix(features).toarray()
+    x = raw.array(features) if features.suffix == ".npy" else _dense(features)
     matrix = matrix.tocoo()
     edges = np.stack([matrix.row, matrix.col], 1).astype(np.int64)
     weights = None if matrix.dtype == np.bool_ else matrix.data
@@ -138,6 +142,8 @@ def _found(
     path: Path, edges: np.ndarray, given: Mapping[str, Any], weights: Any, assumed: dict[str, str]
 ) -> ImportedGraph:
     features = _first(path, given, FEATURES, "features")
+    if features.ndim != 2:
+        raise InputError(f'file "{path}": features have shape {features.shape}: give [vertices, features]')
     labels = _first(path, given, LABELS, "labels")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -163,12 +169,17 @@ def _found(
         edges=np.ascontiguousarray(edges),
         features=features,
         labels=labels,
-        weights=None
-        if weights is None
-        else _array(path, "edge_weight", weights).reshape(len(edges), -1)[:, 0],
+        weights=None if weights is None else _weights(path, weights, len(edges)),
         masks=masks,
         assumed=assumed,
     )
+
+
+def _weights(path: Path, value: Any, edges: int) -> np.ndarray:
+    weights = _array(path, "edge_weight", value)
+    if weights.shape not in ((edges,), (edges, 1)):
+        raise InputError(f'file "{path}": edge_weight has shape {weights.shape}: give one number per edge, {edges}')
+    return weights.reshape(edges)
 
 
 def _first(path: Path, given: Mapping[str, Any], names: Sequence[str], what: str) -> np.ndarray:
@@ -184,18 +195,38 @@ def _first(path: Path, given: Mapping[str, Any], names: Sequence[str], what: str
 def _array(path: Path, name: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+    if not isinstance(value, torch.Tensor):
         raise InputError(f'file "{path}": {name} is a {type(value).__name__}: give a dense tensor')
-    if value.dtype == torch.bfloat16:
-        value = value.float()
-    return value.detach().numpy()
+    odd = next((word for word, said in (
+        ("sparse", value.layout != torch.strided), ("nested", value.is_nested), ("quantised", value.is_quantized),
+        (f"one on {value.device.type}", value.device.type != "cpu"),
+        (f"one of {value.dtype}", value.dtype not in DTYPES),
+    ) if said), "")  # fmt: skip
+    if odd:
+        raise InputError(f'file "{path}": {name} is a Tensor, {odd}: give a dense tensor of numbers')
+    with raw.reading(path):
+        # A few bytes that are repeated may stand for any number of values.
+        raw.affordable(path, value.numel() * value.element_size())
+    value = value.detach().resolve_conj().resolve_neg()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
 def _matrix(path: Path) -> sparse.spmatrix:
     _exists(path)
     with raw.reading(path):
         raw.array_names(path, "give what scipy.sparse.save_npz wrote")
-        return sparse.load_npz(path)  # it loads no pickle
+        found = sparse.load_npz(path)  # it loads no pickle
+        if found.format in ("csr", "csc", "bsr"):
+            found.check_format(full_check=True)
+        return found
+
+
+def _dense(path: Path) -> np.ndarray:
+    matrix = _matrix(path)
+    with raw.reading(path):
+        raw.affordable(path, matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize)
+    dense: np.ndarray = matrix.toarray()
+    return dense
 
 
 def _exists(path: Path) -> None:

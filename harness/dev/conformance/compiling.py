@@ -16,14 +16,11 @@ def take_turns() -> None:
     """Let one process compile at a time: the next finds in numba's cache what it was going to
     compile as well.
     """
-    lock = FileLock(
-        Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock",
-        thread_local=False,
-    )
+    place = Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock"
     compiled = Dispatcher.compile
 
     def compile_in_turn(self, signature):
-        with lock:
+        with FileLock(place, thread_local=False):  # one of this process, which may have been forked
             return compiled(self, signature)
 
     Dispatcher.compile = compile_in_turn  # type: ignore[method-assign]  # numba has no hook for this

@@ -1,0 +1,210 @@
+"""Files made to do harm, given to `halobench import`: each is one sentence, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import resource
+import signal
+import time
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from harness.base.errors import InputError
+from harness.data.importing import apart
+from tests.importing import assert_same, imported, loaded, pairs, refused, sample, tensors_of, write
+
+GRAPH = sample(weighted=True)
+EDGES = GRAPH.num_edges
+
+
+def quantised():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(torch.ones(16, 2), 0.1, 0, torch.quint8)
+
+
+def nested():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+
+
+KINDS = {
+    "weights of another length": ("edge_weight", lambda: torch.ones(EDGES + 1), "give one number per edge"),
+    "no weights": ("edge_weight", lambda: torch.ones(EDGES, 0), "give one number per edge"),
+    "two weights": ("edge_weight", lambda: torch.ones(EDGES, 2), "give one number per edge"),
+    "meta": ("x", lambda: torch.ones(16, 2, device="meta"), "one on meta: give a dense tensor"),
+    "float8": ("x", lambda: torch.ones(16, 2).to(torch.float8_e4m3fn), "one of torch.float8_e4m3fn"),
+    "quantised": ("x", quantised, "a Tensor, quantised"),
+    "complex": ("x", lambda: torch.ones(16, 2, dtype=torch.complex64), "one of torch.complex64"),
+    "conjugate": ("x", lambda: torch.ones(16, 2, dtype=torch.complex64).conj(), "one of torch.complex64"),
+    "nested": ("x", nested, "nested"),
+    "CSR": ("x", lambda: torch.eye(16).to_sparse_csr(), "a Tensor, sparse"),
+    "COO": ("edge_index", lambda: torch.eye(16).to_sparse(), "a Tensor, sparse"),
+    "expanded": ("x", lambda: torch.ones(1).expand(16, 10**8), "would take 6.4 GB of memory"),
+    "expanded weights": ("edge_weight", lambda: torch.ones(1).expand(10**9), "would take 4 GB of memory"),
+    "expanded edges": ("edge_index", lambda: torch.zeros(1, dtype=torch.int64).expand(2, 10**9), "16 GB of"),
+    "no dimension": ("x", lambda: torch.tensor(1.0), "shape ()"),
+    "text": ("y", lambda: "labels", "y is a str"),
+    "a mask of another length": ("val_mask", lambda: torch.ones(3, dtype=torch.bool), "for 16 vertices"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tensor_of_a_kind_that_is_no_array_is_one_sentence(tmp_path, capsys, kind):
+    key, made, says = KINDS[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.save({**tensors_of(GRAPH), key: made()}, tmp_path / "a.pt")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert says in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < max(before, 1_200_000)  # kB
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x.to(torch.bfloat16).float().to(torch.bfloat16), lambda x: x.requires_grad_(),
+    lambda x: torch._neg_view(-x), lambda x: x.T.contiguous().T,
+])  # fmt: skip
+def test_a_tensor_that_is_another_view_of_its_numbers_is_read(tmp_path, capsys, change):
+    given = tensors_of(GRAPH)
+    torch.save({**given, "x": change(given["x"].to(torch.bfloat16).float())}, tmp_path / "a.pt")
+    imported(tmp_path, capsys, "pyg", tmp_path / "a.pt")
+    np.testing.assert_array_equal(
+        loaded(tmp_path / "g.npz").features, given["x"].to(torch.bfloat16).float().detach().numpy()
+    )
+
+
+def hung_together(count: int) -> bytes:
+    """The pickle of a dict whose key is so many tuples inside each other."""
+    return b"\x80\x02}(" + b")" + b"\x85" * count + b"K\x01u."
+
+
+def test_a_pickle_that_overruns_the_stack_ends_no_more_than_its_reader(tmp_path, capsys):
+    torch.save({"x": 1}, tmp_path / "whole.pt")
+    with zipfile.ZipFile(tmp_path / "whole.pt") as whole, zipfile.ZipFile(tmp_path / "a.pt", "w") as made:
+        for name in whole.namelist():
+            own = hung_together(400_000) if name.endswith("data.pkl") else whole.read(name)
+            made.writestr(name, own)
+    refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(pickle.dumps({}) + hung_together(400_000))
+    refused(tmp_path, capsys, "pyg", tmp_path / "b.pt")
+
+
+def test_a_table_that_unpacks_to_more_than_may_be_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(apart, "MEMORY", 200 << 20)
+    monkeypatch.setattr(apart, "EXPANSION", 1)
+    with gzip.open(tmp_path / "edges.csv.gz", "wb") as file:
+        for _ in range(40):
+            file.write(b"1,1\n" * (1 << 18))
+    arguments = write(tmp_path)
+    assert (tmp_path / "edges.csv.gz").stat().st_size < 100_000
+    said = refused(tmp_path, capsys, "edges", tmp_path / "edges.csv.gz", *arguments[2:])
+    assert "memory" in said and "edges.csv.gz" in said
+
+
+MATRICES = {
+    "rows without end": ("csr", {"shape": [1 << 40, 1 << 40], "indptr": [0, 1]}),
+    "indptr that falls": ("csr", {"shape": [4, 4], "indptr": [0, 1 << 40, 3, 2, 1]}),
+    "a column that is not there": ("csr", {"shape": [4, 4], "indptr": [0, 1, 1, 1, 1], "indices": [1 << 30]}),
+    "a negative shape": ("csr", {"shape": [-4, -4], "indptr": [0]}),
+    "no square": ("csr", {"shape": [1, 5], "indptr": [0, 1]}),
+    "text for a shape": ("csr", {"shape": ["a", "b"], "indptr": [0, 1]}),
+    "coordinates": ("coo", {"shape": [1 << 40, 1 << 40], "row": [1 << 39], "col": [0]}),
+    "diagonals": ("dia", {"shape": [1 << 20, 1 << 20], "offsets": [1 << 30]}),
+    "blocks": ("bsr", {"shape": [1 << 33, 1 << 33], "indptr": [0, 1]}),
+    "an unknown format": ("xyz", {"shape": [4, 4]}),
+    "no format": (b"\xff\xfe", {"shape": [4, 4]}),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("as_features", [False, True])
+def test_a_matrix_that_cannot_be_is_one_sentence(tmp_path, capsys, name, as_features):
+    form, parts = MATRICES[name]
+    given = {"data": np.ones(1), "indices": np.zeros(1, np.int64), **parts}
+    np.savez(tmp_path / "bad.npz", format=np.array(form), **{key: np.array(v) for key, v in given.items()})
+    given = {"data": np.ones(2), "indices": np.array([1, 0]), "indptr": np.array([0, 1, 2]), "shape": [2, 2]}
+    np.savez(tmp_path / "good.npz", format=np.array("csr"), **given)
+    np.save(tmp_path / "x.npy", np.ones((2, 2)))
+    np.save(tmp_path / "y.npy", np.array([0, 1]))
+    adjacency, features = ("good.npz", "bad.npz") if as_features else ("bad.npz", "x.npy")
+    refused(
+        tmp_path, capsys, "scipy", tmp_path / adjacency, "--features", tmp_path / features, "--labels",
+        tmp_path / "y.npy",
+    )  # fmt: skip
+
+
+def test_names_out_of_a_file_are_shown_printably_and_on_one_line(tmp_path, capsys):
+    """In the summary, and in a refusal."""
+    evil = "\x1b[31m\n\u202e"
+    nodes = [{"id": f"{v}{evil}", "x": 1.0 + v, "label": f"{evil}{v % 2}"} for v in range(6)]
+    links = [{"source": nodes[v]["id"], "target": nodes[v - 1]["id"]} for v in range(6)]
+    path = tmp_path / "a.json"
+    path.write_text(
+        json.dumps({"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links})
+    )
+    said = imported(tmp_path, capsys, "networkx", path)
+    assert r"\x1b[31m\n\u202e0" in said and "\x1b" not in said and "\u202e" not in said
+    links[0]["weight"] = 1.0
+    path.write_text(
+        json.dumps({"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links})
+    )
+    said = refused(tmp_path, capsys, "networkx", path)
+    assert r"\x1b[31m\n" in said and "\x1b" not in said
+
+
+# -- the process that reads --
+
+
+def lines(work):
+    return apart.apart(work, "a.pt", [])
+
+
+def test_its_lines_and_its_refusal_come_back(tmp_path):
+    assert lines(lambda: ["a", "b\x1b"]) == ["a", "b\\x1b"]
+    with pytest.raises(InputError, match=r"^x\\ny$"):
+        lines(lambda: (_ for _ in ()).throw(InputError("x\ny")))
+
+
+@pytest.mark.parametrize("work, says", [
+    (lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended the process that read it .SIGSEGV"),
+    (lambda: os._exit(3), "ended the process that read it .exit code 3"),
+    (lambda: [np.ones(1 << 27) for _ in range(100)], "asks for more than .* GB of memory"),
+    (lambda: 1 / 0, "cannot be imported .ZeroDivisionError: division by zero"),
+    (lambda: ["x" * (1 << 15)] * 300, "has more to tell than may be"),
+], ids=["crash", "exit", "memory", "error", "flood"])  # fmt: skip
+def test_what_goes_wrong_there_is_one_sentence(work, says):
+    with pytest.raises(InputError, match=f'"a.pt" {says}'):
+        lines(work)
+
+
+def test_more_time_than_a_file_of_this_size_needs_is_refused(monkeypatch):
+    monkeypatch.setattr(apart, "SECONDS", 1)
+
+    def forever():
+        while True:
+            pass
+
+    began = time.process_time()
+    with pytest.raises(InputError, match=r'"a.pt" takes more than 1 s of a processor'):
+        lines(forever)
+    assert time.process_time() - began < 1, "it was the other process that worked"
+
+
+def test_what_it_prints_goes_nowhere(capfd):
+    assert lines(lambda: [str(os.write(2, b"\x1b[31m"))]) == ["5"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_read_apart_is_what_is_read_here(tmp_path, capsys):
+    torch.save(tensors_of(GRAPH), tmp_path / "a.pt")
+    imported(tmp_path, capsys, "pyg", tmp_path / "a.pt")
+    assert_same(loaded(tmp_path / "g.npz"), GRAPH)
+    assert len(pairs(GRAPH)) == EDGES
