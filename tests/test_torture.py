@@ -11,6 +11,7 @@ import pytest
 
 from tests.torture import stored
 from tests.torture.__main__ import campaign
+from tests.torture.given import Given
 from tests.torture.impostor import Impostor
 from tests.torture.stored import Stored
 from tests.torture.tally import REFUSED, SAME, Tally, is_sentence
@@ -35,6 +36,16 @@ def test_damage_to_what_is_read_is_counted_by_what_came_of_it(tmp_path):
     counted = tally.outcomes["file of a finished run"]
     assert not tally.failures and counted[REFUSED] and counted.total() == tally.count() == 15
     assert f"| file of a finished run | 15 | {counted[REFUSED]} |" in tally.table()
+
+
+def test_what_somebody_gives_is_counted_too(tmp_path):
+    tally = Tally(seed=1)
+    made = Given(tmp_path, tally, random.Random(1))
+    for _ in range(3):
+        made.linked()
+        made.imported()
+    assert not tally.failures and tally.count() == 6
+    assert tally.outcomes["run folder with a link"][REFUSED] == 3
 
 
 def test_another_result_and_a_traceback_are_failures(tmp_path, monkeypatch):

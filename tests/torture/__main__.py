@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.launching import Place
 from tests.torture.commands import Commands
+from tests.torture.given import Given
 from tests.torture.stored import Stored
 from tests.torture.tally import Tally
 
@@ -25,7 +26,7 @@ def campaign(place: Place, folder: Path, seed: int, seconds: float) -> Tally:
     tally = Tally(seed)
     print(f"torture: seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
     draw = random.Random()
-    c, stored = Commands(place, tally, draw), Stored(folder, tally, draw)
+    c, stored, given = Commands(place, tally, draw), Stored(folder, tally, draw), Given(folder, tally, draw)
     kinds = (c.killed, c.signalled, c.frozen, c.impostor, c.full, c.damaged)
     began = time.monotonic()
     while time.monotonic() - began < seconds:
@@ -33,6 +34,8 @@ def campaign(place: Place, folder: Path, seed: int, seconds: float) -> Tally:
         for _ in range(BESIDE):
             stored.report()
             stored.raw()
+            given.linked()
+        given.imported()
         # Damage is of six kinds, the others of one each.
         draw.choices(kinds, weights=(1, 1, 1, 1, 1, 3))[0]()
         tally.rounds += 1
