@@ -90,7 +90,8 @@ def test_a_run_that_goes_on_is_the_run_that_was_never_stopped(tmp_path, system, 
     words = (f"workers={workers}", "device=cuda", "keep_checkpoint=true")
     whole = trained(tmp_path / "whole", system, *words)
     short = trained(tmp_path / "short", system, *words, "epochs=3")
-    asked = [sys.executable, "-m", *COMMAND, "runs", "extend", str(short), "epochs=6"]
+    more = ("epochs=6", f"cache={tmp_path}/cache")
+    asked = [sys.executable, "-m", *COMMAND, "runs", "extend", str(short), *more]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
     if done.returncode == 2 and "cannot go on bit for bit" in done.stderr:
         pytest.skip(done.stderr.strip())  # a system whose epochs follow their number
