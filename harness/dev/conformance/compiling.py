@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import tempfile
 import zlib
 from pathlib import Path
@@ -19,8 +21,13 @@ def take_turns() -> None:
     place = Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock"
     compiled = Dispatcher.compile
 
+    @functools.cache
+    def lock(process: int) -> FileLock:
+        """Of one process: a forked one has none of its parent's, and compiling one thing compiles others."""
+        return FileLock(place, thread_local=False)
+
     def compile_in_turn(self, signature):
-        with FileLock(place, thread_local=False):  # one of this process, which may have been forked
+        with lock(os.getpid()):
             return compiled(self, signature)
 
     Dispatcher.compile = compile_in_turn  # type: ignore[method-assign]  # numba has no hook for this
