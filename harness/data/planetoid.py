@@ -238,7 +238,8 @@ OPCODES = {
 }
 MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
 CALLS = 100  # that one file makes; a sparse matrix makes 7
-TUPLES = 1000  # likewise; a hundred thousand inside each other, as a key, overrun the stack when they are hashed
+# Likewise: a hundred thousand inside each other, as a key, overrun the stack when they are hashed.
+TUPLES = 1000
 
 
 def _check_opcodes(content: bytes) -> None:

@@ -23,7 +23,8 @@ from harness.base.machine import memory_bytes, out_of_memory
 from harness.base.terminal import printable
 from harness.data.raw import EXPANSION
 
-MEMORY = 3 << 29  # bytes that any import may take beside what this process has; else EXPANSION per byte of file
+# Bytes that any import may take beside what this process has; a large file may take EXPANSION per byte.
+MEMORY = 3 << 29
 SECONDS, PER_BYTE = 120.0, 5e-5  # of a processor
 LONGEST = 600  # characters of an error: it quotes what stands in the file
 ANSWER = 1 << 22  # bytes of an answer
@@ -36,8 +37,8 @@ def apart(work: Callable[[], list[str]], what: Path, files: Iterable[Path]) -> l
     what    names what is imported in a sentence
     files   what is read, by whose sizes the limits go; a folder stands for the files in it
 
-    Raises InputError, in one sentence, for all that goes wrong there: an error of any kind, more memory or time
-    than files of this size need, a crash.
+    Raises InputError, in one sentence, for all that goes wrong there: an error of any kind, more memory or
+    time than files of this size need, a crash.
     """
     if "fork" not in multiprocessing.get_all_start_methods():
         return list(map(_line, work()))

@@ -53,9 +53,7 @@ class ImportedGraph:
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-def write(
-    found: ImportedGraph, path: Path, out: Path, directed: bool | None = UNDECIDED
-) -> list[str]:
+def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = UNDECIDED) -> list[str]:
     """Write `found` to `path` and return the summary's lines, in which the file is called `out`. `directed`
     overrules the source.
 

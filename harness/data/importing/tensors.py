@@ -178,7 +178,9 @@ def _found(
 def _weights(path: Path, value: Any, edges: int) -> np.ndarray:
     weights = _array(path, "edge_weight", value)
     if weights.shape not in ((edges,), (edges, 1)):
-        raise InputError(f'file "{path}": edge_weight has shape {weights.shape}: give one number per edge, {edges}')
+        raise InputError(
+            f'file "{path}": edge_weight has shape {weights.shape}: give one number per edge, {edges}'
+        )
     return weights.reshape(edges)
 
 
@@ -197,12 +199,14 @@ def _array(path: Path, name: str, value: Any) -> np.ndarray:
         return value
     if not isinstance(value, torch.Tensor):
         raise InputError(f'file "{path}": {name} is a {type(value).__name__}: give a dense tensor')
-    odd = next((word for word, said in (
-        ("sparse", value.layout != torch.strided), ("nested", value.is_nested), ("quantised", value.is_quantized),
-        (f"one on {value.device.type}", value.device.type != "cpu"),
-        (f"one of {value.dtype}", value.dtype not in DTYPES),
-    ) if said), "")  # fmt: skip
-    if odd:
+    refused = {
+        "sparse": value.layout != torch.strided,
+        "nested": value.is_nested,
+        "quantised": value.is_quantized,
+        f"one on {value.device.type}": value.device.type != "cpu",
+        f"one of {value.dtype}": value.dtype not in DTYPES,
+    }
+    if odd := next((what for what, so in refused.items() if so), ""):
         raise InputError(f'file "{path}": {name} is a Tensor, {odd}: give a dense tensor of numbers')
     with raw.reading(path):
         # A few bytes that are repeated may stand for any number of values.
