@@ -32,7 +32,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice
+from harness.base.bounds import ROUNDS, number
+from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
 from harness.comm.work import code
 from harness.core.draws import draws
@@ -54,9 +55,9 @@ class Adaqp(System):
                 epoch
     """
 
-    bits: int = 8
+    bits: int = number(8, 2, 8)
     assignment: str = "uniform"
-    period: int = 50
+    period: int = number(50, 1, ROUNDS)
     features: str = "once"
 
     refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
@@ -70,7 +71,6 @@ class Adaqp(System):
                 f"bits={self.bits} on average leaves assignment=adaptive no choice among 2, 4 and 8; give"
                 " bits=3 to bits=7"
             )
-        at_least("period", self.period, 1)
         check_features(self.features)
 
     def supports(self, run):

@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import within_above
+from harness.base.bounds import number
 from harness.base.splitmix import mix_int
 from harness.comm.flight import HaloPlan
 from harness.comm.work import sample
@@ -49,14 +49,13 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
               are fetched in every epoch
     """
 
-    rate: float = 0.1
+    rate: float = number(0.1, 0, 1, above=True)
     features: str = "once"
 
     exact: ClassVar = {"rate": 1.0}
     refuses: ClassVar = Refuses(needed_rows="draws one sample of all boundary rows for all layers")
 
     def __post_init__(self):
-        within_above("rate", self.rate, 0, 1)
         check_features(self.features)
 
     def supports(self, run):

@@ -63,7 +63,8 @@ from functools import partial
 
 import numpy as np
 
-from harness.base.errors import at_least, choice
+from harness.base.bounds import number
+from harness.base.errors import choice
 from harness.comm.pulls import Mapped, Purpose, Read, together
 from harness.core.batches import Sampled
 from harness.core.system import without_effect
@@ -126,23 +127,18 @@ class Bytegnn(SampledBatches):
     split: str = "owner"
     order: str = "dag"
     launch: str = "score"
-    sigma: float = 500.0
+    sigma: float = number(500.0)
     inflight: bool = False
-    prefetch: int = 4
+    prefetch: int = number(4, 0, 1000)
     dedup: str = "batch"
-    task: int = 512
-    threads: int | None = None
+    task: int = number(512, 1)
+    threads: int | None = number(None, 1, 256)
 
     def __post_init__(self):
         super().__post_init__()
         choice("order", self.order, ("dag", "fifo"))
         choice("launch", self.launch, ("score", "fixed"))
-        at_least("sigma", self.sigma, 0)
-        at_least("prefetch", self.prefetch, 0)
         choice("dedup", self.dedup, ("batch", "task"))
-        at_least("task", self.task, 1)
-        if self.threads is not None:
-            at_least("threads", self.threads, 1)
 
     def traits(self):
         common = super().traits()

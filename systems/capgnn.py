@@ -73,7 +73,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice, within
+from harness.base.bounds import ROUNDS, number
+from harness.base.errors import InputError, choice
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.mixins import FitsDevices
@@ -124,25 +125,25 @@ class Capgnn(FitsDevices, System):
     jaca: bool = True
     policy: str = "jaca"
     tiers: str = "inclusive"
-    capacity: int | None = None
-    capacity_share: float | None = None
-    local_capacity: int | None = None
-    global_capacity: int | None = None
-    top_k: int = -1
-    reserved_device_mb: float = 1024
-    reserved_host_mb: float = 1024
-    refresh: int = 10
+    capacity: int | None = number(None)
+    capacity_share: float | None = number(None, 0, 1)
+    local_capacity: int | None = number(None)
+    global_capacity: int | None = number(None)
+    top_k: int = number(-1, -1)
+    reserved_device_mb: float = number(1024)
+    reserved_host_mb: float = number(1024)
+    refresh: int = number(10, 1, ROUNDS)
     gradients: str = "exact"
     features: str = "once"
     rapa: bool = True
-    alpha: float = 0.35
-    threshold: float = 0.01
+    alpha: float = number(0.35, 0, 1)
+    threshold: float = number(0.01)
     rapa_degrees: str = "global"
-    vertex_bytes: float = 8
-    edge_bytes: float = 8
-    beta_mb: float = 100
+    vertex_bytes: float = number(8)
+    edge_bytes: float = number(8)
+    beta_mb: float = number(100)
     pipeline: bool = True
-    hosts: int = 1
+    hosts: int = number(1, 1)
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
     refuses: ClassVar = Refuses(needed_rows="caches rows by their place in the whole halo")
@@ -153,27 +154,15 @@ class Capgnn(FitsDevices, System):
         if self.tiers == "exclusive" and self.policy != "jaca":
             why = f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does not"
             raise InputError(f"{why}; give policy=jaca or tiers=inclusive")
-        for name in ("capacity", "local_capacity", "global_capacity"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 0)
-        if self.capacity_share is not None:
-            within("capacity_share", self.capacity_share, 0, 1)
-            if self.capacity is not None:
-                both = f"capacity={self.capacity} and capacity_share={self.capacity_share}"
-                raise InputError(f"{both} both size the tiers; give one")
-        at_least("hosts", self.hosts, 1)
+        if self.capacity_share is not None and self.capacity is not None:
+            both = f"capacity={self.capacity} and capacity_share={self.capacity_share}"
+            raise InputError(f"{both} both size the tiers; give one")
         if self.hosts > 1 and self.jaca and (self.policy not in FIXED or self.capacity_share is not None):
             given = f"policy={self.policy}" if self.policy not in FIXED else "capacity_share"
             raise InputError(f"{given} knows one host, and hosts={self.hosts}; give policy=jaca and capacity")
-        at_least("top_k", self.top_k, -1)
-        at_least("refresh", self.refresh, 1)
         choice("gradients", self.gradients, ("fresh", "exact"))
         check_features(self.features)
-        within("alpha", self.alpha, 0, 1)
-        at_least("threshold", self.threshold, 0)
         choice("rapa_degrees", self.rapa_degrees, ("global", "local"))
-        for name in ("reserved_device_mb", "reserved_host_mb", "vertex_bytes", "edge_bytes", "beta_mb"):
-            at_least(name, getattr(self, name), 0)
 
     def supports(self, run):
         if run.num_workers % self.hosts:

@@ -49,7 +49,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice, within
+from harness.base.bounds import number, one_of
+from harness.base.errors import InputError, choice, within
 from harness.base.hollow import hollow
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import code, stream
@@ -88,38 +89,32 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
 
     cache: bool = True
     quantise: bool = True
-    bits: int = 8
+    bits: int = one_of(8, 2, 4, 8, 16)
     scatter: str = "value"
     rule: str = "prose"
-    epsilon: float = 0.01
-    xi: float = 0.01
-    mu1: float = 0.001
-    mu2: float = 0.02
-    nu1: float = 0.3
-    nu2: float = 0.001
-    lambda1: float = 1.05
-    lambda2: float = 0.9
-    momentum: float = 0.8
+    epsilon: float = number(0.01)
+    xi: float = number(0.01)
+    mu1: float = number(0.001)
+    mu2: float = number(0.02)
+    nu1: float = number(0.3)
+    nu2: float = number(0.001)
+    lambda1: float = number(1.05, 1)
+    lambda2: float = number(0.9, 0, 1)
+    momentum: float = number(0.8, 0, 1)
     coding_error: bool = False
     features: str = "once"
 
     exact: ClassVar = {"cache": False, "quantise": False}
 
     def __post_init__(self):
-        choice("bits", self.bits, (2, 4, 8, 16))
         choice("scatter", self.scatter, ("value", "diff", "fp32"))
         choice("rule", self.rule, ("prose", "literal"))
         check_features(self.features)
-        for name in ("xi", "mu1", "mu2", "nu2"):
-            at_least(name, getattr(self, name), 0)
         if self.nu1 < self.nu2:
             raise InputError(
                 f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1"
             )
         within("epsilon", self.epsilon, self.nu2, self.nu1)
-        at_least("lambda1", self.lambda1, 1)
-        within("lambda2", self.lambda2, 0, 1)
-        within("momentum", self.momentum, 0, 1)
 
     def setup(self, context):
         super().setup(context)

@@ -50,7 +50,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice
+from harness.base.bounds import ROUNDS, WAIT, number
+from harness.base.errors import InputError, choice
 from harness.comm.backend import check_address
 from harness.core.mixins import BesideClock, OwnLoss
 from harness.core.system import System, check_features
@@ -85,7 +86,7 @@ class Digest(OwnLoss, BesideClock, System):
     slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
-    interval: int = 10
+    interval: int = number(10, 1, ROUNDS)
     schedule: str = "after"
     store: str = "shared"
     start: str = "exact"
@@ -95,10 +96,10 @@ class Digest(OwnLoss, BesideClock, System):
     features: str = "once"
     form: str = "sum"
     gradient_error: bool = False
-    straggler: int = -1
-    delay: float = 0.0
-    delay_spread: float = 0.0
-    slowdown: float = 1.0
+    straggler: int = number(-1, -1)
+    delay: float = number(0.0, 0, WAIT)
+    delay_spread: float = number(0.0, 0, WAIT)
+    slowdown: float = number(1.0, 1, 10**6)
 
     refuses: ClassVar = Refuses(
         wire="passes hidden rows through a store, which holds them as they are",
@@ -107,7 +108,6 @@ class Digest(OwnLoss, BesideClock, System):
     )
 
     def __post_init__(self):
-        at_least("interval", self.interval, 1)
         choice("schedule", self.schedule, ("after", "literal"))
         check_address(self.store)
         choice("start", self.start, ("exact", "zeros"))

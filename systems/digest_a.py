@@ -54,7 +54,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import at_least, choice
+from harness.base.bounds import ROUNDS, WAIT, number
+from harness.base.errors import choice
 from harness.comm.backend import check_address
 from harness.comm.parameters import Parameters
 from harness.core.mixins import AsynchronousSystem, BesideClock, OwnLoss
@@ -87,7 +88,7 @@ class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
     slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
-    interval: int = 10
+    interval: int = number(10, 1, ROUNDS)
     store: str = "shared"
     start: str = "exact"
     loss: str = "partition"
@@ -95,10 +96,10 @@ class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
     scale: str = "1"
     order: str = "arrival"
     features: str = "once"
-    straggler: int = -1
-    delay: float = 0.0
-    delay_spread: float = 0.0
-    slowdown: float = 1.0
+    straggler: int = number(-1, -1)
+    delay: float = number(0.0, 0, WAIT)
+    delay_spread: float = number(0.0, 0, WAIT)
+    slowdown: float = number(1.0, 1, 10**6)
 
     refuses: ClassVar = Refuses(
         wire="passes hidden rows through a store, which holds them as they are",
@@ -106,7 +107,6 @@ class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
     )
 
     def __post_init__(self):
-        at_least("interval", self.interval, 1)
         check_address(self.store)
         choice("start", self.start, ("exact", "zeros"))
         choice("loss", self.loss, ("partition", "global"))

@@ -66,7 +66,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.base.errors import at_least, choice, within
+from harness.base.bounds import number
+from harness.base.errors import choice
 from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
 from systems.parts.ahead import Ahead
@@ -90,18 +91,16 @@ class Distdgl(SampledBatches):
     """
 
     redraw: str = "hop"
-    cache: float = 0.0
+    cache: float = number(0.0, 0, 1)
     policy: str = "degree"
     service: str = "shared"
-    prefetch: int = 4
+    prefetch: int = number(4, 0, 1000)
 
     def __post_init__(self):
         super().__post_init__()
         choice("redraw", self.redraw, ("hop", "vertex"))
-        within("cache", self.cache, 0.0, 1.0)
         choice("policy", self.policy, POLICIES)
         choice("service", self.service, ("shared", "exchange"))
-        at_least("prefetch", self.prefetch, 0)
 
     def traits(self):
         common = super().traits()

@@ -63,7 +63,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.errors import at_least, choice
+from harness.base.bounds import number
+from harness.base.errors import choice
 from harness.comm.comm import Comm
 from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.comm.work import moved
@@ -92,8 +93,8 @@ class Gas(BesideClock, BatchSystem):
     features  "once": a remote row is pulled when it is first needed, and kept; "refetch": in every step
     """
 
-    clusters: int = 40
-    batch: int | None = 10
+    clusters: int = number(40, 1)
+    batch: int | None = number(10, 1)
     outside: str = "history"
     start: str = "exact"
     refresh: str = "never"
@@ -107,9 +108,6 @@ class Gas(BesideClock, BatchSystem):
     smaller: ClassVar[str] = "a smaller system.batch or more system.clusters"
 
     def __post_init__(self):
-        at_least("clusters", self.clusters, 1)
-        if self.batch is not None:
-            at_least("batch", self.batch, 1)
         choice("outside", self.outside, ("history", "zero", "drop"))
         choice("start", self.start, ("exact", "zeros"))
         choice("refresh", self.refresh, ("never", "epoch"))

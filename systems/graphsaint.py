@@ -52,7 +52,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.errors import at_least, choice, more_than
+from harness.base.bounds import number
+from harness.base.errors import choice
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
@@ -74,9 +75,9 @@ class Graphsaint(BatchSystem):
     """
 
     sampler: str = "walk"
-    budget: int | None = 2000
-    length: int = 2
-    coverage: float = 50.0
+    budget: int | None = number(2000, 1)
+    length: int = number(2, 1, 10**6)
+    coverage: float = number(50.0, 0, 10**6, above=True)
     graph: str = "all"
 
     refuses: ClassVar = replace(
@@ -88,10 +89,6 @@ class Graphsaint(BatchSystem):
 
     def __post_init__(self):
         choice("sampler", self.sampler, ("walk", "edge", "node"))
-        if self.budget is not None:
-            at_least("budget", self.budget, 1)
-        at_least("length", self.length, 1)
-        more_than("coverage", self.coverage, 0)
         choice("graph", self.graph, ("all", "train"))
 
     def traits(self):

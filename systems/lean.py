@@ -46,6 +46,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.base.bounds import one_of
 from harness.base.errors import choice
 from harness.core.adjacency import Propagation
 from harness.core.combine import Exact, Quantised
@@ -70,7 +71,7 @@ class Lean(System[Shard, PerLayer]):
 
     messages: str = "cover"
     narrow: bool = True
-    bits: int = 8
+    bits: int = one_of(8, 4, 8, EXACT_BITS)
     features: str = "once"
 
     exact: ClassVar = {"bits": EXACT_BITS}
@@ -78,7 +79,6 @@ class Lean(System[Shard, PerLayer]):
 
     def __post_init__(self):
         choice("messages", self.messages, ("rows", "cover"))
-        choice("bits", self.bits, (4, 8, EXACT_BITS))
         check_features(self.features)
 
     def supports(self, run):

@@ -31,7 +31,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import at_least
+from harness.base.bounds import ROUNDS, number
 from harness.core.mixins import OwnLoss
 from harness.core.optimisers import restore
 from harness.core.system import Ready, System, check_features
@@ -47,10 +47,10 @@ class Llcg(OwnLoss, System):
     features      "once": remote features are fetched in the first correction step; "refetch": in every one
     """
 
-    local_steps: int = 4
-    server_steps: int = 1
-    batch: int = 256
-    server_lr: float | None = None
+    local_steps: int = number(4, 1, ROUNDS)
+    server_steps: int = number(1, 0, ROUNDS)
+    batch: int = number(256, 1)
+    server_lr: float | None = number(None, 0, 10**6)
     features: str = "once"
 
     degrees: ClassVar[str] = "local"
@@ -58,11 +58,6 @@ class Llcg(OwnLoss, System):
     refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
 
     def __post_init__(self):
-        at_least("local_steps", self.local_steps, 1)
-        at_least("server_steps", self.server_steps, 0)
-        at_least("batch", self.batch, 1)
-        if self.server_lr is not None:
-            at_least("server_lr", self.server_lr, 0)
         check_features(self.features)
 
     def supports(self, run):

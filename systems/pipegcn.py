@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import within
+from harness.base.bounds import number
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
 from harness.core.system import System, check_features
@@ -48,13 +48,12 @@ class Pipegcn(System):
 
     smooth_features: bool = False
     smooth_gradients: bool = False
-    momentum: float = 0.95
+    momentum: float = number(0.95, 0, 0.999)
     features: str = "once"
 
     refuses: ClassVar = Refuses(needed_rows="")
 
     def __post_init__(self):
-        within("momentum", self.momentum, 0, 0.999)
         check_features(self.features)
 
     def traits(self):

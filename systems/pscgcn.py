@@ -48,7 +48,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.errors import at_least, choice, more_than, within, within_above
+from harness.base.bounds import ROUNDS, number
+from harness.base.errors import choice
 from harness.base.hollow import Unknown, either, hollow
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved, pack, sample, stream
@@ -85,16 +86,16 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
               have no effect; "refetch": those that are drawn and not cached are fetched in every epoch
     """
 
-    tau: int = 1
-    rate: float = 0.1
+    tau: int = number(1, 0, ROUNDS)
+    rate: float = number(0.1, 0, 1, above=True)
     sampling: str = "variance"
     norms: str = "layers"
     rescale: str = "inverse"
     gradients: str = "tg"
-    inner_factor: float = 1.1
-    boundary_factor: float = 1.0
-    refresh: int | None = None
-    cache: float = 0.2
+    inner_factor: float = number(1.1, 0, 10**6, above=True)
+    boundary_factor: float = number(1.0, 0, 10**6, above=True)
+    refresh: int | None = number(None, 1, ROUNDS)
+    cache: float = number(0.2, 0, 1)
     policy: str = "inclusion"
     features: str = "once"
 
@@ -102,17 +103,10 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     refuses: ClassVar = Refuses(needed_rows="draws its samples from all boundary rows")
 
     def __post_init__(self):
-        at_least("tau", self.tau, 0)
-        within_above("rate", self.rate, 0, 1)
         choice("sampling", self.sampling, ("variance", "uniform"))
         choice("norms", self.norms, ("layers", "code"))
         choice("rescale", self.rescale, ("inverse", "selfnorm"))
         choice("gradients", self.gradients, ("tg", "sampled"))
-        more_than("inner_factor", self.inner_factor, 0)
-        more_than("boundary_factor", self.boundary_factor, 0)
-        if self.refresh is not None:
-            at_least("refresh", self.refresh, 1)
-        within("cache", self.cache, 0, 1)
         choice("policy", self.policy, ("inclusion", "degree", "random"))
         check_features(self.features)
 

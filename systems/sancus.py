@@ -50,7 +50,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice, more_than
+from harness.base.bounds import ROUNDS, number
+from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
 from harness.core.mixins import SeesOutput
 from harness.core.order import GATHERED
@@ -84,14 +85,14 @@ class Sancus(SeesOutput, System):
     """
 
     staleness: str = "epoch_fixed"
-    bound: float = 1.0
+    bound: float = number(1.0, 0, math.inf)
     phase: str = "stagger"
     norm: str = "relative"
     flags: str = "layer"
     features: str = "once"
-    clip: float = math.inf
+    clip: float = number(math.inf, 0, math.inf, above=True)
     clip_scale: str = "sqrt"
-    warmup: int = 1
+    warmup: int = number(1, 1, ROUNDS)
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
@@ -99,7 +100,6 @@ class Sancus(SeesOutput, System):
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
-        at_least("bound", self.bound, 0)
         if self.staleness != "variation_gap" and self.bound % 1 != 0:  # of infinity too
             raise InputError(
                 f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number"
@@ -108,9 +108,7 @@ class Sancus(SeesOutput, System):
         choice("norm", self.norm, ("relative", "max", "fro", "mean"))
         choice("flags", self.flags, ("layer", "worker"))
         choice("features", self.features, ("once", "kept", "refetch"))
-        more_than("clip", self.clip, 0)
         choice("clip_scale", self.clip_scale, ("sqrt", "inverse"))
-        at_least("warmup", self.warmup, 1)
 
     def setup(self, context):
         super().setup(context)

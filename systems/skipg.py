@@ -21,7 +21,7 @@ block delta is what its decentralised scheme communicates, and weight gradients 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.base.errors import at_least
+from harness.base.bounds import ROUNDS, number
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
@@ -35,7 +35,7 @@ class Skipg(System):
     features  "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one
     """
 
-    bound: int = 1
+    bound: int = number(1, 0, ROUNDS)
     features: str = "once"
 
     exact: ClassVar = {"bound": 0}
@@ -43,7 +43,6 @@ class Skipg(System):
     refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
-        at_least("bound", self.bound, 0)
         check_features(self.features)
 
     def setup(self, context):

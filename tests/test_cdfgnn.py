@@ -372,10 +372,10 @@ def test_the_accuracy_is_that_of_the_whole_training_set(pool):
         ({"features": "twice"}, 'system.features="twice" is not known; known: once, refetch'),
         ({"epsilon": 0.5}, "system.epsilon=0.5 is out of range: give 0.001 to 0.3"),
         ({"nu1": 0.0001}, "system.nu1=0.0001 is less than nu2=0.001: give the upper bound of epsilon as nu1"),
-        ({"lambda1": 0.9}, "system.lambda1=0.9 is too small: give 1 or more"),
+        ({"lambda1": 0.9}, "system.lambda1=0.9 is out of range: give 1 to "),
         ({"lambda2": 1.1}, "system.lambda2=1.1 is out of range: give 0 to 1"),
         ({"momentum": -0.1}, "system.momentum=-0.1 is out of range: give 0 to 1"),
-        ({"mu2": -1}, "system.mu2=-1.0 is too small: give 0 or more"),
+        ({"mu2": -1}, "system.mu2=-1.0 is out of range: give 0 to "),
     ],
 )
 def test_bad_knobs_are_one_sentence(knobs, sentence):

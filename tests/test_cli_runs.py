@@ -90,6 +90,9 @@ def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
         assert f"in use, kept: {two}" in said(capsys, "remove", tmp_path, "--yes")
     assert not one.exists() and two.exists()
     assert "does not exist" in refused(capsys, "remove", one)
+    link = tmp_path / "link"
+    link.symlink_to(two)
+    assert f"a link, kept: {link}" in said(capsys, "remove", link, "--yes") and two.exists() and link.exists()
 
 
 def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
@@ -138,6 +141,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
                 "epochs=2": "epochs=2 is not more than",
                 "epochs=x": "epochs=x is not a number of epochs",
                 "epoch=9": 'did you mean "epochs"?',
+                "epochs=[1": "epochs=[1 cannot be read",
             },
         ),
         (("system=pscgcn", "keep_checkpoint=true"), {"epochs=9": "follows the number of epochs"}),

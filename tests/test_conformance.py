@@ -128,7 +128,7 @@ class Unused(checks.NoRemoteRows):
             ["system=sancus", "gpus=2"],
             '"gpus=2" is not part of a system: give system=NAME and its knobs only',
         ),
-        (["system=sancus", "system.bound=-1"], "system.bound=-1.0 is too small"),
+        (["system=sancus", "system.bound=-1"], "system.bound=-1.0 is out of range"),
     ],
 )
 def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):

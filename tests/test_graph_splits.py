@@ -147,8 +147,8 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         ({"name": ""}, 'dataset.name="" names no graph'),
         ({"name": "cora", "source": "reel"}, 'dataset.source="reel" is not known; did you mean "real"'),
         ({"name": "cora", "split": "low-label"}, 'did you mean "low_label"'),
-        ({"name": "cora", "mask": -1}, "dataset.mask=-1 is too small"),
-        ({"name": "cora", "labels_per_class": 0}, "dataset.labels_per_class=0 is too small"),
+        ({"name": "cora", "mask": -1}, "dataset.mask=-1 is out of range"),
+        ({"name": "cora", "labels_per_class": 0}, "dataset.labels_per_class=0 is out of range"),
         (
             {"name": "reddit", "source": "twin", "scale": 0},
             "dataset.scale=0.0 is out of range: give more than 0 and at most 1",
@@ -156,7 +156,7 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         ({"name": "reddit", "source": "twin", "scale": float("nan")}, "dataset.scale=nan is out of range"),
         (
             {"name": "reddit", "source": "twin", "generator_seed": -1},
-            "dataset.generator_seed=-1 is too small",
+            "dataset.generator_seed=-1 is out of range",
         ),
         ({"name": "mine", "source": "npz"}, "dataset.path is not given: add dataset.path="),
         ({"name": "cora", "splt": "own"}, 'dataset.splt is not a key of DatasetConfig; did you mean "split"'),

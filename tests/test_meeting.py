@@ -378,6 +378,9 @@ def test_how_long_a_run_waits_does_not_make_it_another():
     assert fingerprint(asked.composed, False) == fingerprint(plain.composed, False)
     assert (asked.settings.patience, asked.settings.rendezvous) == (20.0, 9.0)
     assert (RunConfig().patience, RunConfig().rendezvous) == (None, 300.0)
-    for word, sentence in (("patience=0", "patience=0.0 is too small"), ("rendezvous=-1", "rendezvous=-1")):
+    for word, sentence in (
+        ("patience=0", "patience=0.0 is out of"),
+        ("rendezvous=-1", "rendezvous=-1"),
+    ):
         with pytest.raises(InputError, match=sentence):
             runner.composed([[word]])

@@ -140,5 +140,5 @@ def test_what_metis_writes_stands_in_a_folder_of_its_own(monkeypatch, tmp_path):
 def test_the_extension_balances_constraints_too():
     assert Extended(balance=["train", "rest"]).constraints(lopsided()).sum(0).tolist() == [200, 600]
     for knob in ("initial", "refinements"):
-        with pytest.raises(InputError, match=f"{knob}=0 .*give 1 or more"):
+        with pytest.raises(InputError, match=f"{knob}=0 .*give 1 to "):
             Extended(**{knob: 0})

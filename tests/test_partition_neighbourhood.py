@@ -138,9 +138,9 @@ def test_the_seed_decides_nothing_and_one_part_is_all():
 @pytest.mark.parametrize(
     "knobs, says",
     [
-        ({"hops": -1}, "partition.hops=-1 is too small: give 0 or more"),
+        ({"hops": -1}, "partition.hops=-1 is out of range: give 0 to "),
         ({"centres": "tran"}, 'partition.centres="tran" is not known; did you mean "train"'),
-        ({"beta": -0.5}, "partition.beta=-0.5 is too small: give 0 or more"),
+        ({"beta": -0.5}, "partition.beta=-0.5 is out of range: give 0 to "),
     ],
 )
 def test_bad_knobs_are_one_sentence(knobs, says):

@@ -244,11 +244,11 @@ def test_a_task_that_fails_ends_the_run_where_its_batch_is_taken(error, told):
     [
         ({"order": "lifo"}, 'system.order="lifo" is not known'),
         ({"launch": "all"}, 'system.launch="all" is not known'),
-        ({"sigma": -1.0}, "system.sigma=-1.0 is too small: give 0 or more"),
+        ({"sigma": -1.0}, "system.sigma=-1.0 is out of range: give 0 to "),
         ({"dedup": "seed"}, 'system.dedup="seed" is not known'),
-        ({"task": 0}, "system.task=0 is too small: give 1 or more"),
-        ({"threads": 0}, "system.threads=0 is too small: give 1 or more"),
-        ({"prefetch": -1}, "system.prefetch=-1 is too small: give 0 or more"),
+        ({"task": 0}, "system.task=0 is out of range: give 1 to "),
+        ({"threads": 0}, "system.threads=0 is out of range: give 1 to "),
+        ({"prefetch": -1}, "system.prefetch=-1 is out of range: give 0 to "),
         ({"split": "even", "remote": "drop"}, "system.remote=drop pulls nothing, .* give split=owner"),
     ],
 )

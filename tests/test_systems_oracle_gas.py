@@ -223,8 +223,8 @@ def test_clusters_are_shuffled_anew_in_every_epoch_and_follow_the_seed():
 @pytest.mark.parametrize(
     "knobs, says",
     [
-        ({"clusters": 0}, "system.clusters=0 is too small: give 1 or more"),
-        ({"batch": 0}, "system.batch=0 is too small: give 1 or more"),
+        ({"clusters": 0}, "system.clusters=0 is out of range: give 1 to "),
+        ({"batch": 0}, "system.batch=0 is out of range: give 1 to "),
         ({"outside": "fresh"}, 'system.outside="fresh" is not known'),
         ({"start": "random"}, 'system.start="random" is not known'),
         ({"refresh": "step"}, 'system.refresh="step" is not known'),

@@ -227,9 +227,9 @@ def test_a_graph_without_edges_is_drawn_from_uniformly(kind):
     "knobs, says",
     [
         ({"sampler": "frontier"}, 'system.sampler="frontier" is not known'),
-        ({"budget": 0}, "system.budget=0 is too small: give 1 or more"),
-        ({"length": 0}, "system.length=0 is too small: give 1 or more"),
-        ({"coverage": 0}, "system.coverage=0.0 is too small: give more than 0"),
+        ({"budget": 0}, "system.budget=0 is out of range: give 1 to "),
+        ({"length": 0}, "system.length=0 is out of range: give 1 to "),
+        ({"coverage": 0}, "system.coverage=0.0 is out of range: give more than 0 and at most "),
         ({"graph": "val"}, 'system.graph="val" is not known'),
     ],
 )

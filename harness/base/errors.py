@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base.bounds import out_of_bounds
+from harness.base.machine import limit_reached
 from harness.base.mistyped import blocks, mistyped
 from harness.base.terminal import CONTROL, printable
 
@@ -41,6 +43,16 @@ def listed(names: Iterable[object], most: int = 20) -> str:
     shown = [name if name.isprintable() else repr(name)[1:-1] for name in map(str, names)]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(name if len(name) <= 60 else f"{name[:57]}..." for name in shown[:most]) + more or "none"
+
+
+def machine_said(error: BaseException) -> str | None:
+    """One sentence for an error that the machine gives, of a limit that is reached or a place that cannot be
+    used; None for any other, which is a mistake of this program."""
+    if limit := limit_reached(error):
+        return f"{limit}; what was begun is not finished"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    return None
 
 
 # What a disk answers that is full or broken, that one may not write, or that has no such folder.
@@ -139,6 +151,9 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
             raise InputError(f"{prefix}{key}={values[key]} holds an interpolation: give what it stands for")
     try:
         config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(values)))
+        assert isinstance(config, DictConfig)
+        for sentence in out_of_bounds(cls, config):
+            raise InputError(sentence)
         made = OmegaConf.to_object(config)
     except (InputError, OmegaConfBaseException) as error:
         # A block inside says best where it is wrong itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import psutil
@@ -50,6 +51,32 @@ def cpu_vendor(cpus: Path = CPUS) -> str:
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+
+
+# What runs out, by the number of the error.
+LIMITS = {
+    errno.ENOMEM: "there is not enough memory",
+    errno.EAGAIN: "no more processes or threads can be started (ulimit -u says how many may be)",
+    errno.EMFILE: "no more files can be opened (ulimit -n says how many may be)",
+    errno.ENFILE: "no more files can be opened on this machine",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your share of the disk is full",
+    errno.EROFS: "the disk can only be read",
+}
+
+
+class LimitReached(RuntimeError):
+    """A process of a run needed more of this machine than there is; the message says of what."""
+
+
+def limit_reached(error: BaseException) -> str | None:
+    """What this machine lacks, where that is why `error` was raised, and no file or value is to blame; None
+    where it is not."""
+    if isinstance(error, OSError) and error.errno in LIMITS:
+        return f"{LIMITS[error.errno]}{f': {error.filename}' if error.filename else ''}"
+    if "can't start new thread" in str(error) or "Resource temporarily unavailable" in str(error):
+        return LIMITS[errno.EAGAIN]
+    return LIMITS[errno.ENOMEM] if out_of_memory(error) else None
 
 
 def out_of_memory(error: BaseException) -> bool:

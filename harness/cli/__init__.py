@@ -8,6 +8,7 @@ are help for `halobench`, and the run of the config's own values for `python -m 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import harness
 from harness.base.loading import load
-from harness.base.terminal import read_as_far_as_wanted
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,29 @@ COMPLETION = ("-sc", "--shell-completion")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command with these words (None: this process's); returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _answered(words)
+    except KeyboardInterrupt:
+        print("stopped by SIGINT", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (OSError, MemoryError, RuntimeError) as error:
+        from harness.base.errors import machine_said
+
+        if (said := machine_said(error)) is None:
+            raise
+        print(f"error: {said}", file=sys.stderr)
+        return 1
+
+
+def _answered(words: list[str]) -> int:
     if "--version" in words:
         print(f"halobench {harness.__version__}")
         return 0
     if words and words[0] in COMPLETION:
         return _complete(words)
     typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
+    from harness.base.terminal import read_as_far_as_wanted  # rich: in `main`, a Ctrl-C meanwhile is one line
+
     if not words and typed == "halobench":
         with read_as_far_as_wanted():
             print(_listed())

@@ -30,6 +30,7 @@ from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, until_stopped
+from harness.run.refused import unreadable
 
 LINES, WIDTH = 25, 110  # of what `show` prints of a run
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
@@ -245,7 +246,10 @@ def _extend(given: argparse.Namespace) -> None:
         key, value = key_value(word)
         if key not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
-        keys[key] = yaml.safe_load(value)
+        try:
+            keys[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(unreadable(word)) from None
     epochs = keys.pop("epochs", None)
     if not isinstance(epochs, int) or isinstance(epochs, bool):
         raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
@@ -272,6 +276,9 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
     """Remove folders that nobody holds by the lock beside each; or say which they are and how large."""
     total = 0
     for folder, lock in found:
+        if folder.is_symlink():
+            print(f"a link, kept: {folder}")
+            continue
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         # Where nothing is removed, no lock is left where none was.
         with _held(lock) if yes or lock.exists() else contextlib.nullcontext(True) as ours:

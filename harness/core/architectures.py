@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice
+from harness.base.bounds import number
+from harness.base.errors import InputError, choice
 from harness.base.target import target_class
 from harness.core.config import ModelConfig
 from harness.core.models import AttentionLayer, Layer
@@ -28,14 +29,12 @@ class Gcn(ModelConfig):
 
     name: str = "gcn"
     normalisation: str = "symmetric"
-    heads: int = 8
-    out_heads: int = 1
+    heads: int = number(8, 1, 2**10)
+    out_heads: int = number(1, 1, 2**10)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         choice("normalisation", self.normalisation, ("symmetric", "row"))
-        at_least("heads", self.heads, 1)
-        at_least("out_heads", self.out_heads, 1)
 
     @property
     def aggregation(self) -> str:

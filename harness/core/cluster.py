@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.base.errors import InputError, at_least, more_than, within_above
+from harness.base.bounds import MOST, number
+from harness.base.errors import InputError
 
 GIB = 1024**3
 TIMES = ("mm_s", "spmm_s", "h2d_s", "d2h_s", "idt_s")
@@ -37,25 +38,17 @@ class Device:
     """
 
     kind: str = "device"
-    id: int | None = None
-    host: int = 0
-    memory_gb: float | None = None
-    memory_gbytes_per_s: float | None = None
-    fp32_tflops: float | None = None
-    launch_us: float | None = None
-    mm_s: float | None = None
-    spmm_s: float | None = None
-    h2d_s: float | None = None
-    d2h_s: float | None = None
-    idt_s: float | None = None
-
-    def __post_init__(self) -> None:
-        at_least("host", self.host, 0)
-        if self.launch_us is not None:
-            at_least("launch_us", self.launch_us, 0)
-        for name in ("memory_gb", "memory_gbytes_per_s", "fp32_tflops", *TIMES):
-            if getattr(self, name) is not None:
-                more_than(name, getattr(self, name), 0)
+    id: int | None = number(None)
+    host: int = number(0)
+    memory_gb: float | None = number(None, above=True)
+    memory_gbytes_per_s: float | None = number(None, above=True)
+    fp32_tflops: float | None = number(None, above=True)
+    launch_us: float | None = number(None)
+    mm_s: float | None = number(None, above=True)
+    spmm_s: float | None = number(None, above=True)
+    h2d_s: float | None = number(None, above=True)
+    d2h_s: float | None = number(None, above=True)
+    idt_s: float | None = number(None, above=True)
 
 
 @dataclass
@@ -69,16 +62,9 @@ class Link:
     """
 
     medium: str | None = None
-    gbytes_per_s: float | None = None
-    broadcast_gbytes_per_s: float | None = None
-    latency_us: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("gbytes_per_s", "broadcast_gbytes_per_s"):
-            if getattr(self, name) is not None:
-                more_than(name, getattr(self, name), 0)
-        if self.latency_us is not None:
-            at_least("latency_us", self.latency_us, 0)
+    gbytes_per_s: float | None = number(None, above=True)
+    broadcast_gbytes_per_s: float | None = number(None, above=True)
+    latency_us: float | None = number(None)
 
 
 @dataclass
@@ -95,17 +81,12 @@ class Rate:
     """
 
     kind: str = "dense"
-    width: int = 0
-    size: int = 0
-    degree: int = 0
-    efficiency: float = 1.0
-    low: float | None = None
-    high: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("width", "size", "degree"):
-            at_least(name, getattr(self, name), 0)
-        more_than("efficiency", self.efficiency, 0)
+    width: int = number(0)
+    size: int = number(0, 0, 2**63 - 1)
+    degree: int = number(0)
+    efficiency: float = number(1.0, 0, MOST, above=True)
+    low: float | None = number(None, above=True)
+    high: float | None = number(None, above=True)
 
 
 @dataclass
@@ -122,15 +103,9 @@ class Fit:
 
     graph: str = ""
     source: str = ""
-    efficiency: float = 1.0
-    inside_gbytes_per_s: float | None = None
-    between_gbytes_per_s: float | None = None
-
-    def __post_init__(self) -> None:
-        more_than("efficiency", self.efficiency, 0)
-        for name in ("inside_gbytes_per_s", "between_gbytes_per_s"):
-            if getattr(self, name) is not None:
-                more_than(name, getattr(self, name), 0)
+    efficiency: float = number(1.0, 0, MOST, above=True)
+    inside_gbytes_per_s: float | None = number(None, above=True)
+    between_gbytes_per_s: float | None = number(None, above=True)
 
 
 @dataclass
@@ -154,27 +129,18 @@ class Cluster:
 
     name: str = "measured"
     devices: list[Device] = field(default_factory=list)
-    matrix: int | None = None
-    density: float | None = None
+    matrix: int | None = number(None, 1)
+    density: float | None = number(None, 0, 1, above=True)
     inside: Link = field(default_factory=Link)
     bridge: Link = field(default_factory=Link)
     between: Link = field(default_factory=Link)
-    host_memory_gb: float | None = None
-    host_cores: int | None = None
-    device_cores: int | None = None
+    host_memory_gb: float | None = number(None, above=True)
+    host_cores: int | None = number(None, 1)
+    device_cores: int | None = number(None, 1)
     rates: list[Rate] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.matrix is not None:
-            at_least("matrix", self.matrix, 1)
-        if self.density is not None:
-            within_above("density", self.density, 0, 1)
-        if self.host_memory_gb is not None:
-            more_than("host_memory_gb", self.host_memory_gb, 0)
-        for name in ("host_cores", "device_cores"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
         if self.host_cores is not None and (self.device_cores or 0) > self.host_cores:
             raise InputError(
                 f"device_cores={self.device_cores} is more than host_cores={self.host_cores}: a device is"

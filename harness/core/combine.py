@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.base.errors import at_least, choice
+from harness.base.bounds import number, one_of
 from harness.comm.comm import Comm
 from harness.comm.work import code, dense, stream
 from harness.core.draws import draws
@@ -102,10 +102,7 @@ class Quantised(Combine):
     bits   per value of a matrix, 4 or 8, up and down
     """
 
-    bits: int = 4
-
-    def __post_init__(self) -> None:
-        choice("bits", self.bits, (4, 8))
+    bits: int = one_of(4, 4, 8)
 
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         # A worker alone sends nothing, and nothing is to be rounded.
@@ -121,10 +118,7 @@ class PowerSgd(Combine):
     rank   of what stands for a matrix of the summed gradient
     """
 
-    rank: int = 8
-
-    def __post_init__(self) -> None:
-        at_least("rank", self.rank, 1)
+    rank: int = number(8, 1, 2**20)
 
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         return (

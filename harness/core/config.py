@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, at_least, choice, within
+from harness.base.bounds import ROUNDS, number
+from harness.base.errors import InputError, choice
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "gelu", "tanh")
 NORMS = ("none", "layer", "batch", "l2")
@@ -34,13 +35,13 @@ class ModelConfig:
     """
 
     name: str = ""
-    layers: int = 2
-    hidden: int = 64
-    dropout: float = 0.5
+    layers: int = number(2, 1, 1000)
+    hidden: int = number(64, 1, 2**20)
+    dropout: float = number(0.5, 0.0, 0.99)
     norm: str = "none"
     activation: str = "relu"
     residual: bool = False
-    input_dropout: float = 0.0
+    input_dropout: float = number(0.0, 0.0, 0.99)
 
     # Whether a layer is of the form A H W with a fixed propagation matrix A. One that is not asks the system
     # for halo rows (`System.halo`), and systems with a product of their own refuse it.
@@ -51,10 +52,6 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         self.name = self.name or type(self).__name__.lower()
-        at_least("layers", self.layers, 1)
-        at_least("hidden", self.hidden, 1)
-        within("dropout", self.dropout, 0.0, 0.99)
-        within("input_dropout", self.input_dropout, 0.0, 0.99)
         choice("norm", self.norm, NORMS)
         choice("activation", self.activation, ACTIVATIONS)
 
@@ -83,15 +80,11 @@ class EvaluateConfig:
                 that its best epoch is chosen by); 0: it goes on to its last epoch
     """
 
-    every: int = 1
-    threshold: float = 0.5
-    patience: int = 0
+    every: int = number(1, 0, ROUNDS)
+    threshold: float = number(0.5, 0, 0.999999, above=True)
+    patience: int = number(0, 0, ROUNDS)
 
     def __post_init__(self) -> None:
-        at_least("every", self.every, 0)
-        if not 0 < self.threshold < 1:
-            raise InputError(f"threshold={self.threshold} is out of range: give more than 0 and less than 1")
-        at_least("patience", self.patience, 0)
         if self.patience and not self.every:
             raise InputError(
                 f"patience={self.patience} counts evaluations, of which every=0 makes one at the end; give"

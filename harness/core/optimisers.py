@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from harness.base.errors import InputError, at_least, more_than, within
+from harness.base.bounds import number
+from harness.base.errors import InputError
 from harness.base.uncompiled import keep_compiler_out
 
 keep_compiler_out()  # every torch optimiser imports it
@@ -25,12 +26,8 @@ class Optimiser:
     weight_decay   how strongly weights are drawn to 0; how it is applied is the optimiser's own
     """
 
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-
-    def __post_init__(self) -> None:
-        more_than("lr", self.lr, 0.0)
-        at_least("weight_decay", self.weight_decay, 0.0)
+    lr: float = number(0.01, 0, 10**6, above=True)
+    weight_decay: float = number(5e-4, 0, 10**6)
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         """An optimiser of `parameters` with the learning rate `lr`."""
@@ -61,7 +58,7 @@ class AdamW(Optimiser):
     amsgrad   divide by the largest second moment so far instead of the latest (Reddi, Kale and Kumar, 2018)
     """
 
-    weight_decay: float = 0.01
+    weight_decay: float = number(0.01, 0, 10**6)
     amsgrad: bool = False
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
@@ -80,13 +77,11 @@ class Sgd(Optimiser):
     nesterov   take the gradient as if the velocity had already been applied (Nesterov's momentum)
     """
 
-    lr: float = 0.1
-    momentum: float = 0.9
+    lr: float = number(0.1, 0, 10**6, above=True)
+    momentum: float = number(0.9, 0, 0.9999)
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        within("momentum", self.momentum, 0.0, 0.9999)
         if self.nesterov and not self.momentum:
             raise InputError("nesterov=true needs a momentum above 0; give momentum=0.9, or nesterov=false")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.base.errors import at_least, more_than, within
+from harness.base.bounds import ROUNDS, number
 
 
 @dataclass
@@ -19,10 +19,7 @@ class Schedule:
     warmup   epochs over which the rate rises linearly: epoch e has (e + 1) / warmup of it; 0: no warm-up
     """
 
-    warmup: int = 0
-
-    def __post_init__(self) -> None:
-        at_least("warmup", self.warmup, 0)
+    warmup: int = number(0, 0, ROUNDS)
 
     def factor(self, epoch: int, epochs: int) -> float:
         """What `optimiser.lr` is multiplied by in `epoch`, counted from 0, of a run of `epochs`."""
@@ -55,13 +52,8 @@ class Step(Schedule):
     gamma    what the rate is multiplied by
     """
 
-    every: int = 50
-    gamma: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("every", self.every, 1)
-        more_than("gamma", self.gamma, 0.0)
+    every: int = number(50, 1, ROUNDS)
+    gamma: float = number(0.1, 0, 1000, above=True)
 
     def after_warmup(self, epoch: int, epochs: int) -> float:
         return self.gamma ** (epoch // self.every)
@@ -75,11 +67,7 @@ class Cosine(Schedule):
     floor    what the rate ends at, as a share of what it begins with
     """
 
-    floor: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        within("floor", self.floor, 0.0, 1.0)
+    floor: float = number(0.0, 0, 1)
 
     def follows_epochs(self) -> bool:
         return True

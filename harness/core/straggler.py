@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.base.errors import at_least
+from harness.base.bounds import WAIT, number
 from harness.comm.comm import Comm
 from harness.comm.recorder import STRAGGLE, synchronise
 
@@ -26,16 +26,10 @@ class Straggler:
                    1: no longer
     """
 
-    rank: int = 0
-    delay: float = 0.0
-    delay_spread: float = 0.0
-    slowdown: float = 1.0
-
-    def __post_init__(self) -> None:
-        at_least("rank", self.rank, 0)
-        at_least("delay", self.delay, 0)
-        at_least("delay_spread", self.delay_spread, 0)
-        at_least("slowdown", self.slowdown, 1)
+    rank: int = number(0)
+    delay: float = number(0.0, 0, WAIT)
+    delay_spread: float = number(0.0, 0, WAIT)
+    slowdown: float = number(1.0, 1, 10**6)
 
     def refusal(self, workers: int) -> str | None:
         """Why there is no such straggler among this many workers, after its key; None where there is."""

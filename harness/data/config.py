@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from harness.base.errors import InputError, at_least, choice, more_than, within_above
+from harness.base.bounds import SEED, number
+from harness.base.errors import InputError, choice
 from harness.data import sets
 
 SOURCES = ("real", "npz", "twin")
@@ -66,24 +67,17 @@ class DatasetConfig:
     name: str
     source: str = "real"
     split: str = "own"
-    mask: int = 0
+    mask: int = number(0)
     path: str | None = None
     symmetrise: bool | None = None
-    scale: float = 1.0
-    generator_seed: int = 0
+    scale: float = number(1.0, 0, 1, above=True)
+    generator_seed: int = number(0, 0, SEED)
     normalise_features: bool = False
-    labels_per_class: int = LABELS_PER_CLASS
+    labels_per_class: int = number(LABELS_PER_CLASS, 1)
 
     def __post_init__(self) -> None:
         choice("source", self.source, SOURCES)
         choice("split", self.split, SPLITS)
-        at_least("mask", self.mask, 0)
-        if self.source == "twin":
-            within_above("scale", self.scale, 0, 1)
-        else:
-            more_than("scale", self.scale, 0)
-        at_least("generator_seed", self.generator_seed, 0)
-        at_least("labels_per_class", self.labels_per_class, 1)
         check_name(self.name)
         if self.source == "real":
             choice("name", self.name, sets.NAMES)

@@ -59,6 +59,7 @@ BUILT_IN = {
 EMPTY: dict[str, dict[str, Any]] = {
     name: {} for name in ("model", "optimiser", "schedule", "score", "combine", "straggler")
 }
+NAME_BYTES = 200  # of the 255 that a file system allows; a run's folder gets a number behind it
 ALL = tuple(dict.fromkeys((*BLOCKS, *TARGETS, *EMPTY)))
 
 
@@ -90,8 +91,8 @@ class Run:
         """
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        folder = Path(self.settings.results) / file_name(self.dataset.label)
-        begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-")
+        folder = Path(self.settings.results) / file_name(self.dataset.label, "dataset.name")
+        begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-", "label")
         named = folder / f"{begin}{self.fingerprint[:8]}"
         if named.exists():
             return named
@@ -187,8 +188,15 @@ def _plain(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def file_name(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", text)
+def file_name(text: str, key: str) -> str:
+    """A text as part of a folder's name. InputError, naming the key that it comes from, where it is too
+    long."""
+    name = re.sub(r"[^\w.-]+", "-", text)
+    if len(name.encode()) > NAME_BYTES:
+        raise InputError(
+            f"{key} is too long for the name of a folder: give {NAME_BYTES - 50} letters or fewer"
+        )
+    return name
 
 
 def check(config: DictConfig | dict[str, Any]) -> Run:

@@ -19,7 +19,7 @@ from typing import Any, cast
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, machine_said
 from harness.base.target import ALLOW, trusted_in
 from harness.base.terminal import Terminal
 from harness.base.words import key_values
@@ -82,6 +82,8 @@ def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
 
 def _told(error: Exception) -> tuple[str, int]:
     """Say on stderr why a run failed; gives the first line of it and the exit code that stands for it."""
+    if said := machine_said(error):
+        error = RunFailed(said)
     if not isinstance(error, InputError | RunFailed):
         traceback.print_exc()
     print(f"error: {error}", file=sys.stderr)

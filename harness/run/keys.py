@@ -13,6 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from harness.base.bounds import bounds_of
 from harness.results.report.groups import knob
 from harness.run import config as configs
 from harness.run import overrides
@@ -91,12 +92,12 @@ def text(words: list[str], conf: str, program: str) -> str:
 
 
 def _lines(prefix: str, cls: type, keys: dict[str, Any]) -> list[str]:
-    said = described(cls)
-    lines = []
+    said, bounds, lines = described(cls), bounds_of(cls), []
     for key, value in keys.items():
         shown = f"{prefix}{key}" if isinstance(value, dict | list) else knob(f"{prefix}{key}", value)
         begin = f"  {shown:<{INDENT - 2}}"
-        told = textwrap.wrap(said.get(key, ""), WIDTH - INDENT, break_on_hyphens=False)
+        text = said.get(key, "") + (f" ({bounds[key]})" if key in bounds else "")
+        told = textwrap.wrap(text, WIDTH - INDENT, break_on_hyphens=False)
         # A key too long for its column stands on a line of its own.
         if told and begin[INDENT - 2 :].isspace():
             lines.append(f"{begin}{told.pop(0)}")

@@ -19,10 +19,13 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_pr
 
 from harness.base.errors import InputError
 from harness.base.loading import load
+from harness.base.machine import LimitReached, memory_bytes
 from harness.base.scratch import scratch
 from harness.base.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
+from harness.core.architectures import Gcn
+from harness.results import files
 from harness.run import silence, train
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
@@ -30,7 +33,7 @@ from harness.run.process import RunFailed, be_child, forking
 POLL = 0.05  # seconds between looks at the workers
 PATIENCE = 20.0  # seconds a worker that lost a peer leaves the launcher to notice that peer
 BAD_INPUT = 2  # exit code of a worker that refused its input
-SERVICE_LOST = 3  # of a worker that lost a store or a server
+SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more memory, files or threads
 
 
 def launch(run: Run, run_dir: Path) -> None:
@@ -42,6 +45,7 @@ def launch(run: Run, run_dir: Path) -> None:
     """
     train.check_device(run.settings.device)
     size = run.settings.workers
+    _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
     with scratch() as folder:
         meeting = str(folder / "meeting")
         environment = {
@@ -80,6 +84,21 @@ def launch(run: Run, run_dir: Path) -> None:
             raise _failure(next(iter(result.failures.values())))
 
 
+def _check_memory(run: Run, vertices: int) -> None:
+    """InputError where the hidden rows of one layer and the weights between hidden rows, which is less than a
+    run takes, are more than this machine's memory. Of the tree's own models, on the CPU."""
+    model, memory = run.model, memory_bytes()
+    if not isinstance(model, Gcn) or start_method(run.settings.device) != "fork":
+        return
+    weights = model.hidden * max(model.layers - 2, 0) * run.settings.workers
+    least = 4 * model.hidden * (vertices + weights)
+    if least > memory:
+        raise InputError(
+            f"model.hidden={model.hidden} and model.layers={model.layers} take over {least / 1e9:.0f} GB,"
+            f" and this machine has {memory / 1e9:.0f} GB; give a smaller model.hidden"
+        )
+
+
 def start_method(device: str) -> str:
     return "spawn" if sys.platform != "linux" or (device != "cpu" and torch.cuda.is_available()) else "fork"
 
@@ -100,7 +119,7 @@ def _worker(run_dir: str, meeting: str, launcher: int, known: Run | None) -> Non
         os._exit(1)
     except InputError:
         os._exit(BAD_INPUT)
-    except ServiceLost:
+    except (ServiceLost, LimitReached):
         os._exit(SERVICE_LOST)
     except Exception:
         os._exit(1)

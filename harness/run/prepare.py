@@ -181,6 +181,8 @@ def _check_folder(run: Run) -> None:
     run_dir = run.directory
     if anew(run) or not run_dir.exists():
         return
+    if not run_dir.is_dir():
+        raise InputError(f'run_dir="{run_dir}" is a file; give a folder')
     if (run_dir / "config.yaml").exists():
         if configs.completed(configs.stored(run_dir)) != configs.completed(run.composed):
             raise InputError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.base.errors import InputError, at_least, choice, more_than
+from harness.base.bounds import ROUNDS, SEED, WAIT, number
+from harness.base.errors import InputError, choice
 from harness.comm.meeting import RENDEZVOUS
 from harness.comm.sparse import FORMS
 from harness.comm.transport import TRANSPORTS
@@ -58,25 +59,25 @@ class RunConfig:
     progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
     """
 
-    workers: int = 1
-    epochs: int = 200
-    seed: int = 1
+    workers: int = number(1, 1, 4096)
+    epochs: int = number(200, 1, ROUNDS)
+    seed: int = number(1, 0, SEED)
     label: str | None = None
     rows: str | None = None
     features_wire: str | None = None
     device: str = "auto"
-    threads: int | None = None
+    threads: int | None = number(None, 1, 256)
     kernel: str = "auto"
     order: str = "auto"
     transport: str = "auto"
     wire: str = "float32"
-    rendezvous: float = RENDEZVOUS
-    patience: float | None = None
+    rendezvous: float = number(RENDEZVOUS, 0, WAIT, above=True)
+    patience: float | None = number(None, 0, WAIT, above=True)
     data_dir: str = "data"
     results: str = "results"
     cache: str = "results/cache"
     run_dir: str | None = None
-    checkpoint_every: int = 20
+    checkpoint_every: int = number(20, 0, ROUNDS)
     keep_checkpoint: bool = False
     fresh: bool = False
     stale: str = "show"
@@ -86,9 +87,6 @@ class RunConfig:
     progress: str = "auto"
 
     def __post_init__(self) -> None:
-        at_least("workers", self.workers, 1)
-        at_least("epochs", self.epochs, 1)
-        at_least("seed", self.seed, 0)
         if self.device == "gpu":
             raise InputError('device="gpu" is not known; did you mean "cuda"?')
         if self.rows is not None:
@@ -100,12 +98,6 @@ class RunConfig:
         choice("order", self.order, ORDERS)
         choice("transport", self.transport, TRANSPORTS)
         choice("wire", self.wire, WIRES)
-        more_than("rendezvous", self.rendezvous, 0)
-        if self.patience is not None:
-            more_than("patience", self.patience, 0)
-        if self.threads is not None:
-            at_least("threads", self.threads, 1)
-        at_least("checkpoint_every", self.checkpoint_every, 0)
         choice("stale", self.stale, ("show", "rerun"))
         choice("diverged", self.diverged, ("stop", "go_on"))
         choice("launch", self.launch, ("local", "prepare"))

@@ -23,6 +23,7 @@ from torch.distributed.elastic.multiprocessing.errors import get_error_handler, 
 
 from harness.base.errors import InputError
 from harness.base.heap import keep_freed_memory
+from harness.base.machine import LimitReached, limit_reached
 from harness.base.target import check_trusted
 from harness.base.terminal import counted, printable
 from harness.comm.comm import Comm
@@ -108,8 +109,11 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
     except PeerLost as error:
         raise PeerLost(met.failure() or str(error)) from error
     except Exception as error:
-        kind = "" if isinstance(error, InputError | ServiceLost) else f"{type(error).__name__}: "
-        met.fail(f"{kind}{first_line(error)}")
+        limit = limit_reached(error)
+        kind = "" if limit or isinstance(error, InputError | ServiceLost) else f"{type(error).__name__}: "
+        met.fail(f"{kind}{limit or first_line(error)}")
+        if limit:
+            raise LimitReached(f"worker {rank}: {limit}") from error
         raise
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 
 from harness.base.errors import InputError
+from harness.base.machine import LimitReached
 from harness.base.terminal import printable
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
@@ -30,7 +31,7 @@ if __name__ == "__main__":
         main(sys.argv[1])
     except InputError as error:
         ended(error, 2)
-    except (ServiceLost, PeerLost) as error:
+    except (ServiceLost, LimitReached, PeerLost) as error:
         ended(error, 1)
     if int(os.environ.get("RANK", 0)) == 0:
         # Not before: it brings in statistics that nothing up to here has to wait for.

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.errors import InputError, at_least, choice
+from harness.base.bounds import KEY, MOST, Bounds, number
+from harness.base.errors import InputError, choice
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
@@ -62,8 +63,8 @@ class SampledBatches(BatchSystem):
     scale     "global" degrees or those of the "block"
     """
 
-    fanouts: list[int] | None = field(default_factory=lambda: [25, 10])
-    batch: int | None = 1000
+    fanouts: list[int] | None = field(default_factory=lambda: [25, 10], metadata={KEY: Bounds(1, MOST)})
+    batch: int | None = number(1000, 1)
     batches: str = "worker"
     drop_last: bool = False
     split: str = "even"
@@ -78,12 +79,8 @@ class SampledBatches(BatchSystem):
     exact: ClassVar = {"fanouts": None, "batch": None}
 
     def __post_init__(self):
-        for place, fanout in enumerate(self.fanouts or []):
-            at_least(f"fanouts[{place}]", fanout, 1)
         if self.fanouts == []:
             raise InputError("fanouts=[] is empty: give one per layer, as fanouts=[25,10], or null for all")
-        if self.batch is not None:
-            at_least("batch", self.batch, 1)
         choice("batches", self.batches, ("worker", "global"))
         choice("split", self.split, ("even", "owner"))
         choice("loss", self.loss, ("global", "worker"))

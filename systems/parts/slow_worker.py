@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.base.errors import InputError, at_least
+from harness.base.errors import InputError
 from harness.core.straggler import Straggler
 
 
@@ -10,7 +10,6 @@ def slowed(rank: int, delay: float, spread: float, slowdown: float) -> Straggler
     """The straggler of these knobs; None for rank -1, which names no worker. InputError where they are of no
     use.
     """
-    at_least("straggler", rank, -1)
     named = Straggler(max(rank, 0), delay, spread, slowdown)
     if rank >= 0:
         return named

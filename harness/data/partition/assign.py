@@ -10,7 +10,8 @@ import numpy as np
 import pymetis
 from scipy import sparse
 
-from harness.base.errors import InputError, at_least, choice
+from harness.base.bounds import number
+from harness.base.errors import InputError, choice
 from harness.data.csr import from_csr
 from harness.data.graph import Graph
 from harness.data.partition.config import METHODS, EdgeCutPartitioner, Partitioner
@@ -74,13 +75,9 @@ class Metis(EdgeCutPartitioner):
              and consecutive
     """
 
-    hosts: int = 1
+    hosts: int = number(1, 1)
 
     unkeyed: ClassVar = {"hosts": 1}
-
-    def __post_init__(self):
-        super().__post_init__()
-        at_least("hosts", self.hosts, 1)
 
     def vertex_owners(self, graph, parts, seed):
         return by_hosts(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed, self.hosts)

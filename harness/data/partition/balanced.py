@@ -51,7 +51,6 @@ class Balanced(EdgeCutPartitioner):
     balance: list[str] = field(default_factory=lambda: list(DGLS))
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.balance:
             raise InputError("balance=[] is empty: give what parts are alike in, as balance=[vertices]")
         for each in self.balance:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from harness.base.code import code_of
-from harness.base.errors import at_least, choice
+from harness.base.bounds import SEED, number
+from harness.base.errors import choice
 from harness.data.graph import Graph
 
 METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
@@ -28,16 +29,12 @@ class Partitioner:
     seed     null takes the run's seed
     """
 
-    seed: int | None = None
+    seed: int | None = number(None, 0, SEED)
 
     # A knob at this value is in no key, so that it can be added without making every partition again.
     unkeyed: ClassVar[dict[str, Any]] = {}
     cut: ClassVar[str] = ""  # the kind of partition: "edge" or "vertex"
     drawn: ClassVar[bool] = True  # whether the seed decides anything; where not, the seed 0 is given
-
-    def __post_init__(self) -> None:
-        if self.seed is not None:
-            at_least("seed", self.seed, 0)
 
     @classmethod
     def missing_method(cls) -> str | None:
@@ -94,14 +91,12 @@ class VertexCutPartitioner(Partitioner):
              most of them; "hash": one of all. With one host both are the same
     """
 
-    hosts: int = 1
+    hosts: int = number(1, 1)
     masters: str = "host"
 
     cut: ClassVar[str] = "vertex"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("hosts", self.hosts, 1)
         choice("masters", self.masters, MASTER_RULES)
 
     @classmethod

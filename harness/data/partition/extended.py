@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 
-from harness.base.errors import at_least
+from harness.base.bounds import number
 from harness.base.scratch import scratch
 from harness.data.partition.balanced import Balanced
 from harness.data.partition.metis_library import kway
@@ -31,14 +31,8 @@ class Extended(Balanced):
     balance: list[str] = field(default_factory=lambda: ["vertices"])
     drop_edges: bool = True
     on_disk: bool = True
-    initial: int | None = 1
-    refinements: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.initial is not None:
-            at_least("initial", self.initial, 1)
-        at_least("refinements", self.refinements, 1)
+    initial: int | None = number(1, 1, 1000)
+    refinements: int = number(1, 1, 10**6)
 
     def answer(self, starts, neighbours, weights, parts, seed):
         options = {

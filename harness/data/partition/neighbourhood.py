@@ -33,7 +33,8 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from harness.base.errors import at_least, choice
+from harness.base.bounds import number
+from harness.base.errors import choice
 from harness.data.csr import from_csr
 from harness.data.graph import Graph
 from harness.data.partition.config import EdgeCutPartitioner
@@ -55,21 +56,17 @@ class Neighbourhood(EdgeCutPartitioner):
     gamma     of test vertices
     """
 
-    hops: int = 2
+    hops: int = number(2)
     centres: str = "labelled"
     literal: bool = False
-    alpha: float = 1 / 3
-    beta: float = 1 / 3
-    gamma: float = 1 / 3
+    alpha: float = number(1 / 3)
+    beta: float = number(1 / 3)
+    gamma: float = number(1 / 3)
 
     drawn: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("hops", self.hops, 0)
         choice("centres", self.centres, CENTRES)
-        for name in ("alpha", "beta", "gamma"):
-            at_least(name, getattr(self, name), 0)
 
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
         splits = np.stack([graph.train, graph.val, graph.test])

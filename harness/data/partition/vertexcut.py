@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from harness.base.errors import at_least, choice, more_than, typed, within
+from harness.base.bounds import MOST, number
+from harness.base.errors import choice, typed
 from harness.base.splitmix import GOLDEN, mix
 from harness.data.csr import from_csr
 from harness.data.graph import Graph
@@ -88,13 +89,9 @@ class Ebv(VertexCutPartitioner):
     gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV
     """
 
-    gamma: float = 0.1
+    gamma: float = number(0.1, 0, 1)
 
     drawn: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        within("gamma", self.gamma, 0, 1)
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
         return ebv.assign(low, high, num_vertices, parts, self.gamma, self.hosts)
@@ -109,15 +106,10 @@ class Hep(VertexCutPartitioner):
     imbalance  the most edges that streaming gives a worker, over the mean
     """
 
-    tau: float = 10.0
-    imbalance: float = hep.IMBALANCE
+    tau: float = number(10.0, 0, MOST, above=True)
+    imbalance: float = number(hep.IMBALANCE, 1)
 
     unkeyed: ClassVar = {"imbalance": hep.IMBALANCE}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        more_than("tau", self.tau, 0)
-        at_least("imbalance", self.imbalance, 1)
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
         return hep.assign(low, high, num_vertices, parts, seed, self.tau, self.imbalance)
@@ -130,13 +122,9 @@ class Dne(VertexCutPartitioner):
     imbalance  the most edges of a worker, over the mean
     """
 
-    imbalance: float = dne.IMBALANCE
+    imbalance: float = number(dne.IMBALANCE, 1)
 
     unkeyed: ClassVar = {"imbalance": dne.IMBALANCE}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("imbalance", self.imbalance, 1)
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
         return dne.assign(low, high, num_vertices, parts, seed, self.imbalance)

@@ -1,0 +1,68 @@
+"""The bounds of a config's numbers: a dataclass states them where it declares the field, `--help` shows them,
+and `harness.base.errors.typed` holds every value to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig
+
+KEY = "bounds"
+MOST = 2**31 - 1  # what libraries take for a count
+SEED = 2**32 - 1
+ROUNDS = 10**6  # epochs, and whatever is counted in them
+WAIT = 10**6  # seconds, which is 11 days
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """low    the least value, or with `above` what every value is more than
+    high   the largest"""
+
+    low: float
+    high: float
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        return f"more than {self.low} and at most {self.high}" if self.above else f"{self.low} to {self.high}"
+
+
+class OneOf(tuple[int, ...]):
+    """The values that a number may have, where they are few."""
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self))}"
+
+
+def one_of(default: int, *values: int) -> Any:
+    """A dataclass field that is one of these numbers."""
+    return dataclasses.field(default=default, metadata={KEY: OneOf(values)})
+
+
+def number(default: Any, low: float = 0, high: float = MOST, above: bool = False) -> Any:
+    """A dataclass field that is a number within `Bounds(low, high, above)`, or null where its type allows."""
+    return dataclasses.field(default=default, metadata={KEY: Bounds(low, high, above)})
+
+
+@functools.cache
+def bounds_of(cls: type) -> dict[str, Bounds | OneOf]:
+    """The bounds of each field of a dataclass that states some."""
+    return {field.name: field.metadata[KEY] for field in dataclasses.fields(cls) if KEY in field.metadata}
+
+
+def out_of_bounds(cls: type, values: DictConfig) -> Iterator[str]:
+    """A sentence for each number of a config of the dataclass `cls` that is out of its bounds."""
+    for key, bounds in bounds_of(cls).items():
+        given = values[key]
+        several = isinstance(given, ListConfig)
+        for place, value in enumerate(given) if several else [(0, given)]:
+            if value is not None and value not in bounds:
+                name = f"{key}[{place}]" if several else key
+                yield f"{name}={value} is out of range: give {bounds}"

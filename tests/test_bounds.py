@@ -1,0 +1,135 @@
+"""Every number of a config has bounds that its dataclass states, and no value ends in a traceback."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base.bounds import Bounds, bounds_of
+from harness.base.errors import InputError, typed
+from harness.base.places import CONF
+from harness.base.target import target_class
+from harness.core.architectures import Gat, Gcn, Sage
+from harness.core.straggler import Straggler
+from harness.run import config, runner
+from harness.run.settings import RunConfig
+
+
+@functools.cache
+def composed(system: str) -> dict:
+    (run,) = runner.composed([[f"system={system}", "combine=quantised", "straggler=delayed"]])
+    return run.composed
+
+
+@functools.cache
+def options(group: str) -> list[dict]:
+    """Every block that an option of a group is, its own presets and those with a value to give left out."""
+    found = [yaml.safe_load(path.read_text()) for path in sorted(Path(CONF, group).glob("*.yaml"))]
+    return [
+        {k: v for k, v in block.items() if k != "defaults"} for block in found if "???" not in block.values()
+    ]
+
+
+@functools.cache
+def schemas() -> dict[type, str]:
+    """Every dataclass that a block of a config is an instance of, nested ones too, and its block."""
+    found = {RunConfig: "", Straggler: "straggler", **dict.fromkeys((Gcn, Sage, Gat), "model")}
+    found |= {cls: name for name, cls in config.BLOCKS.items()}
+    targets = {**config.TARGETS, "combine": config.Combine}
+    for group, base in targets.items():
+        for block in options(group):
+            found[target_class(config._named(block, group), group, base)] = group
+    found[
+        target_class(
+            {"_target_": "harness.data.partition.extended.Extended"}, "partition", config.Partitioner
+        )
+    ] = "partition"
+    for cls in list(found):
+        for kind in typing.get_type_hints(cls).values():
+            each = next((k for k in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(k)), None)
+            if each:
+                found[each] = f"{found[cls]}.{each.__name__}"
+    return found
+
+
+def is_number(kind: object) -> bool:
+    return bool({int, float} & {kind, *typing.get_args(kind)} or list[int] in typing.get_args(kind))
+
+
+def test_every_number_of_the_schema_has_bounds():
+    lacking = [
+        f"{cls.__name__}.{field.name}"
+        for cls in schemas()
+        for field in dataclasses.fields(cls)
+        if field.init
+        and is_number(typing.get_type_hints(cls)[field.name])
+        and field.name not in bounds_of(cls)
+    ]
+    assert not lacking and len(schemas()) > 40
+
+
+@pytest.mark.parametrize("cls", sorted(schemas(), key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
+def test_a_number_beyond_its_bounds_is_refused_with_the_whole_range(cls):
+    for key, bounds in bounds_of(cls).items():
+        of = typing.get_type_hints(cls)[key]
+        ends = (bounds.low, bounds.high) if isinstance(bounds, Bounds) else (min(bounds), max(bounds))
+        beyond = [ends[0] - 1, ends[1] + 1 if float(ends[1]) < 2**62 else 10**30, -(10**30), 10**30]
+        beyond += [float("nan"), -float("inf")] if float in (of, *typing.get_args(of)) else []
+        for value in beyond:
+            if value in bounds:  # one more than infinity
+                continue
+            given = [value] if list[int] in typing.get_args(of) else value
+            with pytest.raises(
+                InputError, match=rf"^block\.{key}(\[0\])?=\S+ is out of range: give "
+            ) as refused:
+                typed(
+                    cls,
+                    {"name": "twin/reddit", key: given}
+                    if "name" in cls.__dataclass_fields__
+                    else {key: given},
+                    "block",
+                )
+            assert str(bounds) in str(refused.value)
+
+
+NUMBERS = st.one_of(
+    st.integers(),
+    st.integers(-2, 2),
+    st.sampled_from([10**20, 10**400, -(10**30), 2**31, 2**32, 2**63]),
+    st.floats(),
+    st.sampled_from([1e300, 1e-320, -0.0]),
+)
+VALUES = st.one_of(
+    NUMBERS,
+    st.none(),
+    st.booleans(),
+    st.text(max_size=400),
+    st.sampled_from(["x" * 300, "/dev/null", "\0", "../..", "1e400", "${x}", "%s", "é" * 120]),
+    st.lists(NUMBERS, max_size=3),
+    st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2),
+)
+
+
+@given(st.data(), st.sampled_from(sorted(runner.configured())))
+def test_no_value_of_any_key_ends_in_a_traceback(data, system):
+    """Each is refused in one sentence, or makes a run that has a folder."""
+    run = {key: value.copy() if isinstance(value, dict) else value for key, value in composed(system).items()}
+    for group in ("partition", "optimiser", "schedule"):
+        drawn = data.draw(st.sampled_from([run[group], *options(group)]))
+        run[group] = drawn.copy()
+    places = [(run, key) for key in run if key not in config.ALL]
+    places += [(run[name], key) for name in config.ALL for key in run.get(name) or {} if key != "_target_"]
+    keys, key = data.draw(st.sampled_from(places))
+    keys[key] = data.draw(VALUES)
+    try:
+        made = config.check(run)
+        assert made.directory and isinstance(made.scheduled, bool)
+    except InputError as error:
+        assert "\n" not in str(error) and len(str(error)) > 10
