@@ -28,7 +28,8 @@ Decisions
 - Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older than T
   - 1; layer 0 never needs it. In a refresh the owner puts a row of the global tier there, and every worker
   that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been sent it;
-  the owner's copy is not. A miss is fetched fresh from its owner.
+  the owner's copy is not. A worker whose rows are there tells each other one of its host so, in one byte
+  (`flags`). A miss is fetched fresh from its owner.
 - Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are traced:
   `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which leaves
   the lookups of a refresh out, since all its rows are computed anew.

@@ -21,7 +21,8 @@ Decisions
 - `scale` multiplies what is uploaded: 1, or 1/M. Adam divides by the gradient's own size, so that under
   update=gradient the scale moves little more than what weight decay and Adam's epsilon weigh beside the
   gradient.
-- an upload is answered with the weights, the worker's next download.
+- an upload is answered with the weights, the worker's next download. Either has 8 bytes beside it
+  (`stamps`), the version of the weights, also in rounds without a pull.
 - the run ends when the server has applied epochs x M updates, and until then every worker goes on: a fast
   worker makes more rounds than `epochs`, a slow one fewer. Epoch e is the updates e M to (e + 1) M, and is
   evaluated on the server's weights after them, when the workers have met; `server_s` says when the server

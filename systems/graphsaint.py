@@ -70,7 +70,7 @@ class Graphsaint(BatchSystem):
     sampler   how a set of vertices is drawn: "walk", "edge" or "node"
     budget    vertices drawn per set; null: every set is the whole graph
     length    steps of a walk
-    coverage  how often the counted sets hold each vertex, in the mean
+    coverage  sets are counted until they hold each vertex more often than this, in the mean
     graph     what sets are drawn from: "all" vertices, or those of "train"
     """
 
