@@ -44,8 +44,11 @@ def of_file(path: Path, size: int | None = None) -> str:
         if len(starts) < 2:
             blocks = [hashed(start) for start in starts]
         else:
-            with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
-                blocks = list(pool.map(hashed, starts))
+            try:
+                with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+                    blocks = list(pool.map(hashed, starts))
+            except RuntimeError:  # no thread can be started
+                blocks = [hashed(start) for start in starts]
     return xxhash.xxh3_128_hexdigest(f"{''.join(blocks)} {size}".encode())
 
 

@@ -49,7 +49,9 @@ def machine_said(error: BaseException) -> str | None:
     """One sentence for an error that the machine gives, of a limit that is reached or a place that cannot be
     used; None for any other, which is a mistake of this program."""
     if limit := limit_reached(error):
-        return f"{limit}; what was begun is not finished"
+        return limit
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):  # tempfile's
+        return "no folder for temporary files can be written; set TMPDIR to one on a disk with room"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename} cannot be used: {error.strerror}"
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
+import platform
 import sys
 from types import ModuleType
 
@@ -16,6 +18,10 @@ def load(module: str) -> ModuleType:
     """
     if module in sys.modules:
         return sys.modules[module]
+    if platform.machine() == "x86_64":
+        # numpy's and scipy's BLAS would start threads, of which a fork needs none to be there; where none can
+        # be started, its handler for forks hangs. torch's is another here (MKL), and elsewhere the same.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -72,11 +72,20 @@ class LimitReached(RuntimeError):
 def limit_reached(error: BaseException) -> str | None:
     """What this machine lacks, where that is why `error` was raised, and no file or value is to blame; None
     where it is not."""
+    if isinstance(error, LimitReached):
+        return str(error)
     if isinstance(error, OSError) and error.errno in LIMITS:
         return f"{LIMITS[error.errno]}{f': {error.filename}' if error.filename else ''}"
     if "can't start new thread" in str(error) or "Resource temporarily unavailable" in str(error):
         return LIMITS[errno.EAGAIN]
     return LIMITS[errno.ENOMEM] if out_of_memory(error) else None
+
+
+def check_machine(error: BaseException, path: object) -> None:
+    """Called with what reading a file raised, before the file is blamed: raise LimitReached where the machine
+    is why."""
+    if limit := limit_reached(error):
+        raise LimitReached(f"{path} cannot be read now: {limit}") from None
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ import xxhash
 from harness.base import checksum, disk
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError, writing
+from harness.base.machine import check_machine
 from harness.comm.comm import Comm
 from harness.core.trainer import Trainer
 
@@ -88,6 +89,7 @@ class Checkpoints:
         try:
             state = self._read(epoch)
         except UNREADABLE as error:
+            check_machine(error, self._path(epoch))
             wrong = error
         weights = _mark(state.get("model", {}))
         same = state.pop("of", {}).get("same_weights")
@@ -204,6 +206,7 @@ def number_in(path: Path) -> int:
             raise Damaged(f"it says {str(number)[:20]}")
         return number
     except (OSError, ValueError) as error:
+        check_machine(error, path)
         raise _damaged(path, error, path.parent) from None
 
 

@@ -18,6 +18,7 @@ import yaml
 from harness.base import checksum
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError
+from harness.base.machine import check_machine
 from harness.results import kinds, resolved
 from harness.results.batch import sealed_batches
 from harness.results.files import read_json, read_yaml_text
@@ -64,6 +65,7 @@ class Trace:
         try:
             config = yaml.safe_load(read_yaml_text(path))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            check_machine(error, path)
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
             raise InputError(
@@ -153,7 +155,7 @@ class Trace:
         path = self._whole(f"{table}.parquet")
         if self.finished and not path.is_file():
             raise InputError(f"{path} is missing, though the run has finished; {AGAIN}")
-        frame: pd.DataFrame = self._tables.table(table).to_pandas()
+        frame: pd.DataFrame = self._tables.table(table).to_pandas(use_threads=False)
         return frame
 
     def _whole(self, name: str) -> Path:
@@ -164,6 +166,7 @@ class Trace:
             try:
                 found = checksum.of_file(path)
             except OSError as error:
+                check_machine(error, path)
                 raise InputError(f"{path} cannot be read ({error.strerror}); {AGAIN}") from None
             if found != expected:
                 raise InputError(f"{path} is damaged: it is not what the run has written; {AGAIN}")
@@ -174,6 +177,7 @@ class Trace:
         try:
             value = read_json(path)
         except (OSError, ValueError) as error:
+            check_machine(error, path)
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(value, dict):
             raise InputError(f"{path} does not hold an object; {AGAIN}")
@@ -269,11 +273,12 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
             _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
-            table = file.read()
+            table = file.read(use_threads=False)  # none needs to be had
         return _columns(table, schema, path)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
+        check_machine(error, path)
         raise InputError(f"{path} is damaged ({_first_line(error)}); {AGAIN}") from None
 
 
@@ -287,8 +292,8 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
             batches.extend(sealed_batches(stream))
     except (Damaged, UnicodeDecodeError) as error:  # the latter where a column's name is
         raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
-    except (pa.ArrowException, OSError):
-        pass  # the writer died, or is writing now
+    except (pa.ArrowException, OSError) as error:
+        check_machine(error, path)  # else the writer died, or is writing now
     return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()
 
 

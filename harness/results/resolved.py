@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.errors import InputError
+from harness.base.machine import check_machine
 from harness.results import kinds
 from harness.results.files import read_json, write_json_atomic
 from harness.results.schema import SCHEMA_VERSION
@@ -35,6 +36,7 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
+        check_machine(error, path)
         raise InputError(f"{path} cannot be read ({error}); give fresh=true to start the run anew") from None
     attempts = found.get("attempts") if isinstance(found, dict) else None
     if (

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
 from harness.base.errors import InputError, check_text, did_you_mean, typed
+from harness.base.machine import check_machine
 from harness.base.mistyped import as_given
 from harness.base.target import check_trusted, made, target_class, target_of, trust
 from harness.core.architectures import model_class
@@ -306,6 +307,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
     try:
         config: Any = OmegaConf.to_container(OmegaConf.create(files.read_yaml_text(path)))
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
+        check_machine(error, path)
         raise InputError(
             f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew"
         ) from None
@@ -321,6 +323,7 @@ def shard_folder(run_dir: Path) -> Path:
     try:
         return Path(files.read_json(path)["folder"])
     except (OSError, ValueError, KeyError, TypeError) as error:
+        check_machine(error, path)
         raise InputError(
             f"{path} is missing or damaged ({error}); prepare the run again with python -m harness"
         ) from None

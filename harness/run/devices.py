@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from harness.base.errors import InputError
+from harness.base.machine import check_machine
 from harness.comm.comm import Comm
 from harness.comm.members import WorkerPlace
 from harness.core.cluster import GIB, Cluster, Device
@@ -42,6 +43,7 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluste
     try:
         kept = files.read_json(path)
     except (OSError, ValueError) as error:
+        check_machine(error, path)
         raise InputError(f"{path} is damaged ({error}); give fresh=true to start the run anew") from None
     return dataclasses.replace(
         run.cluster,

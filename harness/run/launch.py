@@ -1,23 +1,28 @@
-"""The one launch path on one host: fork a worker for each rank through torch's elastic process layer and
-watch them.
+"""The one launch path on one host: fork a worker for each rank and watch them.
 
 The launcher has torch imported and has run nothing in parallel, so a forked worker starts at once instead of
 importing everything again. With CUDA workers are spawned, since a CUDA context does not survive a fork.
+torch's elastic process layer is left out: its queues need named semaphores, so a /dev/shm with room.
 """
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, writing
 from harness.base.loading import load
 from harness.base.machine import LimitReached, memory_bytes
 from harness.base.scratch import scratch
@@ -30,7 +35,7 @@ from harness.run import silence, train
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 
-POLL = 0.05  # seconds between looks at the workers
+END = 5.0  # seconds that a worker which was killed has to be gone
 PATIENCE = 20.0  # seconds a worker that lost a peer leaves the launcher to notice that peer
 BAD_INPUT = 2  # exit code of a worker that refused its input
 SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more memory, files or threads
@@ -48,40 +53,65 @@ def launch(run: Run, run_dir: Path) -> None:
     _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
     with scratch() as folder:
         meeting = str(folder / "meeting")
-        environment = {
-            rank: {
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(size),
-                "LOCAL_WORLD_SIZE": str(size),
-                ALLOW: trusted_in(run.composed),
-            }
-            for rank in range(size)
-        }
-        context = None
+        method = start_method(run.settings.device)
         # A forked worker has the run that was checked here; another process reads it from its folder.
-        known = run if start_method(run.settings.device) == "fork" else None
-        beats = silence.Heartbeats(folder / silence.FILE, size)
+        known = run if method == "fork" else None
+        with writing(folder, "set TMPDIR to a folder on a disk with room"):
+            beats = silence.Heartbeats(folder / silence.FILE, size)
+        context: Any = multiprocessing.get_context(method)
+        common = (str(run_dir), meeting, os.getpid(), known)
+        processes: list[BaseProcess] = [
+            context.Process(target=_worker, args=(_environment(run, rank, folder), *common))
+            for rank in range(size)
+        ]
         try:
             if known is not None:
                 load("harness.run.preload")  # half a second that every worker would pay
             with forking():
-                context = start_processes(
-                    name="worker",
-                    entrypoint=_worker,
-                    envs=environment,
-                    logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
-                    args={rank: (str(run_dir), meeting, os.getpid(), known) for rank in range(size)},
-                    start_method=start_method(run.settings.device),
-                )
-            with silence.watched(silence.Silence(beats, context.pids(), silence.to_stderr, silence.LEAST)):
-                result = context.wait(period=POLL)
+                for process in processes:
+                    process.start()
+            pids = {rank: process.pid or 0 for rank, process in enumerate(processes)}
+            with silence.watched(silence.Silence(beats, pids, silence.to_stderr, silence.LEAST)):
+                failed = _first_failed(processes)
         finally:
-            if context is not None:
-                context.close(signal.SIGKILL, timeout=5)
+            for process in processes:
+                if process.pid is not None:
+                    process.kill()
+                    process.join(END)
             Console(stderr=True).show_cursor()  # the progress bar of a worker that was killed had hidden it
-        if result is not None and result.is_failed():
-            raise _failure(next(iter(result.failures.values())))
+        if failed is not None:
+            raise _failure(failed, processes[failed].exitcode or 0, _errors(folder, failed))
+
+
+def _environment(run: Run, rank: int, folder: Path) -> dict[str, str]:
+    """What a worker's environment has beside the launcher's."""
+    size = str(run.settings.workers)
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "TORCHELASTIC_ERROR_FILE": str(_errors(folder, rank)),
+        ALLOW: trusted_in(run.composed),
+    }
+
+
+def _errors(folder: Path, rank: int) -> Path:
+    """The file in which torch's `record` tells why a worker failed."""
+    return folder / f"error-{rank}.json"
+
+
+def _first_failed(processes: Sequence[BaseProcess]) -> int | None:
+    """The worker that failed first; None where all have finished."""
+    left = {process.sentinel: rank for rank, process in enumerate(processes)}
+    while left:
+        for sentinel in connection.wait(list(left)):
+            assert isinstance(sentinel, int)
+            rank = left.pop(sentinel)
+            processes[rank].join()
+            if processes[rank].exitcode:
+                return rank
+    return None
 
 
 def _check_memory(run: Run, vertices: int) -> None:
@@ -103,13 +133,16 @@ def start_method(device: str) -> str:
     return "spawn" if sys.platform != "linux" or (device != "cpu" and torch.cuda.is_available()) else "fork"
 
 
-def _worker(run_dir: str, meeting: str, launcher: int, known: Run | None) -> None:
+def _worker(
+    environment: Mapping[str, str], run_dir: str, meeting: str, launcher: int, known: Run | None
+) -> None:
     """The entry of a worker: it ends with the launcher, and tells why it failed through torch's error file
     only.
 
     A second copy of a traceback on the terminal would bury the first, so a failed worker leaves without a
     word.
     """
+    os.environ.update(environment)
     be_child(launcher)
     try:
         train.main(run_dir, meeting, known)
@@ -125,9 +158,8 @@ def _worker(run_dir: str, meeting: str, launcher: int, known: Run | None) -> Non
         os._exit(1)
 
 
-def _failure(failure) -> Exception:
-    """The error to raise for torch's ProcessFailure of the first worker that failed."""
-    rank, code = failure.local_rank, failure.exitcode
+def _failure(rank: int, code: int, errors: Path) -> Exception:
+    """The error to raise for a worker that failed: its exit code, and the file in which it told why."""
     if code < 0:
         name = signal.Signals(-code).name
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
@@ -135,8 +167,9 @@ def _failure(failure) -> Exception:
             f"worker {rank} was killed by {name}{hint}; the same command goes on from the last checkpoint",
             128 - code,
         )
-    told = failure.error_file_data.get("message")
-    if not isinstance(told, dict):
+    try:
+        told = json.loads(errors.read_text())["message"]
+    except (OSError, ValueError, KeyError):
         return RunFailed(f"worker {rank} ended with exit code {code} and no word of why", code)
     if code == BAD_INPUT:
         return InputError(told["message"].partition(": ")[2])

@@ -2,8 +2,8 @@
 itself.
 
 The first compiled loop loads numba's registries (half a second), and each loop that a run needs takes another
-20 ms: those of nearly every run are called here once, on next to nothing. No thread starts but OpenBLAS's
-(scipy's; numpy has begun its own before), which it ends by itself when the process forks.
+20 ms: those of nearly every run are called here once, on next to nothing. No thread starts
+(`harness.base.loading` keeps OpenBLAS from it).
 """
 
 import numpy as np

@@ -22,7 +22,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from harness.base.errors import InputError
-from harness.base.machine import out_of_memory
+from harness.base.machine import check_machine, limit_reached, out_of_memory
 from harness.core.config import EvaluateConfig
 from harness.core.context import RunFacts
 from harness.core.cuts import check_cut
@@ -208,6 +208,7 @@ def _begun_on(run_dir: Path) -> dict | None:
     except (OSError, ValueError, AttributeError) as error:
         if isinstance(error, FileNotFoundError) or not _has_begun(run_dir):
             return None
+        check_machine(error, path)
         raise InputError(f"{path} is damaged ({error}); give fresh=true to start the run anew") from None
 
 
@@ -289,6 +290,8 @@ def _in_child(work, *args):
             answer = ("failed", traceback.format_exc())
             if out_of_memory(error):
                 answer = ("input", _too_large(memory))
+            elif limit := limit_reached(error):
+                answer = ("limit", f"preparing the graph: {limit}")
         sender.send(answer)
 
     child = context.Process(target=body, daemon=True)
@@ -311,6 +314,8 @@ def _in_child(work, *args):
             child.join()
     if kind == "input":
         raise InputError(value)
+    if kind == "limit":
+        raise RunFailed(value)
     if kind == "failed":
         raise RunFailed(f"preparing the graph failed:\n{value.rstrip()}")
     return value

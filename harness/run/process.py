@@ -14,6 +14,7 @@ import psutil
 from harness.base.ending import end_with
 from harness.base.machine import memory_bytes
 
+FORKING = 300  # seconds; a fork takes some milliseconds
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -68,13 +69,16 @@ def forking() -> Iterator[None]:
     before one comes.
 
     Handlers that are installed meanwhile (torch's process layer installs some) are undone. A child calls
-    `be_child`.
+    `be_child`. Where starting them hangs, in a handler that some library has for forks, no signal could end
+    this process: the kernel does so after FORKING seconds.
     """
     with _handlers_kept():
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        before = signal.alarm(FORKING)
         try:
             yield
         finally:
+            signal.alarm(before)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 

@@ -23,6 +23,7 @@ from filelock import FileLock
 from harness.base import checksum
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError, writing
+from harness.base.machine import check_machine
 from harness.base.spent import spent
 from harness.data.graph import Graph
 from harness.data.partition import io
@@ -108,6 +109,7 @@ def _wrong_file(entry: Path, name: str, files: dict[str, str]) -> str | None:
     try:
         same = name not in files or checksum.of_file(entry / name) == files[name]
     except OSError as error:
+        check_machine(error, entry / name)
         return f"{entry / name} cannot be read: {error.strerror}"
     return None if same else f"{entry / name} is damaged: its checksum is not that of its content"
 
@@ -121,6 +123,7 @@ def _spec_of(entry: Path) -> dict[str, Any]:
             raise Damaged("it holds no object")
         return checksum.unsealed(found)
     except (OSError, ValueError, RecursionError) as error:
+        check_machine(error, path)
         raise InputError(
             f"{path} is damaged ({error}); delete the folder {entry} and run again to rebuild it"
         ) from None

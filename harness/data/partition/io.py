@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from harness.base.errors import InputError
+from harness.base.machine import check_machine
 from harness.data.graph import Graph, validate
 from harness.data.partition.faults import fault
 from harness.data.partition.shard import Csr, ReplicaShard, Shard
@@ -138,6 +139,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         if not isinstance(scalars, dict):
             raise TypeError("its scalars are no object")
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        check_machine(error, path)
         raise _damaged(path, error) from None
     return arrays, scalars
 

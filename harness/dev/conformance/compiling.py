@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -18,7 +17,10 @@ def take_turns() -> None:
     """Let one process compile at a time: the next finds in numba's cache what it was going to
     compile as well.
     """
-    place = Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock"
+    # The user's own folder: in /tmp another user could make the file first and hold it.
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "halobench"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = folder / f"compiling-{zlib.crc32(bytes(ROOT)):x}.lock"
     compiled = Dispatcher.compile
 
     @functools.cache

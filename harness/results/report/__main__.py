@@ -118,10 +118,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(
-            f"error: {error.filename} cannot be written: {error.strerror}; give another place",
-            file=sys.stderr,
-        )
+        place = error.filename or "standard output"
+        print(f"error: {place} cannot be written: {error.strerror}; give another place", file=sys.stderr)
         return 2
     return 0
 

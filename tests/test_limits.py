@@ -1,0 +1,154 @@
+"""Where the machine lacks something a command says what, in one sentence, and blames no file for it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness import cli
+from harness.base import checksum
+from harness.base.errors import machine_said
+from harness.base.machine import LimitReached, limit_reached
+from harness.results.reader import Trace
+from tests import traces
+from tests.launching import ROOT
+
+LACKING = {
+    "memory": MemoryError(),
+    "processes or threads": RuntimeError("can't start new thread"),
+    "files": OSError(errno.EMFILE, "Too many open files"),
+    "disk": OSError(errno.ENOSPC, "No space left on device"),
+}
+
+
+INTERRUPTED = """
+import signal, sys
+import harness.cli as cli
+cli.load = lambda module: signal.raise_signal(signal.SIGINT)
+sys.exit(cli.main(["report", "table"]))
+"""
+NO_SEMAPHORES = """
+import errno, multiprocessing.synchronize, sys
+def fails(*_, **__):
+    raise OSError(errno.EROFS, "Read-only file system")
+multiprocessing.synchronize.SemLock.__init__ = fails
+from harness import cli
+sys.exit(cli.main(sys.argv[1:]))
+"""
+HANGING = """
+import signal
+from harness.run import process
+process.FORKING = 1
+with process.forking():
+    signal.sigwait([signal.SIGTERM])
+"""
+FORKER = """
+import os
+from harness.base.loading import load
+load("harness.run.preload")
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+def python(code: str, *words: object, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        **{"cwd": ROOT, "stderr": subprocess.PIPE, "text": True, "timeout": 120, **options},
+    )
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_a_finished_run_is_not_called_damaged_for_what_the_machine_lacks(tmp_path, monkeypatch, what):
+    run = traces.finished(tmp_path / "run")
+
+    def fails(*_, **__):
+        raise LACKING[what]
+
+    for owner, name, ask in (
+        (checksum, "of_file", lambda trace: trace.config),
+        (pq, "ParquetFile", lambda trace: trace.epochs),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, fails)
+            with pytest.raises((RuntimeError, MemoryError)) as raised:
+                ask(Trace(run))
+        said = machine_said(raised.value)
+        assert said and what in said and "damaged" not in said and "fresh" not in said
+
+
+def test_other_errors_are_no_limit_of_the_machine():
+    assert limit_reached(RuntimeError("x")) is None and limit_reached(OSError(errno.ENOENT, "no")) is None
+    assert machine_said(ValueError("x")) is None
+    assert (
+        machine_said(PermissionError(errno.EACCES, "Permission denied", "f"))
+        == "f cannot be used: Permission denied"
+    )
+
+
+def test_files_are_hashed_where_no_thread_can_be_started(tmp_path, monkeypatch):
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * (checksum.BLOCK + 1))
+    expected = checksum.of_file(path)
+
+    def fails(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    assert checksum.of_file(path) == expected
+
+
+def test_a_table_that_cannot_be_opened_for_want_of_files_is_not_called_damaged(tmp_path):
+    trace = Trace(traces.finished(tmp_path / "run"))
+    assert trace.config
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
+    try:
+        with pytest.raises(LimitReached, match="no more files can be opened"):
+            _ = trace.epochs
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_full_standard_output_is_named(tmp_path, monkeypatch, capsys):
+    run = traces.finished(tmp_path / "run")
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code = cli.main(["report", "table", str(run)])
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+    assert code == 2 and capsys.readouterr().err.startswith(
+        "error: standard output cannot be written: No space"
+    )
+
+
+@pytest.mark.nightly(10)
+def test_a_run_needs_no_semaphores(tmp_path):
+    """They are files in /dev/shm, which may be full or read-only. Nightly: another Python starts."""
+    words = ["dataset=twin/flickr", "dataset.scale=0.005", "workers=2", "epochs=1", f"results={tmp_path}"]
+    done = python(NO_SEMAPHORES, *words, f"cache={tmp_path}/cache", stdout=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_is_one_line_before_a_command_has_begun():
+    done = python(INTERRUPTED)
+    assert done.returncode == 128 + signal.SIGINT and done.stderr == "stopped by SIGINT\n"
+
+
+def test_signals_are_held_back_for_a_limited_time():
+    """A process whose fork hangs ends."""
+    assert python(HANGING).returncode == -signal.SIGALRM
+
+
+def test_who_forks_has_no_threads():
+    if os.uname().machine == "x86_64":
+        assert python(FORKER, stdout=subprocess.PIPE).stdout == "1\n"
