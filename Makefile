@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly torture lint size site wheel bench \
+.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size site wheel bench \
         bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -64,6 +64,14 @@ coverage: env   ## lines of harness/ and systems/ that the suite runs, those of 
 
 nightly: env    ## tests that take minutes: pages' commands in full and the like; SHARE=300 runs a day's share of 300 s
 	$(RUN) -m pytest -m nightly $(if $(SHARE),--share $(SHARE)) -rs
+	$(MAKE) audit
+
+audit:          ## known weaknesses of what constraints.txt pins, where pip-audit and its data can be had
+	@$(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/python -m pip install --quiet pip-audit \
+	  || { echo "skipped: pip-audit cannot be installed here"; exit 0; }; \
+	said=$$($(VENV)-audit/bin/pip-audit --progress-spinner off --disable-pip --no-deps -r constraints.txt 2>&1); code=$$?; \
+	echo "$$said"; case "$$said" in *"Found "*) exit 1;; esac; \
+	[ $$code = 0 ] || echo "skipped: the data of pip-audit cannot be had here"
 
 torture: env    ## kill, stop, freeze, fill the disk, damage files: an hour, or SECONDS; from SEED, or one that is drawn and printed
 	$(RUN) -m tests.torture --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED)) --page docs/reliability.md
