@@ -33,7 +33,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import at_least, choice
+from harness.base.bounds import ROUNDS, number, one_of
+from harness.base.errors import choice
 from harness.comm.work import code, stream
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise
@@ -54,17 +55,15 @@ class Sylvie(System):
     features  "once": layer 0's halo rows are fetched once, exactly; "refetch": quantised in every epoch
     """
 
-    bits: int = 1
+    bits: int = one_of(1, 1, 2, 4, 8)
     mode: str = "asynchronous"
-    period: int = 20
+    period: int = number(20, 0, ROUNDS)
     features: str = "once"
 
     refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
 
     def __post_init__(self):
-        choice("bits", self.bits, (1, 2, 4, 8))
         choice("mode", self.mode, MODES)
-        at_least("period", self.period, 0)
         check_features(self.features)
 
     def traits(self):

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.base.errors import at_least, more_than
+from harness.base.bounds import number
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
 from harness.core.system import System, check_features
@@ -46,8 +46,8 @@ class Varco(System):
     features     "once": layer 0's halo rows are fetched once, whole; "refetch": compressed in every epoch
     """
 
-    compression: float = 128.0
-    slope: float = 5.0
+    compression: float = number(128.0, 1)
+    slope: float = number(5.0, 0, 10**6, above=True)
     rescale: bool = False
     features: str = "once"
 
@@ -55,8 +55,6 @@ class Varco(System):
     refuses: ClassVar = Refuses(needed_rows="")
 
     def __post_init__(self):
-        at_least("compression", self.compression, 1)
-        more_than("slope", self.slope, 0)
         check_features(self.features)
 
     def traits(self):

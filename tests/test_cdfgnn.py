@@ -366,7 +366,7 @@ def test_the_accuracy_is_that_of_the_whole_training_set(pool):
 @pytest.mark.parametrize(
     "knobs, sentence",
     [
-        ({"bits": 3}, "system.bits=3 is not known: give one of 2, 4, 8, 16"),
+        ({"bits": 3}, "system.bits=3 is out of range: give one of 2, 4, 8, 16"),
         ({"scatter": "values"}, 'system.scatter="values" is not known; did you mean "value"?'),
         ({"rule": "prosa"}, 'system.rule="prosa" is not known; did you mean "prose"?'),
         ({"features": "twice"}, 'system.features="twice" is not known; known: once, refetch'),
