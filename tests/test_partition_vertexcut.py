@@ -260,4 +260,4 @@ def test_a_master_on_the_host_of_most_replicas_sends_least_between_hosts():
 def test_refusals(arguments, sentence):
     with pytest.raises(InputError) as caught:
         assign_edges(random_graph(10, 3), **{"method": "ebv", "parts": 4, "seed": 0, **arguments})
-    assert str(caught.value) == sentence
+    assert str(caught.value).startswith(sentence)
