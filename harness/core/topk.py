@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from harness.base.errors import within_above
+from harness.base.bounds import number
 from harness.base.hollow import hollow
 from harness.comm.comm import Comm
 from harness.comm.work import pack, stream
@@ -36,10 +36,7 @@ class TopK(Combine):
     share   of all values that a worker sends
     """
 
-    share: float = 0.01
-
-    def __post_init__(self) -> None:
-        within_above("share", self.share, 0, 1)
+    share: float = number(0.01, 0, 1, above=True)
 
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         values, size = sum(p.numel() for p in parameters), parameters[0].element_size()

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from harness.base.code import code_of
 from harness.base.bounds import SEED, number
+from harness.base.code import code_of
 from harness.base.errors import choice
 from harness.data.graph import Graph
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from harness.base.errors import at_least, choice, more_than
+from harness.base.bounds import number
+from harness.base.errors import choice
 from harness.data.graph import Graph
 from harness.data.partition.assign import pattern
 from harness.data.partition.config import EdgeCutPartitioner
@@ -37,14 +38,11 @@ class Fennel(EdgeCutPartitioner):
     order   in which vertices come: "random", by the seed, or "given", by their ids
     """
 
-    gamma: float = 1.5
-    nu: float = 1.1
+    gamma: float = number(1.5, 1, 10, above=True)
+    nu: float = number(1.1, 1)
     order: str = "random"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        more_than("gamma", self.gamma, 1)
-        at_least("nu", self.nu, 1)
         choice("order", self.order, ("random", "given"))
 
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
