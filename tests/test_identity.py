@@ -185,7 +185,7 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
     lacking = OmegaConf.to_yaml(OmegaConf.create({**run.composed, block: None}))
     files.write_yaml_atomic(other / "config.yaml", lacking)
     assert run_of(f"results={tmp_path}").directory == run.directory
-    with pytest.raises(InputError, match=f"is damaged \\({block} is not a block of keys\\)"):
+    with pytest.raises(InputError, match=f"is damaged: its {block}=None is not a block of keys"):
         config.stored(other)
 
 
