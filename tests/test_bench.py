@@ -257,7 +257,7 @@ def test_every_part_can_be_measured_at_its_small_extent():
 
 
 def test_a_run_that_fails_says_why(folders):
-    with pytest.raises(RuntimeError, match="dataset.scale"):
+    with pytest.raises(runs.RunFailed, match="dataset.scale"):
         runs.train(folders, dataset__scale=-1)
 
 

@@ -72,4 +72,4 @@ def test_tables_and_refusals(capsys):
     assert "twin/reddit2 at scale 0.03, 4 workers on 2 hosts" in out
     assert "138,583" in out and "masters=hash" in out
     assert fidelity_cuts.main(["flickr"]) == 2
-    assert capsys.readouterr().err.startswith('fidelity_cuts: twin="flickr" is not known; known: friendster')
+    assert capsys.readouterr().err.startswith('error: twin="flickr" is not known; known: friendster')

@@ -52,3 +52,13 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a sentence as it is: nothing in it is highlighted, and no line of it is folded."""
+        self.print(text, style=style, highlight=False, soft_wrap=True)
+
+
+def unfolded() -> Terminal:
+    """The terminal; for a pipe or a file one on which no table is folded."""
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=400)

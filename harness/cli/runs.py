@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from rich.table import Table
 
 from harness.base import disk, tables
 from harness.base.errors import InputError, did_you_mean
-from harness.base.terminal import Terminal
+from harness.base.subcommand import RUN_HELP, command
+from harness.base.terminal import unfolded
 from harness.base.words import key_value
 from harness.results.identity import PLACE_KEYS
 from harness.results.reader import find_runs
@@ -36,20 +37,15 @@ LINES, WIDTH = 25, 110  # of what `show` prints of a run
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench runs") -> int:
-    """Exit code 0; 1 where a run that was extended failed; 2 with one sentence where what was given cannot be
-    used; 128 + signal where it was stopped."""
-    given = _parser(program).parse_args(arguments)
-
-    def act() -> int:
-        given.act(given)
-        return 0
-
+@command("halobench runs")
+def main(words: list[str], program: str) -> int:
+    """Exit code 1 where a run that was extended failed; 128 + signal where it was stopped."""
+    given = _parser(program).parse_args(words)
     try:
-        return until_stopped(act)
-    except (InputError, RunFailed) as error:
+        return until_stopped(lambda: given.act(given) or 0)
+    except RunFailed as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, InputError) else error.code
+        return error.code
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -61,11 +57,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         made.set_defaults(act=act)
         return made
 
-    some: dict[str, Any] = {
-        "nargs": "+",
-        "metavar": "RUN",
-        "help": "a run folder, a folder above some, or a glob pattern",
-    }
+    some: dict[str, Any] = {"nargs": "+", "metavar": "RUN", "help": RUN_HELP}
     yes: dict[str, Any] = {
         "action": "store_true",
         "help": "remove; without it, only list what would be removed",
@@ -149,11 +141,11 @@ def _in_use(path: Path) -> bool:
 
 
 def _show(given: argparse.Namespace) -> None:
-    console = _console()
+    console = unfolded()
     for path in find_runs(given.runs):
         run = Run(path)
         with console.capture() as capture:
-            console.print(f"{path}: {_state(run)}", highlight=False, soft_wrap=True)
+            console.say(f"{path}: {_state(run)}")
             if not run.trace.epochs.empty:
                 console.print(single.run_table(path), highlight=False)
         shown = capture.get().rstrip("\n")
@@ -311,11 +303,5 @@ def _table(*headings: str) -> Table:
     return tables.shown(headings, words=headings)
 
 
-def _console() -> Terminal:
-    """As wide as it needs to be where nobody's terminal would fold it."""
-    console = Terminal()
-    return console if console.is_terminal else Terminal(width=400)
-
-
 def _print(shown: Any) -> None:
-    _console().print(shown, highlight=False, soft_wrap=isinstance(shown, str))
+    unfolded().print(shown, highlight=False, soft_wrap=isinstance(shown, str))

@@ -15,23 +15,22 @@ from pathlib import Path
 
 from harness.base.errors import InputError, check_place
 from harness.base.loading import load
+from harness.base.subcommand import RUN_HELP, command
 from harness.cli.page import content
 from harness.cli.page.layout import rendered, write
 from harness.results.report import groups
 from harness.results.report.groups import Group
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench report html") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was
-    typed.
-    """
+@command("halobench report html")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument(
         "runs",
         nargs="*",
         default=["results"],
         metavar="RUN",
-        help="a run folder, a folder above some, or a glob pattern (default: results)",
+        help=f"{RUN_HELP} (default: results)",
     )
     parser.add_argument("--out", type=Path, default=Path("page.html"), help="the file (default: page.html)")
     parser.add_argument("--title", help="what stands above the page (default: the graphs' names)")
@@ -44,20 +43,20 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
     parser.add_argument(
         "--claims", action="store_true", help="what these runs say of the papers' published claims, too"
     )
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(words)
     options = {"out": given.out, "title": given.title, "figures": given.figures}
-    words = [f"--{name}={value}" for name, value in options.items() if value]
-    words += ["--claims"] * given.claims
-    command = shlex.join(["halobench", "report", "html", *given.runs, *words])
-    try:
-        check_place("out", given.out)
-        text = page(given.runs, command, given.title, given.figures, given.claims)
-        write("out", given.out, text)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    again = [f"--{name}={value}" for name, value in options.items() if value]
+    again += ["--claims"] * given.claims
+    check_place("out", given.out)
+    text = page(
+        given.runs,
+        shlex.join(["halobench", "report", "html", *given.runs, *again]),
+        given.title,
+        given.figures,
+        given.claims,
+    )
+    write("out", given.out, text)
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
-    return 0
 
 
 def page(

@@ -12,45 +12,34 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, writing
 from harness.base.extras import package
 from harness.base.scratch import scratch
+from harness.base.subcommand import command
 from harness.data.importing.apart import apart
 from harness.data.importing.imported import ImportedGraph, write
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench import") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
-    given = _parser(program).parse_args(arguments)
-    try:
-        if given.out.suffix != ".npz":
-            raise InputError(f'--out "{given.out}" does not end in .npz: give GRAPH.npz')
-        if given.out.exists() and not given.overwrite:
-            raise InputError(f'--out "{given.out}" is there already: give another file, or --overwrite')
-        if not given.out.parent.is_dir():
-            raise InputError(
-                f'--out "{given.out}" is in no folder that exists: make {given.out.parent} first'
-            )
-        directed = True if given.directed else False if given.undirected else None
-        files = [path for name in ("source", "features", "labels") if (path := getattr(given, name, None))]
-        try:
-            with scratch(parent=given.out.parent, prefix=".import.") as folder:
-                made = folder / given.out.name
-                work = lambda: write(READ[given.kind](given), made, given.out, directed)  # noqa: E731
-                said = apart(work, given.source, files)
-                made.replace(given.out)
-        except OSError as error:
-            raise InputError(
-                f'--out "{given.out}" cannot be written ({error.strerror}): give another place'
-            ) from None
-        print("\n".join(said))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+@command("halobench import")
+def main(words: list[str], program: str) -> None:
+    given = _parser(program).parse_args(words)
+    if given.out.suffix != ".npz":
+        raise InputError(f'--out "{given.out}" does not end in .npz: give GRAPH.npz')
+    if given.out.exists() and not given.overwrite:
+        raise InputError(f'--out "{given.out}" is there already: give another file, or --overwrite')
+    if not given.out.parent.is_dir():
+        raise InputError(f'--out "{given.out}" is in no folder that exists: make {given.out.parent} first')
+    directed = True if given.directed else False if given.undirected else None
+    files = [path for name in ("source", "features", "labels") if (path := getattr(given, name, None))]
+    with writing(f'--out "{given.out}"', "give another place"), scratch(parent=given.out.parent, prefix=".import.") as folder:
+        made = folder / given.out.name
+        work = lambda: write(READ[given.kind](given), made, given.out, directed)  # noqa: E731
+        said = apart(work, given.source, files)
+        made.replace(given.out)
+    print("
+".join(said))
 
 
 def _edges(given: argparse.Namespace) -> ImportedGraph:

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from harness.base.errors import InputError, at_least
 from harness.base.scratch import scratch
-from harness.base.terminal import Terminal
+from harness.base.subcommand import command
+from harness.base.terminal import Terminal, unfolded
 from harness.comm.recorder import cpu_count
 from harness.dev.bench import compare, record
 from harness.dev.bench.against import against_lines, checkout, keys_of
 from harness.dev.bench.lines import BenchLine, table
 from harness.dev.bench.load import Load, Watch
 from harness.dev.bench.parts import FULL, PARTS, QUICK, Setting
-from harness.dev.bench.runs import Folders, RunFailed
+from harness.dev.bench.runs import Folders
 from harness.results.environment import revision
 
 MISSED, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
@@ -78,29 +78,25 @@ def parser(program: str) -> argparse.ArgumentParser:
     return made
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench bench") -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+@command("halobench bench")
+def main(words: list[str], program: str) -> int:
     if words[:1] == ["compare"]:
         return compare.main(words[1:], f"{program} compare")
     asked = parser(program).parse_intermixed_args(words)
-    console = Terminal(width=max(150, Terminal().width))
-    try:
-        at_least("--rounds", asked.rounds, 1)
-        compare.check_bounds(asked)
-        keys = keys_of(asked.keys)
-        other = None if asked.against is None else checkout(asked.against)
-        if other is None and keys:
-            raise InputError(f'"{asked.keys[0]}" is a key of --against: give --against CHECKOUT too')
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    console = unfolded()
+    at_least("--rounds", asked.rounds, 1)
+    compare.check_bounds(asked)
+    keys = keys_of(asked.keys)
+    other = None if asked.against is None else checkout(asked.against)
+    if other is None and keys:
+        raise InputError(f'"{asked.keys[0]}" is a key of --against: give --against CHECKOUT too')
     path = asked.json or Path("results", "bench", f"{datetime.now():%Y%m%d-%H%M%S}.json")
     with scratch() as folder:
         if other is not None:
             code = _beside(folder, other, keys, asked, path, console)
         else:
             code = _beside_peers(Folders(folder, asked.cache.resolve()), asked, path, console)
-    console.print(f"{cpu_count()} cores; every sample: {path}", highlight=False)
+    console.say(f"{cpu_count()} cores; every sample: {path}")
     return code
 
 
@@ -109,20 +105,16 @@ def _beside(
 ) -> int:
     """Run this code beside the checkout `other`; returns the exit code."""
     watch = Watch()
-    try:
-        lines = against_lines(scratch, other, keys, asked.rounds)
-    except RunFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    lines = against_lines(scratch, other, keys, asked.rounds)
     load = watch.load()
     for line in lines:
         line.busy = load.busy
     record.write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
-    console.print(str(load), highlight=False)
+    console.say(str(load))
     verdicts = [
         compare.judge(line, line.peer_samples, line.samples, asked.margin, asked.alpha) for line in lines
     ]
-    console.print(f"old: {other}, revision {revision(other)}; new: this code", highlight=False)
+    console.say(f"old: {other}, revision {revision(other)}; new: this code")
     return compare.show(verdicts, console, asked.margin, asked.alpha)
 
 
@@ -137,11 +129,7 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
             continue
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         watch = Watch()
-        try:
-            found = part.measure(setting)
-        except RunFailed as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+        found = part.measure(setting)
         loads[name] = watch.load()
         for line in found:
             line.busy = part.timed and loads[name].busy
@@ -149,15 +137,15 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
                 line.target = None
         lines += found
         console.print(table(found))  # at once: a bench that is stopped keeps what it has measured
-        console.print(f"{name}: {loads[name]}", highlight=False)
+        console.say(f"{name}: {loads[name]}")
         record.write(lines, path, loads)
     unjudged, missed = (
         [f"{line.part}: {line.name.strip()}" for line in lines if of(line)]
         for of in (lambda line: line.target is not None and line.busy, lambda line: line.met is False)
     )
     if unjudged:
-        console.print(f"not judged, the machine was busy: {'; '.join(unjudged)}", highlight=False)
-    console.print(f"targets missed: {'; '.join(missed) or 'none'}", highlight=False)
+        console.say(f"not judged, the machine was busy: {'; '.join(unjudged)}")
+    console.say(f"targets missed: {'; '.join(missed) or 'none'}")
     if missed:
         return MISSED
     return UNJUDGED if unjudged else 0

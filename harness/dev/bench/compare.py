@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,8 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import InputError, within, within_above
-from harness.base.terminal import Terminal
+from harness.base.subcommand import command
+from harness.base.terminal import Terminal, unfolded
 from harness.dev.bench import record
 from harness.dev.bench.lines import NOT_JUDGED, BenchLine
 from harness.dev.bench.record import Record
@@ -123,9 +123,8 @@ def show(verdicts: Sequence[Verdict], console: Terminal, margin: float, alpha: f
     """Print the table and name what has become worse; returns the exit code."""
     console.print(table(verdicts))
     failed = [each.line.name.strip() for each in verdicts if each.failed]
-    console.print(
-        f"slower by more than {margin:.0%} (p < {alpha:g}), or other bytes: {'; '.join(failed) or 'none'}",
-        highlight=False,
+    console.say(
+        f"slower by more than {margin:.0%} (p < {alpha:g}), or other bytes: {'; '.join(failed) or 'none'}"
     )
     if failed:
         return SLOWER
@@ -155,19 +154,16 @@ def check_bounds(asked: argparse.Namespace) -> None:
     within_above("--alpha", asked.alpha, 0, 1)
 
 
-def main(arguments: Sequence[str], program: str) -> int:
+@command("halobench bench compare")
+def main(words: list[str], program: str) -> int:
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("old", type=Path, metavar="OLD.json", help="what bench --json wrote before")
     parser.add_argument("new", type=Path, metavar="NEW.json", help="what it wrote now, on the same machine")
     add_bounds(parser)
-    asked = parser.parse_args(arguments)
-    try:
-        check_bounds(asked)
-        old, new = record.read(asked.old), record.read(asked.new)
-        verdicts = compared(old, new, asked.margin, asked.alpha)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    console = Terminal(width=max(150, Terminal().width))
-    console.print(f"old: {old.path}, revision {old.revision}; new: {new.path}, revision {new.revision}")
+    asked = parser.parse_args(words)
+    check_bounds(asked)
+    old, new = record.read(asked.old), record.read(asked.new)
+    verdicts = compared(old, new, asked.margin, asked.alpha)
+    console = unfolded()
+    console.say(f"old: {old.path}, revision {old.revision}; new: {new.path}, revision {new.revision}")
     return show(verdicts, console, asked.margin, asked.alpha)

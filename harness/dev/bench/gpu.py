@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from harness.base.errors import InputError, at_least, more_than
+from harness.base.subcommand import command
 from harness.core.architectures import Gcn
 from harness.core.config import ModelConfig
 from harness.core.optimisers import Adam
@@ -70,23 +71,20 @@ def _timed(run: Callable[[], None], device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.dev.bench.gpu", description=__doc__)
+@command("python -m harness.dev.bench.gpu")
+def main(words: list[str], program: str) -> None:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="default cuda")
     parser.add_argument("--scale", type=float, default=0.05, help="of the twin of Reddit (default 0.05)")
     parser.add_argument("--hidden", type=int, default=128, help="width of the hidden layer (default 128)")
     parser.add_argument("--rounds", type=int, default=20, help="epochs that are timed (default 20)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes too")
-    asked = parser.parse_args(arguments)
-    try:
-        at_least("--rounds", asked.rounds, 1)
-        more_than("--scale", asked.scale, 0)
-        if asked.device == "cuda" and not torch.cuda.is_available():
-            raise InputError("--device=cuda but no CUDA device is visible; give --device cpu for a trial")
-        graph = sources.load(DatasetConfig(name="reddit", source="twin", scale=asked.scale), Path("data"), 1)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    asked = parser.parse_args(words)
+    at_least("--rounds", asked.rounds, 1)
+    more_than("--scale", asked.scale, 0)
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device=cuda but no CUDA device is visible; give --device cpu for a trial")
+    graph = sources.load(DatasetConfig(name="reddit", source="twin", scale=asked.scale), Path("data"), 1)
     device = torch.device(asked.device)
     model = Gcn(layers=2, hidden=asked.hidden, dropout=0.0)
     found = {
@@ -109,7 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(text + "\n")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import pandas as pd
 
+from harness.base.errors import InputError
 from harness.results.reader import Trace
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Finished:
     imported: float
 
 
-class RunFailed(RuntimeError):
+class RunFailed(InputError):
     """A run of the bench ended with an error; the message is the command and what it said."""
 
 

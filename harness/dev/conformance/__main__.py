@@ -11,26 +11,23 @@ import argparse
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
 
 from harness.base.errors import InputError
+from harness.base.subcommand import command
 from harness.dev.conformance.subject import subject
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench check") -> int:
-    """Exit code 0; 1 where a check failed; 2 with one sentence where what was given cannot be used."""
+@command("halobench check")
+def main(words: list[str], program: str) -> int:
+    """Exit code 1 where a check failed."""
     parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n\n")[1])
     parser.add_argument("words", nargs="+", metavar="system=NAME", help="the system, and knobs of it")
     parser.add_argument("--config-dir", metavar="FOLDER", help="a folder with a system/NAME.yaml in it")
     parser.add_argument("-k", metavar="EXPRESSION", help="only checks whose name matches, as pytest's -k")
-    asked = parser.parse_args(arguments)
-    try:
-        subject(asked.words, asked.config_dir)
-        if importlib.util.find_spec("pytest") is None:
-            raise InputError("pytest is not installed; install it with pip install pytest")
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    asked = parser.parse_args(words)
+    subject(asked.words, asked.config_dir)
+    if importlib.util.find_spec("pytest") is None:
+        raise InputError("pytest is not installed; install it with pip install pytest")
     import pytest
 
     # None of the settings and fixtures of the folder that this is called in.

@@ -18,8 +18,9 @@ import numpy as np
 from rich.table import Table
 
 from harness.base import tables
-from harness.base.errors import InputError, at_least, choice
-from harness.base.terminal import Terminal
+from harness.base.errors import at_least, choice
+from harness.base.subcommand import command
+from harness.base.terminal import unfolded
 from harness.data import twin
 from harness.data.graph import Graph
 from harness.data.twin_specs import SPECS, Published, Spec
@@ -30,7 +31,8 @@ TOLERANCE = 0.10
 COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
 
 
-def main(argv: Sequence[str] | None = None, program: str = "halobench fidelity") -> int:
+@command("halobench fidelity")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n\n")[2])
     parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
     parser.add_argument(
@@ -44,25 +46,20 @@ def main(argv: Sequence[str] | None = None, program: str = "halobench fidelity")
         "--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out"
     )
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
-    options = parser.parse_args(argv)
-    console = Terminal(width=None if sys.stdout.isatty() else 150)
+    options = parser.parse_args(words)
+    console = unfolded()
     rows: list[dict] = []
-    try:
-        at_least("--epochs", options.epochs, 1)
-        for name in options.names or twin.names():
-            name = name.removeprefix("twin/")
-            found = compare(
-                name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
-            )
-            rows += found
-            if not options.json:
-                console.print(_table(name, found), "")
-    except InputError as error:
-        print(f"fidelity: {error}", file=sys.stderr)
-        return 2
+    at_least("--epochs", options.epochs, 1)
+    for name in options.names or twin.names():
+        name = name.removeprefix("twin/")
+        found = compare(
+            name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
+        )
+        rows += found
+        if not options.json:
+            console.print(_table(name, found), "")
     if options.json:
         print(json.dumps(rows, indent=1))
-    return 0
 
 
 def compare(

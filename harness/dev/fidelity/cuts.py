@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from harness.base import tables
-from harness.base.errors import InputError, choice
-from harness.base.terminal import Terminal
+from harness.base.errors import choice
+from harness.base.subcommand import command
+from harness.base.terminal import unfolded
 from harness.data import twin
 from harness.data.partition.config import MASTER_RULES
 from harness.data.partition.vertexcut import assign_edges, statistics
@@ -82,28 +83,24 @@ TABLE_3: dict[str, tuple[int, tuple[Printed, ...]]] = {
 }  # fmt: skip
 
 
-def main(argv: list[str] | None = None) -> int:
+@command("python -m harness.dev.fidelity.cuts")
+def main(words: list[str], program: str) -> None:
     about = __doc__.split("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m harness.dev.fidelity.cuts", description=about)
+    parser = argparse.ArgumentParser(prog=program, description=about)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TABLE_3)}; all by default")
     parser.add_argument("--scale", type=float, help="of every twin; by default leaves about 6 million edges")
     parser.add_argument("--seed", type=int, default=0, help="of the generator")
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
-    options = parser.parse_args(argv)
-    console = Terminal(width=None if sys.stdout.isatty() else 120)
+    options = parser.parse_args(words)
+    console = unfolded()
     rows: list[dict[str, Any]] = []
-    try:
-        for name in options.names or TABLE_3:
-            found = compare(name.removeprefix("twin/"), scale=options.scale, seed=options.seed)
-            rows += found
-            if not options.json:
-                console.print(_table(found), "")
-    except InputError as error:
-        print(f"fidelity_cuts: {error}", file=sys.stderr)
-        return 2
+    for name in options.names or TABLE_3:
+        found = compare(name.removeprefix("twin/"), scale=options.scale, seed=options.seed)
+        rows += found
+        if not options.json:
+            console.print(_table(found), "")
     if options.json:
         print(json.dumps(rows, indent=1))
-    return 0
 
 
 def compare(name: str, *, scale: float | None = None, seed: int = 0) -> list[dict[str, Any]]:

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.base import tables
-from harness.base.errors import InputError
+from harness.base.subcommand import RUN_HELP, command
 from harness.base.terminal import printable
 from harness.dev.history.steps import MARGIN, Step, steps
 
 WORSE = 1  # the exit code where something is
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench report history") -> int:
-    """Exit code 0; with --check 1 where something became worse; 2 with one sentence where what was given
-    cannot be used. `program` is what was typed."""
+@command("halobench report history")
+def main(words: list[str], program: str) -> int:
+    """With --check exit code 1 where something became worse."""
     parser = argparse.ArgumentParser(
         prog=program,
         description="What became slower, sends more or scores lower: runs of one config that different code"
@@ -28,19 +28,15 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         nargs="*",
         default=["results"],
         metavar="RUN",
-        help="a run folder, a folder above some, or a glob pattern; of several the oldest first (default:"
-        " results). Runs set aside by stale=rerun count too",
+        help=f"{RUN_HELP}; of several the oldest first (default: results). Runs set aside by stale=rerun"
+        " count too",
     )
     parser.add_argument("--all", action="store_true", help="list what did not change too")
     parser.add_argument(
         "--check", action="store_true", help=f"exit with {WORSE} where something became worse"
     )
-    given = parser.parse_args(arguments)
-    try:
-        found = steps(given.runs)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    given = parser.parse_args(words)
+    found = steps(given.runs)
     print(printable(text(found, given.all)))
     return WORSE if given.check and any(step.worse for step in found) else 0
 

@@ -16,7 +16,7 @@ import yaml
 from harness.base.errors import InputError, at_least, writing
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
-from harness.base.terminal import read_as_far_as_wanted
+from harness.base.subcommand import command
 from harness.comm.recorder import cpu_count
 from harness.core import cluster_measure as devices
 from harness.core.cluster import GIB, TIMES, Cluster, Link
@@ -33,8 +33,8 @@ less than a minute. Cores only: GPUs are not measured.
 LEVELS = (1, 2, 3)  # of caches
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench cluster measure") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+@command("halobench cluster measure")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -48,30 +48,19 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench clust
     parser.add_argument(
         "--hosts", metavar="N", type=int, default=1, help="hosts like this machine (default 1)"
     )
-    given = parser.parse_args(sys.argv[1:] if arguments is None else list(arguments))
-    try:
-        if given.out is not None and given.out.suffix != ".yaml":
-            raise InputError(
-                f"--out {given.out} is not named FILE.yaml: cluster= takes files of that name only"
-            )
-        if given.devices is not None:
-            at_least("--devices", given.devices, 1)
-        at_least("--hosts", given.hosts, 1)
-        with read_as_far_as_wanted():
-            text = described(given.devices or cpu_count(), _name(given.out), given.hosts)
-            print(text)
-            if given.out is not None:
-                with writing(given.out, "give another --out"):
-                    given.out.write_text(text + "\n")
-                print(f"written: {given.out}; halobench replay RUN... cluster={given.out} compute=roofline")
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _name(out: Path | None) -> str:
-    return out.stem if out is not None else "local"
+    given = parser.parse_args(words)
+    if given.out is not None and given.out.suffix != ".yaml":
+        raise InputError(f"--out {given.out} is not named FILE.yaml: cluster= takes files of that name only")
+    if given.devices is not None:
+        at_least("--devices", given.devices, 1)
+    at_least("--hosts", given.hosts, 1)
+    name = given.out.stem if given.out is not None else "local"
+    text = described(given.devices or cpu_count(), name, given.hosts)
+    print(text)
+    if given.out is not None:
+        with writing(given.out, "give another --out"):
+            given.out.write_text(text + "\n")
+        print(f"written: {given.out}; halobench replay RUN... cluster={given.out} compute=roofline")
 
 
 def described(count: int, name: str, hosts: int = 1) -> str:

@@ -16,8 +16,9 @@ import numpy as np
 from rich.table import Table
 
 from harness.base import tables
-from harness.base.errors import InputError, check_place
-from harness.base.terminal import Terminal, read_as_far_as_wanted
+from harness.base.errors import check_place
+from harness.base.subcommand import command
+from harness.base.terminal import Terminal, unfolded
 from harness.base.words import key_of
 from harness.model.plan.plan import Plan, plan
 from harness.model.plan.probe import Probe, probe
@@ -38,35 +39,26 @@ words:
 """
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench plan") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+@command("halobench plan")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
-    options = parser.parse_intermixed_args(list(sys.argv[1:] if arguments is None else arguments))
-    try:
-        if options.csv is not None:
-            check_place("csv", options.csv)
-        with read_as_far_as_wanted():
-            given = parse(options.words)
-            console = Terminal()
-            console = console if console.is_terminal else Terminal(width=200)
-            rows = []
-            for words, run in given.runs:
-                made = plan(run, given.cluster, given.sample, given.per_host)
-                found = probe(words, run, given) if given.probe else None
-                show(console, made, found)
-                rows += table_rows(made, found, words)
-            if len(given.runs) > 1:
-                console.print(_beside(rows))
-            if options.csv is not None:
-                write_csv(options.csv, rows)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    options = parser.parse_intermixed_args(words)
+    if options.csv is not None:
+        check_place("csv", options.csv)
+    given, console, rows = parse(options.words), unfolded(), []
+    for asked, run in given.runs:
+        made = plan(run, given.cluster, given.sample, given.per_host)
+        found = probe(asked, run, given) if given.probe else None
+        show(console, made, found)
+        rows += table_rows(made, found, asked)
+    if len(given.runs) > 1:
+        console.print(_beside(rows))
+    if options.csv is not None:
+        write_csv(options.csv, rows)
 
 
 def first_line(made: Plan, found: Probe | None = None) -> str:
@@ -89,12 +81,9 @@ def first_line(made: Plan, found: Probe | None = None) -> str:
 
 def show(console: Terminal, made: Plan, found: Probe | None) -> None:
     run = made.run
-    lines = [
-        first_line(made, found),
-        f"{run.system_name}, {run.graph_name}, {run.settings.workers} workers on cluster={made.cluster.name}",
-    ]
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+    console.say(first_line(made, found))
+    workers = f"{run.settings.workers} workers on cluster={made.cluster.name}"
+    console.say(f"{run.system_name}, {run.graph_name}, {workers}")
     if made.memory:
         memory = tables.shown(["memory of the largest worker", "GB"])
         total = sum(made.memory.values(), np.zeros(made.workers))
@@ -113,19 +102,17 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
         sent.add_row("first epoch", _range((float(first[0]), float(first[1])), 1e6))
         console.print(sent)
         if made.sample is not None:
-            console.print("bytes and seconds between the two growths that the note below has", soft_wrap=True)
+            console.say("bytes and seconds between the two growths that the note below has")
         elif not made.exact:
-            console.print("bytes between what is sent for certain and the most: the rest depends on training")
-        console.print(
-            f"modelled epoch {_range(seconds(made), 1e-3)} ms, of which {compute(made) * 1e3:.3f} ms compute",
-            highlight=False,
-        )
+            console.say("bytes between what is sent for certain and the most: the rest depends on training")
+        epoch = f"modelled epoch {_range(seconds(made), 1e-3)} ms"
+        console.say(f"{epoch}, of which {compute(made) * 1e3:.3f} ms compute")
     elif found is None:
-        console.print(made.lacking, highlight=False, soft_wrap=True)
+        console.say(made.lacking)
     if found is not None:
-        console.print(found.said, highlight=False, soft_wrap=True)
+        console.say(found.said)
     for note in made.notes:
-        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+        console.say(f"note: {note}")
 
 
 def seconds(made: Plan) -> tuple[float, float]:

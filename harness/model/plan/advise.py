@@ -18,7 +18,8 @@ import pandas as pd
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place
-from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
+from harness.base.subcommand import command
+from harness.base.terminal import Terminal, counted, unfolded
 from harness.cli.page.layout import write
 from harness.core.mixins import AsynchronousSystem
 from harness.model.plan import page, trial
@@ -51,23 +52,15 @@ words:
 """
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench advise") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+@command("halobench advise")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page of one file")
-    options = parser.parse_intermixed_args(list(sys.argv[1:] if arguments is None else arguments))
-    try:
-        with read_as_far_as_wanted():
-            console = Terminal()
-            wide = console if console.is_terminal else Terminal(width=200)
-            _advise(options.words, wide, options.html)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    options = parser.parse_intermixed_args(words)
+    _advise(options.words, unfolded(), options.html)
 
 
 def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
@@ -102,11 +95,11 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     said, winner = verdict(found, exact, goal)
     command = [] if winner is None else [winner.command]
     for line in [*said, *command]:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.say(line)
     if html is not None:
         again = shlex.join(["halobench", "advise", *words, "--html", str(html)])
         write("html", html, page.made(found, exact, rows, said, winner, again))
-        console.print(f"{html}: open it in a browser", highlight=False, soft_wrap=True)
+        console.say(f"{html}: open it in a browser")
 
 
 def _may_run(each: Candidate) -> bool:

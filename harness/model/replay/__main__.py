@@ -12,11 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place, writing
-from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
+from harness.base.subcommand import command
+from harness.base.terminal import Terminal, counted, unfolded
 from harness.model.replay import crossover, folder, scores
 from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import Timeline
@@ -51,9 +53,8 @@ halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gby
 """
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench replay") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+@command("halobench replay")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -71,23 +72,17 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repla
         help="write a run folder of each replay, marked as modelled; of crossover its picture",
     )
     given = parser.parse_intermixed_args(words)
-    try:
-        if given.csv is not None:
-            check_place("csv", given.csv)
-        with read_as_far_as_wanted():
-            if given.words[0] == "crossover":
-                _crossover(given.words[1:], given.csv, given.out)
-            else:
-                _replay(given.words, given.csv, given.out)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    if given.csv is not None:
+        check_place("csv", given.csv)
+    if given.words[0] == "crossover":
+        _crossover(given.words[1:], given.csv, given.out)
+    else:
+        _replay(given.words, given.csv, given.out)
 
 
 def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
     runs, replayer, _ = parse(words)
-    console = _console()
+    console = unfolded()
     rows: list[dict[str, Any]] = []
     groups = load(runs)[0]
     if out is not None:
@@ -108,7 +103,7 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
                     run.trace, timeline, _name(out, run.path, replayer), _block(run.trace.config, replayer),
                     _said(replayer, run),
                 )  # fmt: skip
-                _say(console, f"written: {written}")
+                console.say(f"written: {written}")
             run.trace.forget("spans")
     if len({row["run"] for row in rows}) > 1:
         console.print(_beside(rows))
@@ -124,29 +119,27 @@ def _print(
     timeline: Timeline,
     times: Times,
 ) -> None:
-    _say(
-        console,
+    console.say(
         f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({run.path})\n"
-        f"modelled on cluster={replayer.display_name}: {_said(replayer, run)}",
+        f"modelled on cluster={replayer.display_name}: {_said(replayer, run)}"
     )
     roofline = replayer.rooflines.get(run.path)
     assumed = timeline.platform.assumed + (roofline.assumed if roofline is not None else [])
     if assumed:
-        _say(console, f"assumed, since the cluster does not say: {', '.join(assumed)}")
+        console.say(f"assumed, since the cluster does not say: {', '.join(assumed)}")
     if roofline is not None:
-        _say(console, roofline.said())
+        console.say(roofline.said())
     whose = "the slowest worker's"
     if timeline.program.updates is not None:
         made = ", ".join(str(len(own)) for own in timeline.begins)
         whose = f"{counted(timeline.program.workers, 'update')} from whoever is first (rounds made: {made})"
-    _say(
-        console,
+    console.say(
         f"epoch {_ms(times.epoch)} ms, {whose}, mean over epochs without the first"
         f" (measured on the machine of the run, waits and all: {_ms(run.summary['epoch_s'])} ms of wall"
-        " time)",
+        " time)"
     )
     for lump in timeline.lumps:
-        _say(console, f"put together: {lump}")
+        console.say(f"put together: {lump}")
     headings = ["worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"]
     shown = tables.shown(headings, words=())
     for worker, own in enumerate(times.workers):
@@ -228,33 +221,21 @@ def _block(config: dict[str, Any], replayer: Replayer) -> dict[str, Any]:
 def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:
     runs, replayer, given = parse(words, crossover.KEYS)
     found = crossover.search(load(runs)[0], replayer, crossover.Grid.of(given))
-    console = _console()
-    _say(console, crossover.text(found))
+    console = unfolded()
+    console.say(crossover.text(found))
     if table is not None:
         write_csv(table, crossover.rows(found))
     if out is not None:
-        _say(console, f"written: {crossover.draw(found, out)}")
+        console.say(f"written: {crossover.draw(found, out)}")
 
 
 def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    import pandas as pd  # after the runs are read, which need it anyhow
-
     with writing(path, "give another --csv"):
         path.write_text(tables.csv(pd.DataFrame(list(rows), dtype=object)))
 
 
-def _say(console: Terminal, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)
-
-
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3f}"
-
-
-def _console() -> Terminal:
-    """As wide as it needs to be where nobody's terminal would fold it."""
-    console = Terminal()
-    return console if console.is_terminal else Terminal(width=200)
 
 
 if __name__ == "__main__":

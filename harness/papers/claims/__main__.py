@@ -14,16 +14,15 @@ from pathlib import Path
 
 from harness.base import tables
 from harness.base.errors import InputError, choice, writing
+from harness.base.subcommand import command
 from harness.papers.claims import experiment, published, reference, table
 from harness.papers.claims.decide import decided
 from harness.papers.claims.evaluate import Result
 from harness.run.runner import Places
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench report claims") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was
-    typed.
-    """
+@command("halobench report claims")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(
         prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
     )
@@ -55,22 +54,15 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         help="draw predicted beside printed seconds there, a picture and a table per paper",
     )
     parser.add_argument("--format", choices=("markdown", "csv"), help="a table with a row per part")
-    asked = parser.parse_args(arguments)
-    try:
-        if asked.paper:
-            choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
-        found = decided(
-            asked.folder,
-            Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir),
-            asked.reference,
-        )
-        if asked.paper:
-            found = [each for each in found if published.entry(each.entry).paper == asked.paper]
-        if asked.seconds:
-            _seconds(asked.folder, found, asked.seconds)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    asked = parser.parse_args(words)
+    if asked.paper:
+        choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
+    places = Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir)
+    found = decided(asked.folder, places, asked.reference)
+    if asked.paper:
+        found = [each for each in found if published.entry(each.entry).paper == asked.paper]
+    if asked.seconds:
+        _seconds(asked.folder, found, asked.seconds)
     if asked.format == "csv":
         print(tables.csv(table.frame(found)), end="")
     elif asked.format:
@@ -79,7 +71,6 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         print("", *table.counts(found), sep="\n")
     else:
         print(table.plain(found))
-    return 0
 
 
 def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:

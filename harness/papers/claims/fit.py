@@ -35,6 +35,7 @@ import numpy as np
 import yaml
 
 from harness.base.errors import InputError, choice, more_than, typed, writing
+from harness.base.subcommand import command
 from harness.model.replay.settings import PRESETS
 from harness.papers.claims import cells, experiment, published
 from harness.papers.claims.experiment import Experiment
@@ -89,23 +90,18 @@ class Target:
     relative: bool = False
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench cluster fit") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+@command("halobench cluster fit")
+def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("name", metavar="EXPERIMENT", help="whose runs, which are there, and whose `fits`")
     parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help="where the runs are")
     parser.add_argument("--size", choices=experiment.SIZES, default="small")
-    asked = parser.parse_args(arguments)
-    try:
-        places = Places(asked.results, asked.results / "cache", Path("data"))
-        fits = fitted(experiment.one(asked.name), asked.size, places)
-        for name, made in fits.items():
-            write(name, made, f"halobench cluster fit {asked.name} --size {asked.size}")
-            print(f"conf/cluster/{name}.yaml: {', '.join(each['graph'] for each in made)}")
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    asked = parser.parse_args(words)
+    places = Places(asked.results, asked.results / "cache", Path("data"))
+    fits = fitted(experiment.one(asked.name), asked.size, places)
+    for name, made in fits.items():
+        write(name, made, f"halobench cluster fit {asked.name} --size {asked.size}")
+        print(f"conf/cluster/{name}.yaml: {', '.join(each['graph'] for each in made)}")
 
 
 def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[str, Any]]]:

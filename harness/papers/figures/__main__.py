@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.base.errors import InputError, choice
+from harness.base.subcommand import command
 from harness.base.terminal import Terminal
 from harness.papers.claims import experiment, published
 from harness.papers.figures.figure import Figure, available
@@ -23,14 +24,13 @@ from harness.run.process import until_stopped
 from harness.run.runner import Places
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench figures") -> int:
-    """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
-    be used; 128 + signal where it was stopped.
-    """
-    return until_stopped(lambda: _main(arguments, program))
+@command("halobench figures")
+def main(words: list[str], program: str) -> int:
+    """Exit code 1 where a run failed, its figure left out; 128 + signal where it was stopped."""
+    return until_stopped(lambda: _main(words, program))
 
 
-def _main(arguments: Sequence[str] | None, program: str) -> int:
+def _main(words: list[str], program: str) -> int:
     first, _, more = __doc__.partition("\n\n")
     parser = argparse.ArgumentParser(prog=program, description=first, epilog=more)
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
@@ -69,20 +69,17 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
     runner.add_places(
         parser, "results/figures", "where each picture goes as PNG and PDF, with its data as CSV"
     )
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args(words)
     console = Terminal(stderr=True)
     folder = asked.folder or experiment.FOLDER
-    try:
-        known = available(folder, asked.size, asked.folder is not None, asked.row)
-        chosen = wanted(asked.names, known, folder, asked.size)
-        if asked.graph:
-            words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
-            overrides.check(words, runner.CONF)
-        if asked.keep:
-            check_keep(asked.keep, asked.graph, chosen)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    known = available(folder, asked.size, asked.folder is not None, asked.row)
+    chosen = wanted(asked.names, known, folder, asked.size)
+    if asked.graph:
+        overrides.check(
+            [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()], runner.CONF
+        )
+    if asked.keep:
+        check_keep(asked.keep, asked.graph, chosen)
     if asked.list:
         width = max(map(len, known))
         for name, figure in known.items():
@@ -91,10 +88,9 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
     places, failed = Places.of(asked), False
     total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen if figure.plan is not None)
     if len(chosen) > 1 and total:
-        console.print(
+        console.say(
             f"{len(chosen)} figures of size {asked.size or experiment.SIZES[0]}, from nothing:"
-            f" about {total:g} minutes on two cores",
-            highlight=False,
+            f" about {total:g} minutes on two cores"
         )
     for figure in chosen:
         try:
@@ -106,7 +102,7 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
             if graphs:
                 make(figure, graphs, places, asked.out, console, asked.keep)
         except InputError as error:
-            console.print(f"error: {figure.name}: {error}", style="red", highlight=False, soft_wrap=True)
+            console.say(f"error: {figure.name}: {error}", style="red")
             failed = True
     return int(failed)
 

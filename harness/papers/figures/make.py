@@ -35,10 +35,9 @@ def make(
         sweep: runner.lacking([run for run in made if first[run.directory] == sweep])
         for sweep, made in runs.items()
     }
-    console.print(
+    console.say(
         f"{figure.name}: {total} runs on {', '.join(graph.split()[0] for graph in graphs)},"
-        f" {sum(map(len, lacking.values()))} to start{_minutes(figure)}",
-        highlight=False,
+        f" {sum(map(len, lacking.values()))} to start{_minutes(figure)}"
     )
     started = time.monotonic()
     for sweep, missing in lacking.items():
@@ -51,7 +50,7 @@ def make(
     ]
     if figure.plan is not None:
         _decide(figure, figure.plan, graphs, folders, out, pictures, keep)
-    console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
+    console.say(f"  {time.monotonic() - started:.0f} s")
 
 
 def _minutes(figure: Figure) -> str:
@@ -154,10 +153,7 @@ def here(figure: Figure, places: Places, console: Terminal) -> list[str]:
     for choices in figure.graphs:
         graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
         if graph is None:
-            console.print(
-                f"{figure.name}: {choices[0].split()[0]} is not in {places.data_dir}, left out",
-                highlight=False,
-            )
+            console.say(f"{figure.name}: {choices[0].split()[0]} is not in {places.data_dir}, left out")
         else:
             found.append(graph)
     return found

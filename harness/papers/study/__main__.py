@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.base.errors import InputError, choice
+from harness.base.subcommand import command
 from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment
 from harness.papers.study.parts import (
@@ -91,14 +92,13 @@ ROWS = {ONE: SYSTEMS, PAPERS: AT_PAPERS}
 HEADINGS = {ONE: "One setting for all", PAPERS: "The papers’ settings"}
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench study") -> int:
-    """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
-    be used; 128 + signal where it was stopped.
-    """
-    return until_stopped(lambda: _main(arguments, program))
+@command("halobench study")
+def main(words: list[str], program: str) -> int:
+    """Exit code 1 where a sweep failed, its runs left out; 128 + signal where it was stopped."""
+    return until_stopped(lambda: _main(words, program))
 
 
-def _main(arguments: Sequence[str] | None, program: str) -> int:
+def _main(words: list[str], program: str) -> int:
     parser = argparse.ArgumentParser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
@@ -129,34 +129,26 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         action="store_true",
         help="start nothing: make the page of the runs that have finished",
     )
-    asked = parser.parse_args(arguments)
-    try:
-        rows = {row for kind in ROWS for row in rows_of(kind, asked.row)}
-        known, asked.systems = sorted(rows), asked.systems or sorted(rows)
-        for given, field, options in (
-            (asked.graphs, "graph", GRAPHS),
-            (asked.systems, "system", known),
-            (asked.kinds, "kind", ROWS),
-        ):
-            for each in given:
-                choice(field, each, options)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    asked = parser.parse_args(words)
+    rows = {row for kind in ROWS for row in rows_of(kind, asked.row)}
+    known, asked.systems = sorted(rows), asked.systems or sorted(rows)
+    for given, what, options in (
+        (asked.graphs, "graph", GRAPHS),
+        (asked.systems, "system", known),
+        (asked.kinds, "kind", ROWS),
+    ):
+        for each in given:
+            choice(what, each, options)
     console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
     made = read_parts(asked.out.with_name(TABLE))
     for name in asked.graphs:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
-            console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
+            console.say(f"{name} is not in {places.data_dir}, left out")
             continue
         for kind in asked.kinds:
             extent = extent_of(name, kind, asked)
-            try:
-                there, unmade, bad = gather(name, kind, extent, asked, places, console)
-            except InputError as error:
-                print(f"error: {error}", file=sys.stderr)
-                return 2
+            there, unmade, bad = gather(name, kind, extent, asked, places, console)
             failed |= bad
             if there or (unmade and name in made):
                 tables = tables_of(there, unmade, said_of(kind, extent, name, asked))
@@ -175,8 +167,7 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
                 write_parts(made, asked.out.with_name(TABLE))
                 asked.out.write_text(page(made))
     if not made:
-        print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
-        return 2
+        raise InputError(f"no run has finished in {places.results}; leave out --only-there")
     print(asked.out)
     return int(failed)
 
@@ -227,13 +218,12 @@ def gather(
             try:
                 if missing and not asked.only_there:
                     runner.start(sweep, places, missing)
-                    console.print(
+                    console.say(
                         f"{name}, {kind}, {row}, {partition}: {counted(len(missing), 'run')},"
-                        f" {time.monotonic() - started:.0f} s",
-                        highlight=False,
+                        f" {time.monotonic() - started:.0f} s"
                     )
             except InputError as error:
-                console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
+                console.say(f"error: {error}", style="red")
                 failed = True
             finished = runner.finished(folders)
             there.setdefault(partition, {}).update(dict.fromkeys(finished, row))

@@ -12,26 +12,23 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.results.report.table import Section
 
-from harness.base.errors import InputError
-from harness.base.terminal import Terminal, printable, read_as_far_as_wanted
+from harness.base.errors import InputError, writing
+from harness.base.subcommand import RUN_HELP, command
+from harness.base.terminal import Terminal, printable
 from harness.results.reader import Trace
 from harness.results.report import formats, groups
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "halobench report") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used.
-
-    program   what was typed for this command, and so stands in its help; where it ends in "plot", the words
-              are those of `plot`
-    """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+@command("halobench report")
+def main(words: list[str], program: str) -> None:
+    """Where what was typed ends in "plot", the words are those of `plot`."""
     plot = program.endswith(" plot")
     parser = argparse.ArgumentParser(
         prog=program,
@@ -41,11 +38,16 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         " between revisions.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    shown = "runs side by side: mean and 95 %% interval over seeds"
-    tables = commands.add_parser("table", help=shown, description=shown)
-    drawn = "accuracy over time, bytes and epochs; where an epoch's time goes"
-    plots = commands.add_parser("plot", prog=program if plot else None, help=drawn, description=drawn)
-    spans = commands.add_parser("perfetto", help="a run's spans as a file for ui.perfetto.dev")
+
+    def add(name: str, act: Callable[[argparse.Namespace], None], said: str) -> argparse.ArgumentParser:
+        prog = program if plot and name == "plot" else None
+        made = commands.add_parser(name, prog=prog, help=said, description=said)
+        made.set_defaults(act=act)
+        return made
+
+    tables = add("table", _table, "runs side by side: mean and 95 %% interval over seeds")
+    plots = add("plot", _plot, "accuracy over time, bytes and epochs; where an epoch's time goes")
+    spans = add("perfetto", _perfetto, "a run's spans as a file for ui.perfetto.dev")
     spans.add_argument("run", metavar="RUN", type=Path, help="a run folder")
     spans.add_argument(
         "--out", metavar="FILE", type=Path, default=Path("spans.json"), help="default: spans.json"
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         "--epochs", metavar="FIRST-LAST", default="1-", help="counted from 1, as 10-12 or 10- (default: all)"
     )
     sides = "two systems, or two settings of one: differences paired over seeds, and a verdict"
-    compare = commands.add_parser("compare", help=sides, description=sides)
+    compare = add("compare", _compare, sides)
     for side in ("A", "B"):
         compare.add_argument(
             side.lower(),
@@ -65,17 +67,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
     compare.add_argument(
         "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )
-    exports = {}
+    exports = []
     for tool, shows in (("tensorboard", "event files"), ("mlflow", "a database of runs")):
-        into = f"finished runs for {tool}, as {shows} in a folder; nothing is sent"
-        exports[tool] = commands.add_parser(tool, help=into, description=into)
-        exports[tool].add_argument(
-            "--out", metavar="DIR", type=Path, default=Path(tool), help=f"default: {tool}"
-        )
-    for command in (tables, plots, *exports.values()):
-        command.add_argument(
-            "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
-        )
+        export = add(tool, _export, f"finished runs for {tool}, as {shows} in a folder; nothing is sent")
+        export.add_argument("--out", metavar="DIR", type=Path, default=Path(tool), help=f"default: {tool}")
+        exports.append(export)
+    for each in (tables, plots, *exports):
+        each.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     tables.add_argument(
         "--metric",
         metavar="NAME",
@@ -89,12 +87,16 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
         choices=tuple(formats.FORMATS),
         help="print it so: best values are marked in each, csv has the numbers in full precision",
     )
-    printed.add_argument("--csv", metavar="FILE", help="write what --format csv prints to FILE")
+    printed.add_argument("--csv", metavar="FILE", type=Path, help="write what --format csv prints to FILE")
     printed.add_argument(
         "--markdown", dest="format", action="store_const", const="markdown", help="as --format markdown"
     )
     plots.add_argument(
-        "--out", metavar="DIR", default="figures", help="where the pictures go (default: figures)"
+        "--out",
+        metavar="DIR",
+        type=Path,
+        default=Path("figures"),
+        help="where the pictures go (default: figures)",
     )
     plots.add_argument(
         "--x", metavar="KEY", help="score, bytes and time against this key, as system.bound, in their stead"
@@ -111,17 +113,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench repor
     elif words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
         words.insert(0, "table")
     given = parser.parse_args(words)
-    try:
-        with read_as_far_as_wanted():
-            show(given)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        place = error.filename or "standard output"
-        print(f"error: {place} cannot be written: {error.strerror}; give another place", file=sys.stderr)
-        return 2
-    return 0
+    given.act(given)
 
 
 def span_of_epochs(given: str) -> tuple[int, int | None]:
@@ -134,51 +126,63 @@ def span_of_epochs(given: str) -> tuple[int, int | None]:
     return int(found[1]) - 1, int(found[2]) - 1 if found[2] else None
 
 
-def show(given: argparse.Namespace) -> None:
-    if given.command == "perfetto":
-        from harness.results.report import perfetto
+def _perfetto(given: argparse.Namespace) -> None:
+    from harness.results.report import perfetto
 
+    with writing(given.out, "give another --out"):
         count = perfetto.write(Trace(given.run), given.out, *span_of_epochs(given.epochs))
-        print(f"{given.out}: {count} events; open it in https://ui.perfetto.dev")
-        return
-    if given.command == "compare":
-        from harness.results.report import versus
+    print(f"{given.out}: {count} events; open it in https://ui.perfetto.dev")
 
-        found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
-        print(printable(versus.text(found)))
-        return
-    if given.command in ("tensorboard", "mlflow"):
-        from harness.results.report import export
 
-        for line in export.write(given.runs, given.out, given.command):
-            print(printable(line))
-        return
-    console = Terminal()
-    compared, empty = groups.load(given.runs, getattr(given, "x", None), getattr(given, "metric", ()))
+def _compare(given: argparse.Namespace) -> None:
+    from harness.results.report import versus
+
+    found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
+    print(printable(versus.text(found)))
+
+
+def _export(given: argparse.Namespace) -> None:
+    from harness.results.report import export
+
+    for line in export.write(given.runs, given.out, given.command):
+        print(printable(line))
+
+
+def _load(given: argparse.Namespace, **how: Any) -> list[groups.Group]:
+    compared, empty = groups.load(given.runs, **how)
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
-    if given.command == "plot":
-        from harness.results.report import plot, sweep_plots  # matplotlib takes a second to import
+    return compared
 
-        titled = not given.no_title
 
-        def of(section: Section) -> dict[str, Any]:
-            made = {}
-            if given.x and sweep_plots.varies(given.x, section.groups):
-                made[f"over-{given.x}"] = sweep_plots.over_knob(given.x, section)
-            elif given.x:
-                print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
-            if given.pareto:
-                made["pareto"] = sweep_plots.pareto(section, given.x, titled)
-            return made
+def _plot(given: argparse.Namespace) -> None:
+    from harness.results.report import plot, sweep_plots  # matplotlib takes a second to import
 
-        if given.x:
-            sweep_plots.check_key(given.x, compared)
-        chosen = of if given.x or given.pareto else None
-        for path in plot.draw(compared, Path(given.out), chosen, format=given.format, titled=titled):
+    compared, titled = _load(given, x=given.x), not given.no_title
+
+    def of(section: Section) -> dict[str, Any]:
+        made = {}
+        if given.x and sweep_plots.varies(given.x, section.groups):
+            made[f"over-{given.x}"] = sweep_plots.over_knob(given.x, section)
+        elif given.x:
+            print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
+        if given.pareto:
+            made["pareto"] = sweep_plots.pareto(section, given.x, titled)
+        return made
+
+    if given.x:
+        sweep_plots.check_key(given.x, compared)
+    chosen = of if given.x or given.pareto else None
+    with writing(given.out, "give another --out"):
+        for path in plot.draw(compared, given.out, chosen, format=given.format, titled=titled):
             print(path)
-    elif given.csv:
-        Path(given.csv).write_text(formats.csv(compared) + "\n")
+
+
+def _table(given: argparse.Namespace) -> None:
+    compared, console = _load(given, metrics=given.metric), Terminal()
+    if given.csv:
+        with writing(given.csv, "give another --csv"):
+            given.csv.write_text(formats.csv(compared) + "\n")
     elif given.format:
         print(printable(formats.FORMATS[given.format](compared)))
     elif console.is_terminal:

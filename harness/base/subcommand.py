@@ -1,0 +1,46 @@
+"""What every subcommand of `halobench` does around its own work."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from harness.base.errors import InputError
+from harness.base.terminal import read_as_far_as_wanted
+
+RUN_HELP = "a run folder, a folder above some, or a glob pattern"  # of an argument RUN
+
+
+class Main(Protocol):
+    """What `harness.cli` calls: the words behind the subcommand (None: this process's), and what was typed
+    for it, which its help shows; returns the exit code."""
+
+    def __call__(self, arguments: Sequence[str] | None = None, program: str = ..., /) -> int: ...
+
+
+def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], Main]:
+    """Make a subcommand of a function that takes the words and what was typed for it.
+
+    program   what it is called where nothing was typed
+
+    The exit code is what the function returns (None: 0), and 2 with one sentence on stderr where it raises
+    InputError. What it prints may be read as far as the reader wants, as by `| head`.
+    """
+
+    def made(act: Callable[[list[str], str], int | None]) -> Main:
+        @functools.wraps(act)
+        def main(arguments: Sequence[str] | None = None, program: str = program, /) -> int:
+            code = 0
+            try:
+                with read_as_far_as_wanted():
+                    code = act(list(sys.argv[1:] if arguments is None else arguments), program) or 0
+            except InputError as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 2
+            return code
+
+        return main
+
+    return made
