@@ -13,7 +13,6 @@ from harness.base.dgl import load_dgl
 from harness.core.architectures import Gcn
 from harness.dev.bench import (
     blocks,
-    cpu,
     lines,
     needed,
     order,
@@ -109,27 +108,11 @@ def test_runs_take_turns_and_who_is_first_changes():
     }
 
 
-@pytest.mark.nightly(40)
-def test_cpu_lines_of_real_runs(folders, forked):
-    cases = {name: cpu.CASES[name] for name in ("one worker, once", cpu.HELD)}
-    cases[cpu.HELD] = {**cases[cpu.HELD], "gpus": 2}
-    (line,) = cpu.cpu_lines(folders, rounds=1, cases=cases, **TINY)
-    assert line.target is None and line.ours > 0 and line.peer > 0 and np.isfinite(line.ratio)
-
-
 @pytest.mark.nightly(50)
 def test_start_lines_of_real_runs(folders):
     whole, *stages = start.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
     assert whole.target == start.TARGET_S and whole.ours == pytest.approx(sum(s.ours for s in stages))
     assert all(np.isfinite(s.ours) for s in stages) and stages[-1].ours > 0
-
-
-def test_workers_cpu_is_told_beside_one_workers(folders, pretended):
-    pretended(lambda where, keys: keys["gpus"], cpu)
-    found = {line.name: line for line in cpu.cpu_lines(folders, rounds=3)}
-    for features in ("once", "refetch"):
-        line = found[f"4 workers, {features}, metis / one worker"]
-        assert line.ratio == 4 and len(line.samples) == len(line.peer_samples) == 3
 
 
 def test_a_start_is_held_to_its_target_and_told_in_stages(folders, pretended, monkeypatch):

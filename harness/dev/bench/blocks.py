@@ -6,7 +6,6 @@ them. The sides take turns, and draw from the same graph for the same seeds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -31,7 +30,7 @@ SEEDS, FANOUTS = 1000, (15, 10, 5)  # of DGL's example on ogbn-products, from th
 NO_SLOWER = 1.0  # largest ratio to DGL's on one thread
 
 
-def block_lines(graph: Graph, rounds: int, target: float | None = NO_SLOWER) -> list[BenchLine]:
+def block_lines(graph: Graph, rounds: int) -> list[BenchLine]:
     """A line for each number of threads that DGL may take: ours takes one."""
     rng = np.random.default_rng(1)
     seeds = rng.permutation(np.flatnonzero(graph.train))[:SEEDS].astype(np.int32)
@@ -39,8 +38,7 @@ def block_lines(graph: Graph, rounds: int, target: float | None = NO_SLOWER) -> 
     name = f"{len(seeds)} seeds, fan-outs {', '.join(map(str, FANOUTS))}"
     dgl = load_dgl()
     if dgl is None:
-        note = "dgl cannot be loaded here: not measured"
-        return [BenchLine("blocks", f"{name} / DGL", math.nan, "ns per edge", note=note)]
+        return [BenchLine.absent("blocks", f"{name} / DGL", "ns per edge")]
     lines = []
     for threads in dict.fromkeys((1, cpu_count())):
         theirs, their_edges = dgl_sampler(dgl, graph, seeds, threads)
@@ -48,7 +46,7 @@ def block_lines(graph: Graph, rounds: int, target: float | None = NO_SLOWER) -> 
         took = [1e9 * each / edges for each in seconds["ours"]]
         peer = [1e9 * each / their_edges for each in seconds["dgl"]]
         said = f"{name} / DGL on {threads} thread{'s' * (threads > 1)}"
-        held = target if threads == 1 else None
+        held = NO_SLOWER if threads == 1 else None
         lines.append(BenchLine.of("blocks", said, "ns per edge", took, peer, held, f"{edges:,} edges"))
     return lines
 

@@ -7,7 +7,6 @@ the tests are no part of an installed package, so that this part needs a checkou
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +26,8 @@ def device_lines(root: Path | None = None) -> list[BenchLine]:
     """
     root = root or ROOT
     if not (root / "tests" / "pretend").is_dir():
-        lacking = "counted on the pretended GPU of the tests, which only a checkout has"
-        return [BenchLine("device", "waits of the host", math.nan, "per epoch", note=lacking)]
+        why = "counted on the pretended GPU of the tests, which only a checkout has"
+        return [BenchLine.absent("device", "waits of the host", "per epoch", why)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.pretend", "--json"], cwd=root, capture_output=True, text=True
     )

@@ -260,10 +260,7 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Bench
         BenchLine.of("epoch", f"{name} alone", "s", samples[name]) for name in found if name.startswith("PyG")
     ]
     if "DGL" not in found:
-        # Without a target: a peer that is not there is no target missed.
-        lines.append(
-            BenchLine("epoch", "DGL", float("nan"), "s", note="dgl cannot be loaded here: not measured")
-        )
+        lines.append(BenchLine.absent("epoch", "DGL", "s"))
     return lines
 
 

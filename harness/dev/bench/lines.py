@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,11 @@ class BenchLine:
             part, name, statistics.median(samples), unit, peer, target, note, samples, tuple(peer_samples)
         )
 
+    @classmethod
+    def absent(cls, part: str, name: str, unit: str, why: str = "dgl cannot be loaded here") -> BenchLine:
+        """What cannot be measured here. It has no target: a peer that is not there is no target missed."""
+        return cls(part, name, math.nan, unit, note=f"{why}: not measured")
+
     @property
     def ratio(self) -> float | None:
         if not self.peer:
@@ -73,16 +79,9 @@ class BenchLine:
 
     def row(self) -> dict:
         return {
-            "part": self.part,
-            "name": self.name,
-            "ours": self.ours,
-            "peer": self.peer,
-            "unit": self.unit,
+            **vars(self),
             "ratio": self.ratio,
-            "target": self.target,
             "met": self.met,
-            "busy": self.busy,
-            "note": self.note,
             "samples": list(self.samples or [self.ours]),
             "peer_samples": list(self.peer_samples or ([] if self.peer is None else [self.peer])),
         }

@@ -7,7 +7,6 @@ it is small, and that is what is saved.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import product
@@ -61,8 +60,7 @@ def lean_lines(
     lines = []
     for graph in graphs:
         if not real.present(graph, data_dir):
-            note = f"{graph} is not in {data_dir}: give --data-dir FOLDER; not measured"
-            lines.append(BenchLine("lean", graph, math.nan, "CPU s", note=note))
+            lines.append(BenchLine.absent("lean", graph, "CPU s", f"{graph} is not in --data-dir {data_dir}"))
             continue
         for split, partition in product(GRAPHS[graph], PARTITIONS):
             of = {"dataset": graph, "dataset__split": split, "data_dir": data_dir.resolve()}
@@ -96,8 +94,8 @@ def alone_lines(data_dir: Path, rounds: int = 9, hidden: int = 64) -> list[Bench
     for dataset, target in ALONE:
         name = f"{dataset.name}, {dataset.split}"
         if dataset.source == "real" and not real.present(dataset.name, data_dir):
-            note = f"{dataset.name} is not in {data_dir}: give --data-dir FOLDER; not measured"
-            lines.append(BenchLine("lean", name, math.nan, "s", note=note))
+            why = f"{dataset.name} is not in --data-dir {data_dir}"
+            lines.append(BenchLine.absent("lean", name, "s", why))
         else:
             graph = sources.load(dataset, data_dir, seed=1)
             lines += beside_peers(graph, name, rounds, hidden, target)
@@ -117,8 +115,7 @@ def beside_peers(graph: Graph, name: str, rounds: int, hidden: int, target: floa
     if (dgl := dgl_peer(shard, ours.weights(), optimiser)) is not None:
         peers["DGL"] = dgl
     else:
-        absent = "dgl cannot be loaded here: not measured"
-        lines.append(BenchLine("lean", f"{what} / DGL", math.nan, "s", note=absent))
+        lines.append(BenchLine.absent("lean", f"{what} / DGL", "s"))
     samples = interleaved({"ours": ours, **peers}, rounds)
     check_losses(ours, peers, epochs=rounds)
     targets = {"DGL": target}

@@ -12,9 +12,8 @@ from harness.data import sources
 from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
 from harness.dev.bench import order
-from harness.dev.bench.batches import ABOUT_AS_FAST, batch_lines
-from harness.dev.bench.blocks import NO_SLOWER, block_lines
-from harness.dev.bench.cpu import cpu_lines
+from harness.dev.bench.batches import batch_lines
+from harness.dev.bench.blocks import block_lines
 from harness.dev.bench.device import device_lines
 from harness.dev.bench.epoch import curve_lines, epoch_lines
 from harness.dev.bench.lines import BenchLine
@@ -107,25 +106,19 @@ class Part:
     timed: bool = True
 
 
-def _held(s: Setting, target: float) -> float | None:
-    return target if s.extent.targets else None
-
-
 def _order(s: Setting) -> list[BenchLine]:
     extent = s.extent
     return order.order_lines(s.folders, s.rounds, extent.workers, extent.hidden, **extent.runs)
 
 
+def _on_real(s: Setting) -> dict[str, Any]:
+    """Keys of runs on a real graph, which has no scale."""
+    return {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
+
+
 def _lean(s: Setting) -> list[BenchLine]:
-    keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
     alone = alone_lines(s.data_dir, s.extent.rounds) if s.extent.targets else []
-    return [*lean_lines(s.folders, s.data_dir, s.rounds, **keys), *alone]
-
-
-def _bags(s: Setting) -> list[BenchLine]:
-    # The graph is a real one, which has no scale.
-    keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
-    return bag_lines(s.folders, s.data_dir, s.rounds, **keys)
+    return [*lean_lines(s.folders, s.data_dir, s.rounds, **_on_real(s)), *alone]
 
 
 # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
@@ -133,10 +126,6 @@ PARTS = {
     "start": Part(
         "seconds from command to first epoch, in stages",
         lambda s: start_lines(s.folders, s.rounds, **s.extent.runs),
-    ),
-    "cpu": Part(
-        "4 workers' CPU per epoch, beside one worker's",
-        lambda s: cpu_lines(s.folders, s.rounds, **s.extent.runs),
     ),
     "order": Part("the chosen order of A X W, beside both orders forced", _order),
     "systems": Part(
@@ -147,7 +136,10 @@ PARTS = {
         "an epoch of bns at rate 0.1, beside vanilla's",
         lambda s: sampled_lines(s.folders, s.rounds, **s.extent.runs),
     ),
-    "bags": Part("epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's", _bags),
+    "bags": Part(
+        "epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's",
+        lambda s: bag_lines(s.folders, s.data_dir, s.rounds, **_on_real(s)),
+    ),
     "lean": Part("training on the needed rows (graphs in --data-dir), beside vanilla's and DGL's", _lean),
     "overlap": Part(
         "communication that pipelined systems still wait for, over a slowed link",
@@ -159,11 +151,11 @@ PARTS = {
     ),
     "blocks": Part(
         "sampled blocks of a mini-batch, beside DGL's sampler",
-        lambda s: block_lines(s.graph(), s.extent.rounds * 2, _held(s, NO_SLOWER)),
+        lambda s: block_lines(s.graph(), s.extent.rounds * 2),
     ),
     "batches": Part(
         "one worker's epoch of mini-batches, beside DGL's loader and layers",
-        lambda s: batch_lines(s.graph(), s.extent.model.hidden, s.extent.rounds, _held(s, ABOUT_AS_FAST)),
+        lambda s: batch_lines(s.graph(), s.extent.model.hidden, s.extent.rounds),
     ),
     "epoch": Part(
         "one worker's epoch, beside DGL's and PyG's",

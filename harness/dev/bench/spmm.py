@@ -5,7 +5,6 @@ Timed is `SparseOperator.forward`, packing included, without scales and self-loo
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import statistics
 from collections.abc import Sequence
@@ -84,7 +83,7 @@ def _line(
 def dgl_lines(block: Csr, rounds: int) -> list[BenchLine]:
     """Beside DGL's copy-sum on the same x. It may end its process, so each width has one of its own."""
     if load_dgl() is None:
-        return [BenchLine("spmm", "DGL", math.nan, "ms", note="dgl cannot be loaded here: not measured")]
+        return [BenchLine.absent("spmm", "DGL", "ms")]
     tilings = tilings_of(block)
     context = multiprocessing.get_context("forkserver")
     lines = []
@@ -98,8 +97,8 @@ def dgl_lines(block: Csr, rounds: int) -> list[BenchLine]:
             if child.exitcode == 0:
                 lines.append(_line(name, torch.load(path), block, width, target))
             else:
-                said = f"DGL's side ended with exit code {child.exitcode}: not measured"
-                lines.append(BenchLine("spmm", name, math.nan, "ms", note=said))
+                why = f"DGL's side ended with exit code {child.exitcode}"
+                lines.append(BenchLine.absent("spmm", name, "ms", why))
     return lines
 
 

@@ -4,7 +4,6 @@ over drawn rows, and an epoch on bags of words.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -102,8 +101,7 @@ def bag_lines(
     target. One line that says so where the graph's files are not in `data_dir`: nothing is downloaded."""
     if "dataset" not in keys:
         if not real.present(BAGS, data_dir):
-            note = f"{BAGS} is not in {data_dir}: give --data-dir FOLDER; not measured"
-            return [BenchLine("bags", BAGS, math.nan, "CPU s", note=note)]
+            return [BenchLine.absent("bags", BAGS, "CPU s", f"{BAGS} is not in --data-dir {data_dir}")]
         keys = {"dataset": BAGS, "data_dir": data_dir.resolve(), **keys}
     known = configured()
     shared = {"gpus": 4, "model__hidden": 64, **keys}
