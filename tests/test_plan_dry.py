@@ -20,8 +20,8 @@ from harness.core.mixins import AsynchronousSystem
 from harness.core.order import FIXED, Shape
 from harness.dev.conformance.train import make_trainer
 from harness.model.plan.dry import Ran, dry_run
-from harness.model.plan.seconds import EFFICIENCY, MODELLED, Profile
-from harness.model.replay.roofline import Speeds
+from harness.model.plan.seconds import EFFICIENCY, MODELLED, said
+from harness.model.replay.roofline import Roofline
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
@@ -209,28 +209,31 @@ def test_work_takes_what_the_cluster_measured_or_half_of_its_peaks():
     device = Device(fp32_tflops=10.0, memory_gbytes_per_s=100.0, launch_us=2.0)
     works = [dense(1000, 64, 32, 4), sparse(1000, 900, 8000, 32, 4), stream(1000, 32, 4, 1, 1)]
     bare = Cluster(name="bare", devices=[device])
-    assert Profile(bare, device).seconds(works) == pytest.approx(
-        sum(Speeds(bare, EFFICIENCY).seconds(each, device) for each in works)
-    )
-    assert "at 50 % of the devices' peaks, which is assumed" in Profile(bare, device).said
+    assert "at 50 % of the devices' peaks, which is assumed" in said(bare, device)
     rates = [Rate("dense", efficiency=0.8), Rate("sparse", efficiency=0.2)]
-    some = Profile(Cluster(name="some", devices=[device], rates=rates), device)
-    assert some.said == (
+    some = Cluster(name="some", devices=[device], rates=rates)
+    assert said(some, device) == (
         "at the cluster's measured efficiencies, stream, drop, pack, code at 50 % of the devices' peaks,"
         " which is assumed"
     )
     launch, rate = 2e-6, 100e9
     bytes_of = [each.read + each.written for each in works]
     told = 3 * launch + sum(each / rate / e for each, e in zip(bytes_of, (0.8, 0.2, EFFICIENCY)))
-    assert some.seconds(works) == pytest.approx(told)
+    assert _seconds(some, works) == pytest.approx(told)
     every = [Rate(kind, efficiency=0.5) for kind in MODELLED]
-    whole = Profile(Cluster(name="all", devices=[device], rates=every), device)
-    assert whole.said == "at the cluster's measured efficiencies"
+    whole = Cluster(name="all", devices=[device], rates=every)
+    assert said(whole, device) == "at the cluster's measured efficiencies"
+
+
+def _seconds(cluster, works):
+    lasts = Roofline(cluster, 1, unmeasured=EFFICIENCY, uncounted="none", peaks_needed=False)
+    return lasts.segment(0, 0, [{**work._asdict(), "launches": 1} for work in works], 7.0, 7.0)
 
 
 def test_where_nothing_is_described_products_take_what_a_core_does():
     none = Device()
     works = [dense(1000, 64, 32, 4), sparse(1000, 900, 8000, 32, 4), stream(1000, 32, 4, 1, 1)]
     told = FIXED.dense(1000, 64, 32) + FIXED.sparse(Shape(1000, 900, 8000), 32)
-    profile = Profile(Cluster(name="none", devices=[none]), none)
-    assert profile.seconds(works) == pytest.approx(told / 1e9) and "one core" in profile.said
+    cluster = Cluster(name="none", devices=[none])
+    assert _seconds(cluster, works) == pytest.approx(told / 1e9) and "one core" in said(cluster, none)
+    assert _seconds(cluster, []) == 0

@@ -18,7 +18,7 @@ from harness.core.cuts import check_cut
 from harness.data.dataset import Dataset
 from harness.data.partition import io
 from harness.data.partition.cache import Cache, shards_for
-from harness.model.plan.seconds import Profile, larger
+from harness.model.plan.seconds import larger, said
 from harness.model.plan.sized import EPOCHS, Sized, Traffic, sized
 from harness.model.replay.collectives import Shapes
 from harness.model.replay.engine import simulate
@@ -126,7 +126,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     across = False
     if found.epochs:
         notes.append(
-            f"work is timed {Profile(cluster, devices[0]).said}; what no run counts takes no time: use"
+            f"work is timed {said(cluster, devices[0])}; what no run counts takes no time: use"
             " seconds to order systems"
         )
         if run.settings.epochs > EPOCHS:

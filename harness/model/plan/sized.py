@@ -20,9 +20,10 @@ from harness.core.kernels.spmm import Kernel
 from harness.core.order import FIXED, Order
 from harness.core.trainer import Trainer
 from harness.model.plan.dry import AnyShard, Ran, dry_run
-from harness.model.plan.seconds import Lasts
+from harness.model.plan.seconds import EFFICIENCY
 from harness.model.replay.program import Program
 from harness.model.replay.read import program_of
+from harness.model.replay.roofline import Roofline
 from harness.results.files import write_yaml_atomic
 from harness.results.reader import Trace
 from harness.results.writer import TraceWriter
@@ -136,5 +137,5 @@ def _program(ran: Ran, cluster: Cluster) -> Program:
             for epoch in epochs:
                 writer.write(epoch, loss=None, scores=None, peak_rss_bytes=0)
             writer.close()
-        lasts: Any = Lasts(cluster, workers)
+        lasts = Roofline(cluster, workers, unmeasured=EFFICIENCY, uncounted="none", peaks_needed=False)
         return program_of(Trace(folder), clock="wall", lasts=lasts)

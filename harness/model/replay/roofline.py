@@ -11,7 +11,11 @@ so that what a system knows of its devices and what a replay makes of them come 
 is the cluster's, measured at a few shapes for each kind (`halobench cluster measure`) and interpolated
 between them: linearly over the logarithms of width, size and degree, and constant beyond what was measured. A
 kind that the cluster gives no rate has efficiency 1. A segment that says nothing of what it computed lasts as
-traced."""
+traced.
+
+On a device whose peaks the cluster does not say, a plan takes `harness.core.order.FIXED`: nanoseconds per
+entry and per multiply-add of a processor's core, and nothing for what is no product.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ import numpy as np
 from harness.base.errors import InputError
 from harness.comm.work import KINDS, Work, sparse
 from harness.core.cluster import Cluster, Device, Rate
+from harness.core.order import FIXED, Shape
 from harness.model.replay.platform import devices_of
 
 GATHERS = ("sparse", "attention")  # kinds whose size is that of what they gather from
@@ -79,6 +84,19 @@ def _between(place: int, axis: Sequence[int], values: np.ndarray) -> np.ndarray:
     return np.asarray(values[after - 1] * (1 - share) + values[after] * share)
 
 
+def has_peaks(device: Device) -> bool:
+    """Whether the cluster says a device's peak and its rate of memory."""
+    return device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
+
+
+def _on_a_core(work: Work) -> float:
+    if work.kind == "dense":
+        return FIXED.dense(work.rows, work.columns, work.width) / 1e9
+    if work.kind == "sparse":
+        return FIXED.sparse(Shape(work.rows, work.columns, work.entries), work.width) / 1e9
+    return 0.0
+
+
 class Speeds:
     """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates
     of no kind of work, or rates that are no grid.
@@ -125,7 +143,9 @@ class Speeds:
         return peak, rate
 
     def seconds(self, work: Work, device: Device) -> float:
-        """Of one launch, the launch itself included, on a device that says its peak and rate of memory."""
+        """Of one launch, the launch itself included."""
+        if not has_peaks(device):
+            return _on_a_core(work)
         peak, rate = self._limits(work.kind, device)
         allowed = max(work.flops / peak, (work.read + work.written) / rate)
         if (efficiency := self.efficiencies.get(work.kind)) is not None:
@@ -144,8 +164,9 @@ class Roofline:
 
     unmeasured, overall   as of `Speeds`
     grown            how many times as long the counted work of layers takes
-    (`harness.model.replay.program.grown`) uncounted        "traced", or "none": segments that say nothing of
-    what they computed take no time
+                         (`harness.model.replay.program.grown`)
+    uncounted        "traced", or "none": segments that say nothing of what they computed take no time
+    peaks_needed     whether a device whose peaks the cluster does not say is refused
     """
 
     def __init__(
@@ -157,11 +178,12 @@ class Roofline:
         overall: float = 1.0,
         grown: float = 1.0,
         uncounted: str = "traced",
+        peaks_needed: bool = True,
     ):
         self.grown, self.uncounted = grown, uncounted
         cluster.check_workers(workers)
         self.cluster, self.devices = cluster, devices_of(cluster, workers, per_host)
-        for device in self.devices:
+        for device in self.devices if peaks_needed else ():
             for name, what in (("fp32_tflops", "peak"), ("memory_gbytes_per_s", "rate of memory")):
                 if getattr(device, name) is None:
                     raise InputError(
@@ -172,6 +194,7 @@ class Roofline:
         self.modelled = self.kept = self.traced = 0.0
         self.noted = True
         self.met: set[str] = set()  # kinds of work
+        self.known: dict[tuple[int, Work], float] = {}  # by worker: epochs repeat their work
 
     @property
     def assumed(self) -> list[str]:
@@ -198,7 +221,9 @@ class Roofline:
             some = True
             work = Work(*(each[name] for name in Work._fields))
             self.met.add(work.kind)
-            total += each["launches"] * self.speeds.seconds(work, self.devices[worker])
+            if (worker, work) not in self.known:
+                self.known[worker, work] = self.speeds.seconds(work, self.devices[worker])
+            total += each["launches"] * self.known[worker, work]
         if not some and self.uncounted == "none":
             traced = 0.0
         if self.noted:
