@@ -4,11 +4,12 @@ in one sentence.
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from harness.base.errors import InputError
 from harness.papers.study import __main__ as study
-from harness.papers.study.parts import read_parts, write_parts
+from harness.papers.study.parts import read_table
 from harness.run import runner
 from harness.run.runner import Places
 from tests import traces
@@ -19,14 +20,8 @@ TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 
 def parts_in(page) -> list[tuple[str, ...]]:
     """What is kept beside a page, row by row: graph, kind of rows, part and system."""
-    made = read_parts(page.with_name("study.csv"))
-    return [
-        (graph, kind, part, row["system"])
-        for graph, kinds in made.items()
-        for kind, parts in kinds.items()
-        for part, rows in parts.items()
-        for row in rows
-    ]
+    made = read_table(page.with_name("study.csv"))
+    return list(made[["graph", "kind", "part", "system"]].itertuples(index=False, name=None))
 
 
 def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys):
@@ -65,7 +60,8 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     assert "\nNot made yet: other.\n\n## tiny\n\n### One setting for all: 200 epochs, 3 seeds\n\n**" in text
     assert "\n| system | random: acc % | - exact | MB | " in text
     assert "## other" not in text and "papers’ settings:" not in text
-    rows = read_parts(page.with_name("study.csv"))["tiny"]["one setting"]["random"]
+    made = read_table(page.with_name("study.csv"))
+    rows = made.to_dict("records")
     assert [row["system"] for row in rows] == ["vanilla", "cdfgnn"]
     assert rows[0]["said"].startswith("Made with") and "are summed over workers" in rows[0]["notes"]
     for row in rows:
@@ -82,11 +78,12 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     # What is of another graph, kind or partition stays, in the order of the graphs.
     study_of_other = ["--graphs", "other", *arguments[2:]]
     assert study.main([*study_of_other, "--only-there"]) == 0 and page.read_text() == text
-    made = read_parts(page.with_name("study.csv"))
-    mine = {"said": "of another machine"}
-    made["tiny"]["papers' settings"] = {"metis": [mine]}
-    made["tiny"]["one setting"] = {"random": rows, "metis": [mine]}
-    write_parts({"other": {"papers' settings": {"metis": [mine]}}, **made}, page.with_name("study.csv"))
+    places = [("other", "papers' settings"), ("tiny", "papers' settings"), ("tiny", "one setting")]
+    mine = [
+        {"graph": graph, "kind": kind, "part": "metis", "said": "of another machine"}
+        for graph, kind in places
+    ]
+    pd.concat([pd.DataFrame(mine), made]).to_csv(page.with_name("study.csv"), index=False)
     assert study.main(arguments) == 0
     assert parts_in(page) == [
         ("tiny", "one setting", "metis", ""),
@@ -147,7 +144,7 @@ def test_mini_batches_are_larger_where_most_vertices_train(tmp_path, graph, size
 def test_a_row_of_several_steps_says_so(tmp_path):
     path = traces.finished(tmp_path / "run", ran_on={"steps": 5})
     (shown,) = study.tables_of({"metis": {path: "llcg"}}, {}, []).values()
-    assert shown[0]["system"] == "llcg (5 steps per epoch)" and "unless a row says" in shown[0]["notes"]
+    assert shown["system"][0] == "llcg (5 steps per epoch)" and "unless a row says" in shown["notes"][0]
 
 
 def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs(tmp_path):
@@ -206,4 +203,4 @@ def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, c
 
 def test_the_page_in_the_tree_is_what_its_table_makes():
     page = ROOT / "docs" / "systems" / "README.md"
-    assert page.read_text() == study.page(read_parts(page.with_name("study.csv")))
+    assert page.read_text() == study.page(read_table(page.with_name("study.csv")))

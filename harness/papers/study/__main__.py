@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pandas as pd
+
 from harness.base.errors import InputError, choice
 from harness.base.subcommand import command
 from harness.base.terminal import Terminal, counted
@@ -26,13 +28,11 @@ from harness.papers.study.parts import (
     PAGE,
     TABLE,
     USUAL,
-    Parts,
-    Rows,
-    place,
-    read_parts,
+    ordered,
+    read_table,
     shown,
     tables_of,
-    write_parts,
+    with_part,
 )
 from harness.run import runner
 from harness.run.process import until_stopped
@@ -130,8 +130,8 @@ def _main(words: list[str], program: str) -> int:
         help="start nothing: make the page of the runs that have finished",
     )
     asked = parser.parse_args(words)
-    rows = {row for kind in ROWS for row in rows_of(kind, asked.row)}
-    known, asked.systems = sorted(rows), asked.systems or sorted(rows)
+    known = sorted({row for kind in ROWS for row in rows_of(kind, asked.row)})
+    asked.systems = asked.systems or known
     for given, what, options in (
         (asked.graphs, "graph", GRAPHS),
         (asked.systems, "system", known),
@@ -141,7 +141,7 @@ def _main(words: list[str], program: str) -> int:
             choice(what, each, options)
     console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
-    made = read_parts(asked.out.with_name(TABLE))
+    made = read_table(asked.out.with_name(TABLE))
     for name in asked.graphs:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
             console.say(f"{name} is not in {places.data_dir}, left out")
@@ -150,23 +150,19 @@ def _main(words: list[str], program: str) -> int:
             extent = extent_of(name, kind, asked)
             there, unmade, bad = gather(name, kind, extent, asked, places, console)
             failed |= bad
-            if there or (unmade and name in made):
-                tables = tables_of(there, unmade, said_of(kind, extent, name, asked))
-                parts = made.setdefault(name, {}).setdefault(kind, {})
+            of_graph = made[made["graph"] == name]
+            if there or (unmade and len(of_graph)):
+                parts = set(of_graph[of_graph["kind"] == kind]["part"])
                 some = some_of(kind, asked)
-                for partition, table in tables.items():
+                for partition, rows in tables_of(there, unmade, said_of(kind, extent, name, asked)).items():
                     # Where nothing has finished, a table of before stays, and some rows get none.
                     if partition in there or not (some or partition in parts):
-                        parts[partition + some] = table
+                        made = with_part(made, (name, kind, partition + some), rows)
+                made = ordered(made, list(GRAPHS), list(ROWS))
                 asked.out.parent.mkdir(parents=True, exist_ok=True)
-                made = {
-                    graph: {kind: made[graph][kind] for kind in ROWS if kind in made[graph]}
-                    for graph in GRAPHS
-                    if graph in made
-                }
-                write_parts(made, asked.out.with_name(TABLE))
+                made.to_csv(asked.out.with_name(TABLE), index=False, lineterminator="\n")
                 asked.out.write_text(page(made))
-    if not made:
+    if made.empty:
         raise InputError(f"no run has finished in {places.results}; leave out --only-there")
     print(asked.out)
     return int(failed)
@@ -266,19 +262,18 @@ def heading(name: str, kind: str) -> str:
     return f"{HEADINGS[kind]}: {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
 
 
-def page(made: Parts) -> str:
-    missing = [name for name in GRAPHS if name not in made]
+def page(made: pd.DataFrame) -> str:
+    """The page of a table that is `ordered`."""
+    missing = [name for name in GRAPHS if name not in set(made["graph"])]
     said = [PAGE] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
-    for name in GRAPHS:
-        if name in made:
-            said += [f"## {name}\n"]
-        for kind in ROWS:
-            parts = made.get(name, {}).get(kind, {})
-            said += [f"### {heading(name, kind)}\n"] if parts else []
-            alike: dict[str, dict[str, Rows]] = {}  # by the rows that they have, all or some
-            for part in sorted(parts, key=place):
-                partition, _, some = part.partition(": ")
-                alike.setdefault(some, {})[partition] = parts[part]
+    for name, of_graph in made.groupby("graph", sort=False):
+        said += [f"## {name}\n"]
+        for kind, of_kind in of_graph.groupby("kind", sort=False):
+            said += [f"### {heading(str(name), str(kind))}\n"]
+            alike: dict[str, dict[str, pd.DataFrame]] = {}  # by the rows that they have, all or some
+            for part, rows in of_kind.groupby("part", sort=False):
+                partition, _, some = str(part).partition(": ")
+                alike.setdefault(some, {})[partition] = rows
             said += [f"{shown(each)}\n" for each in alike.values()]
     return "\n".join(said)
 

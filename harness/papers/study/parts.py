@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
+
+from harness.results.report import groups
+from harness.results.report.table import sections
 
 USUAL = "metis,random"  # partitions, as on the command line
 TABLE = "study.csv"
@@ -12,6 +18,8 @@ PLACE = ("graph", "kind", "part")  # the columns of TABLE that say where a row b
 # Further columns beside those of the report: how a part was made and what it lacks (in its first row, as are
 # the table's notes), the machine, and the score that leads.
 SAID, NOTES, MACHINE, LEADING, SYSTEM = "said", "notes", "machine", "leading score", "system"
+# Columns that the page reads, beside scores and costs.
+SHOWN = (SYSTEM, LEADING, "minus exact", MACHINE, SAID)
 PAGE = """# Systems on real graphs
 
 Written by `halobench study --data-dir ../shared/data`, and not edited; what was made with other
@@ -50,93 +58,75 @@ own (EBV).
 - What each system does, knob by knob: the pages beside this one.
 """
 
-# Rows of a part by the column's heading; and all parts by graph, kind of rows, and heading: the partition,
-# and after a colon the rows where they are some alone.
-Rows = list[dict[str, str]]
-Parts = dict[str, dict[str, dict[str, Rows]]]
-
 
 def tables_of(
     there: dict[str, dict[Path, str]], unmade: dict[str, list[str]], said: list[str]
-) -> dict[str, Rows]:
-    """By partition the report's rows; the first says how they were made (`said`) and what is missing."""
-    # pandas: only where there is something to tell of.
-    from harness.results.report import groups
-    from harness.results.report.table import sections
-
-    made: dict[str, Rows] = {}
+) -> dict[str, pd.DataFrame]:
+    """By partition the report's rows as text; the first says how they were made (`said`) and what is
+    missing."""
+    made = {}
     for partition in dict.fromkeys([*there, *unmade]):
         missing = unmade.get(partition)
         lacks = [f"Not made when this was written: {'; '.join(missing)}."] if missing else []
-        rows, table = there.get(partition), []
-        if rows is not None:
-            compared, _ = groups.load(rows)
-            row_of = {id(group): rows[group.runs[0].path] for group in compared}
-            order, groups_of = list(dict.fromkeys(rows.values())), Counter(row_of.values())
-            compared.sort(key=lambda group: order.index(row_of[id(group)]))
-            for group in compared:
-                row = row_of[id(group)]
-                group.label = row + group.more_steps if groups_of[row] == 1 else f"{row}: {group.label}"
-            for section in sections(compared):
-                frame = section.cells().marked("*")
-                leading = next(str(name) for name in frame if str(name).startswith("test "))
-                notes = {NOTES: "\n".join(section.notes("*"))}
-                for cells in frame.to_dict("records"):
-                    table.append(
-                        {
-                            **{str(k): v for k, v in cells.items()},
-                            LEADING: leading,
-                            MACHINE: section.title,
-                            **notes,
-                        }
-                    )
-                    notes = {}
-        made[partition] = table or [{}]
-        made[partition][0][SAID] = " ".join([*said, *lacks])
+        frames = _reported(there[partition]) if partition in there else [pd.DataFrame(index=[0])]
+        table = pd.concat(frames, ignore_index=True).fillna("")
+        table[SAID] = ""
+        table.loc[0, SAID] = " ".join([*said, *lacks])
+        made[partition] = table
     return made
 
 
-def shown(parts: dict[str, Rows]) -> str:
+def _reported(rows: dict[Path, str]) -> list[pd.DataFrame]:
+    """The report's tables of these run folders, under the names of their rows."""
+    compared, _ = groups.load(rows)
+    row_of = {id(group): rows[group.runs[0].path] for group in compared}
+    order, groups_of = list(dict.fromkeys(rows.values())), Counter(row_of.values())
+    compared.sort(key=lambda group: order.index(row_of[id(group)]))
+    for group in compared:
+        row = row_of[id(group)]
+        group.label = row + group.more_steps if groups_of[row] == 1 else f"{row}: {group.label}"
+    frames = []
+    for section in sections(compared):
+        frame = section.cells().marked("*")
+        leading = next(str(name) for name in frame if str(name).startswith("test "))
+        notes = ["\n".join(section.notes("*")), *[""] * (len(frame) - 1)]
+        frames.append(frame.assign(**{LEADING: leading, MACHINE: section.title, NOTES: notes}))
+    return frames
+
+
+def shown(parts: dict[str, pd.DataFrame]) -> str:
     """Partitions side by side: where and how they were made, and their columns that compare systems."""
-    machines = dict.fromkeys(row[MACHINE] for rows in parts.values() for row in rows if row.get(MACHINE))
-    notes = [f"**{'; '.join(machines)}**"] if machines else []
-    notes += [f"- {name}: {rows[0][SAID]}" for name, rows in parts.items() if rows[0].get(SAID)]
-    lines: dict[str, list[str]] = {
-        row[SYSTEM]: [] for rows in parts.values() for row in rows if row.get(SYSTEM)
-    }
-    headings = [SYSTEM]
+    machines = dict.fromkeys(each for rows in parts.values() for each in rows[MACHINE] if each)
+    said = [f"- {name}: {rows[SAID].iloc[0]}" for name, rows in parts.items() if rows[SAID].iloc[0]]
+    headings, columns = [SYSTEM], []
     for name, rows in parts.items():
-        have = {row[SYSTEM]: row for row in rows if row.get(SYSTEM)}
-        if not have:
+        have = rows[rows[SYSTEM] != ""].drop_duplicates(SYSTEM, keep="last").set_index(SYSTEM)
+        if have.empty:
             continue
-        first = next(iter(have.values()))
-        clock = next(key for key in first if key.startswith("epoch ") and key.endswith(" s") and first[key])
-        headings += [
-            f"{name}: {first[LEADING].removeprefix('test ')}",
-            "- exact",
-            "MB",
-            clock[len("epoch ") :],
-        ]
-        for system, line in lines.items():
-            row = have.get(system, {})
-            line += [_mean(row.get(first[LEADING], "")), row.get("minus exact", "")]
-            line += [_mean(row.get("MB per epoch", "")), _mean(row.get(clock, ""))]
-    table = [
-        headings,
-        ["---", *["--:"] * (len(headings) - 1)],
-        *([name, *line] for name, line in lines.items()),
-    ]
+        first = have.iloc[0]
+        clock = next(key for key in map(str, have) if re.fullmatch("epoch .*s", key) and first[key])
+        score = f"{name}: {first[LEADING].removeprefix('test ')}"
+        headings += [score, "- exact", "MB", clock.removeprefix("epoch ")]
+        columns += [have[key].map(_mean) for key in (first[LEADING], "minus exact", "MB per epoch", clock)]
+    lines = [headings, ["---", *["--:"] * len(columns)]] if columns else []
+    if columns:
+        lines += pd.concat(columns, axis=1, sort=False).fillna("").reset_index().to_numpy().tolist()
     return "\n\n".join(
-        [
-            *notes[:1],
-            *(["\n".join(notes[1:])] if notes[1:] else []),
-            *(["\n".join(f"| {' | '.join(cells)} |" for cells in table)] if lines else []),
-        ]
+        filter(
+            None,
+            [
+                f"**{'; '.join(machines)}**" if machines else "",
+                "\n".join(said),
+                "\n".join(f"| {' | '.join(cells)} |" for cells in lines),
+            ],
+        )
     )
 
 
 def _mean(cell: str) -> str:
-    """A value without its interval, marked as it is."""
+    """A value without its interval, marked as it is; a difference, which has a sign, as it stands."""
+    if cell.startswith(("+", "-")):
+        return cell
     mean = cell.partition(" ± ")[0].removesuffix(" *")
     return f"{mean}*" if cell.endswith("*") else mean
 
@@ -147,27 +137,25 @@ def place(heading: str) -> tuple[int, str]:
     return (usual.index(partition) if partition in usual else len(usual)), heading
 
 
-def read_parts(path: Path) -> Parts:
-    """What `write_parts` wrote; none where there is no file."""
-    made: Parts = {}
+def read_table(path: Path) -> pd.DataFrame:
+    """What was kept of the study, all of it text; no rows where there is no file."""
     if path.exists():
-        with open(path, newline="") as file:
-            for row in csv.DictReader(file):
-                graph, kind, part = (row.pop(key) for key in PLACE)
-                made.setdefault(graph, {}).setdefault(kind, {}).setdefault(part, []).append(row)
-    return made
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
+    return pd.DataFrame(columns=list(PLACE))
 
 
-def write_parts(made: Parts, path: Path) -> None:
-    """Every part's rows, in the order of `made`; a graph's partitions in theirs."""
-    rows = [
-        {**dict(zip(PLACE, (graph, kind, part))), **row}
-        for graph, kinds in made.items()
-        for kind, parts in kinds.items()
-        for part in sorted(parts, key=place)
-        for row in parts[part]
+def with_part(table: pd.DataFrame, at: tuple[str, str, str], rows: pd.DataFrame) -> pd.DataFrame:
+    """The table with these rows as the part `at` (`PLACE`), in the place of those that it had."""
+    others = table[~(table[list(PLACE)] == at).all(axis=1)]
+    made = pd.concat([others, pd.DataFrame(dict(zip(PLACE, at)), rows.index).join(rows)], ignore_index=True)
+    return made.reindex(columns=list(dict.fromkeys([*made, *SHOWN]))).fillna("")
+
+
+def ordered(table: pd.DataFrame, graphs: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
+    """The parts of these graphs and kinds of rows, in their order; a graph's partitions in theirs."""
+    known = table[table["graph"].isin(graphs) & table["kind"].isin(kinds)].reset_index(drop=True)
+    places = [
+        (graphs.index(graph), kinds.index(kind), place(part), number)
+        for number, (graph, kind, part) in enumerate(known[list(PLACE)].to_numpy().tolist())
     ]
-    with open(path, "w", newline="") as file:
-        table = csv.DictWriter(file, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+    return known.iloc[[each[-1] for each in sorted(places)]].reset_index(drop=True)
