@@ -19,7 +19,6 @@ import pytest
 
 from harness import cli
 from harness.dev.fidelity import __main__ as fidelity
-from harness.dev.fidelity import cuts
 from harness.papers.claims.experiment import FOLDER
 from harness.papers.figures import __main__ as figures
 from harness.papers.figures.figure import available
@@ -36,9 +35,7 @@ HERE = {
     "test_docs_reports.py": (
         *("report", "plot", "report html", "report claims", "report history", "replay", "runs", "import"),
     ),
-    "test_docs_commands.py": (
-        *("figures", "study", "fidelity", "harness.dev.fidelity.cuts", "bench", "git", "make", "pip"),
-    ),
+    "test_docs_commands.py": (*("figures", "study", "fidelity", "bench", "git", "make", "pip"),),
 }
 
 
@@ -189,7 +186,7 @@ def test_the_study_of_a_page_is_written(command, place, monkeypatch, tmp_path, c
 
 
 @pytest.mark.nightly(300)
-@pytest.mark.parametrize("command", of("fidelity", "harness.dev.fidelity.cuts"))
+@pytest.mark.parametrize("command", of("fidelity"))
 def test_a_table_of_twins_is_printed(command, monkeypatch, tmp_path, capsys):
     """At a hundredth of the scale."""
     words = command.rest
@@ -199,8 +196,7 @@ def test_a_table_of_twins_is_printed(command, monkeypatch, tmp_path, capsys):
         scale = str(float(words[at]) / 100)
         words = [*words[: at - 1], *words[at + 1 :]]
     monkeypatch.chdir(tmp_path)
-    main = fidelity.main if command.name == "fidelity" else cuts.main
-    assert main([*words, "--scale", scale]) == 0, capsys.readouterr().err
+    assert fidelity.main([*words, "--scale", scale]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert json.loads(said) if "--json" in words else "twin" in said
 

@@ -9,8 +9,8 @@ import pytest
 from harness.data import twin
 from harness.data.partition.vertexcut import assign_edges, statistics
 from harness.data.twin_specs import SPECS
-from harness.dev.fidelity import cuts as fidelity_cuts
-from harness.dev.fidelity.cuts import TABLE_3
+from harness.dev.fidelity import __main__ as fidelity
+from harness.dev.fidelity.cuts import SEED, TABLE_3
 
 EBV = [(name, row) for name, (_, rows) in TABLE_3.items() for row in rows if row.method == "ebv"]
 
@@ -39,12 +39,12 @@ def test_what_is_swapped_stands_in_the_other_row():
     ("ogbn-products", 0.01, ["printed", "host", "hash"]),
 ])  # fmt: skip
 def test_each_cut_is_measured_under_both_rules_of_masters(name, scale, origins, capsys):
-    assert fidelity_cuts.main([f"twin/{name}", "--scale", str(scale), "--json"]) == 0
+    assert fidelity.main(["--cuts", f"twin/{name}", "--scale", str(scale), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     graph, (workers, table) = twin.generate(name, scale=scale), TABLE_3[name]
     assert [row["origin"] for row in rows if row["cut"] == "EBV, gamma 0"] == origins
     for printed in table:
-        edges = assign_edges(graph, printed.method, workers, fidelity_cuts.SEED, hosts=2, **printed.knobs)
+        edges = assign_edges(graph, printed.method, workers, SEED, hosts=2, **printed.knobs)
         for rule in ("host", "hash"):
             (row,) = (row for row in rows if (row["cut"], row["origin"]) == (printed.label, rule))
             want = statistics(edges, rule)
@@ -67,9 +67,9 @@ def test_the_host_with_most_replicas_fits_the_printed_share_of_outer_messages_be
 
 
 def test_tables_and_refusals(capsys):
-    assert fidelity_cuts.main(["reddit2", "--scale", "0.03"]) == 0
+    assert fidelity.main(["--cuts", "reddit2", "--scale", "0.03"]) == 0
     out = capsys.readouterr().out
     assert "twin/reddit2 at scale 0.03, 4 workers on 2 hosts" in out
     assert "138,583" in out and "masters=hash" in out
-    assert fidelity_cuts.main(["flickr"]) == 2
+    assert fidelity.main(["--cuts", "flickr"]) == 2
     assert capsys.readouterr().err.startswith('error: twin="flickr" is not known; known: friendster')

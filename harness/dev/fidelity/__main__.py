@@ -1,4 +1,4 @@
-"""`python -m harness.dev.fidelity [NAME...] [--scale S] [--json]`.
+"""`halobench fidelity [NAME...] [--scale S] [--json] [--cuts]`.
 
 How near the twins are to the published values: each is measured on the generated graph and printed beside the
 published one with its source. A mark stands where they differ by more than 10 %. What a smaller scale must
@@ -24,9 +24,9 @@ from harness.base.terminal import unfolded
 from harness.data import twin
 from harness.data.graph import Graph
 from harness.data.twin_specs import SPECS, Published, Spec
-from harness.dev.fidelity import measure as measure
+from harness.dev.fidelity import cuts, measure
+from harness.dev.fidelity.measure import quick_scale
 
-QUICK_EDGES = 6_000_000  # the default scale leaves at most this many directed edges
 TOLERANCE = 0.10
 COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
 
@@ -46,18 +46,23 @@ def main(words: list[str], program: str) -> None:
         "--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out"
     )
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
+    parser.add_argument(
+        "--cuts", action="store_true", help="their vertex-cuts instead, beside those of CDFGNN's Table 3"
+    )
     options = parser.parse_args(words)
     console = unfolded()
     rows: list[dict] = []
     at_least("--epochs", options.epochs, 1)
-    for name in options.names or twin.names():
+    common = {"scale": options.scale, "seed": options.seed}
+    for name in options.names or (cuts.TABLE_3 if options.cuts else twin.names()):
         name = name.removeprefix("twin/")
-        found = compare(
-            name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
-        )
+        if options.cuts:
+            found = cuts.compare(name, **common)
+        else:
+            found = compare(name, **common, epochs=options.epochs, skip=options.skip)
         rows += found
         if not options.json:
-            console.print(_table(name, found), "")
+            console.print(cuts.table(found) if options.cuts else _table(name, found), "")
     if options.json:
         print(json.dumps(rows, indent=1))
 
@@ -100,11 +105,6 @@ def compare(
             }
         )
     return rows
-
-
-def quick_scale(name: str) -> float:
-    """The scale at which the twin has about QUICK_EDGES directed edges; 1 where it has no more anyway."""
-    return min(1.0, QUICK_EDGES / SPECS[name].edges)
 
 
 def _sizes(spec: Spec) -> list[Published]:

@@ -1,5 +1,4 @@
-"""Vertex-cuts of twins beside the published ones: `python -m harness.dev.fidelity.cuts [NAME...] [--scale
-S]`.
+"""Vertex-cuts of twins beside the published ones: `halobench fidelity --cuts [NAME...] [--scale S]`.
 
 Published is Table 3 of CDFGNN: four graphs, each cut by EBV (gamma 0 and 0.1), HEP and DNE over the workers
 of two hosts. Every cut is measured under both rules that choose a master. `outer share` is Outer over Inner +
@@ -9,22 +8,17 @@ spread evenly over the workers. Messages, which grow with the graph, are divided
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import choice
-from harness.base.subcommand import command
-from harness.base.terminal import unfolded
 from harness.data import twin
 from harness.data.partition.config import MASTER_RULES
 from harness.data.partition.vertexcut import assign_edges, statistics
 from harness.data.twin_specs import SPECS
-from harness.dev.fidelity.__main__ import quick_scale
+from harness.dev.fidelity.measure import quick_scale
 
 HOSTS = 2
 SEED = 1  # of the partitioners that draw
@@ -83,26 +77,6 @@ TABLE_3: dict[str, tuple[int, tuple[Printed, ...]]] = {
 }  # fmt: skip
 
 
-@command("python -m harness.dev.fidelity.cuts")
-def main(words: list[str], program: str) -> None:
-    about = __doc__.split("\n")[0]
-    parser = argparse.ArgumentParser(prog=program, description=about)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TABLE_3)}; all by default")
-    parser.add_argument("--scale", type=float, help="of every twin; by default leaves about 6 million edges")
-    parser.add_argument("--seed", type=int, default=0, help="of the generator")
-    parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
-    options = parser.parse_args(words)
-    console = unfolded()
-    rows: list[dict[str, Any]] = []
-    for name in options.names or TABLE_3:
-        found = compare(name.removeprefix("twin/"), scale=options.scale, seed=options.seed)
-        rows += found
-        if not options.json:
-            console.print(_table(found), "")
-    if options.json:
-        print(json.dumps(rows, indent=1))
-
-
 def compare(name: str, *, scale: float | None = None, seed: int = 0) -> list[dict[str, Any]]:
     """One row per cut and origin: "printed", "swapped" (with the RF read as this row's) or a rule of masters.
 
@@ -143,7 +117,7 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0) -> list[dic
     return rows
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def table(rows: list[dict[str, Any]]) -> Table:
     first = rows[0]
     title = f"{first['twin']} at scale {first['scale']:.4g}, {first['workers']} workers on {HOSTS} hosts"
     headings = ("cut", "", "inner", "outer", "outer share", "RF", "fit", "Edge IF")
@@ -160,7 +134,3 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             end_section=row["origin"] == MASTER_RULES[-1],
         )
     return table
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,6 +11,14 @@ from numba import njit
 from harness.data.graph import Graph
 from harness.data.partition.assign import assign
 from harness.data.partition.vertexcut import assign_edges, statistics
+from harness.data.twin_specs import SPECS
+
+QUICK_EDGES = 6_000_000  # the default scale leaves at most this many directed edges
+
+
+def quick_scale(name: str) -> float:
+    """The scale at which the twin has about QUICK_EDGES directed edges; 1 where it has no more anyway."""
+    return min(1.0, QUICK_EDGES / SPECS[name].edges)
 
 
 def homophily(graph: Graph) -> float:
