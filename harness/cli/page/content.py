@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,16 +78,13 @@ class Environments:
         return self.texts.index(text) + 1
 
 
-def graphs(
-    groups: list[Group], environments: Environments, say: Callable[[str], object] = lambda text: None
-) -> list[Graph]:
-    """One for each table of the report. Environments are added to `environments`; `say` is told of each."""
-    made = []
+def graphs(groups: list[Group], environments: Environments) -> list[Graph]:
+    """One for each table of the report. Environments are added to `environments`."""
     with matplotlib.rc_context(STYLE):
-        for number, section in enumerate(sections(groups), 1):
-            say(section.title)
-            made.append(_graph(f"graph{number}", section, environments))
-    return made
+        return [
+            _graph(f"graph{number}", section, environments)
+            for number, section in enumerate(sections(groups), 1)
+        ]
 
 
 def _graph(anchor: str, section: Section, environments: Environments) -> Graph:

@@ -52,7 +52,7 @@ def main(words: list[str], program: str) -> None:
     given, console, rows = parse(options.words), unfolded(), []
     for asked, run in given.runs:
         made = plan(run, given.cluster, given.sample, given.per_host)
-        found = probe(asked, run, given) if given.probe else None
+        found = probe(asked, given) if given.probe else None
         show(console, made, found)
         rows += table_rows(made, found, asked)
     if len(given.runs) > 1:

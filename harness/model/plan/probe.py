@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from harness.model.plan.trial import run_all
 from harness.model.plan.words import Given
 from harness.results import files
 from harness.run import runner
-from harness.run.config import Run
-from harness.run.runner import Places
 
 
 @dataclass
@@ -29,18 +27,15 @@ class Probe:
     said: str
 
 
-def probe(words: Sequence[str], run: Run, given: Given) -> Probe:
+def probe(words: Sequence[str], given: Given) -> Probe:
     """Train `given.probe` epochs on this machine's processor, of the twin at `sample` where one is given.
     InputError where that fails."""
     assert given.probe is not None
     changed = [*words, f"epochs={given.probe}", "device=cpu", "evaluate.every=0"]
     if given.sample is not None:
         changed.append(f"dataset.scale={given.sample:g}")
-    settings = run.settings
-    places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
-    made = runner.composed([changed], places)
-    folder = made[0].directory
-    runner.start(" ".join(changed), places, made)
+    (folder,) = run_all(runner.composed([changed]), changed)
+    assert folder is not None  # else it has raised
     summary = files.read_json(folder / "summary.json")
     sent, memory = float(sum(summary["bytes_epoch"].values())), float(summary["peak_rss_max"])
     said = (

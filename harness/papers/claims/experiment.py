@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -104,6 +105,18 @@ def load(folder: Path) -> dict[str, Experiment]:
     if not made:
         raise InputError(f"{folder} holds no experiment: put NAME.yaml there (docs/howto/claims.md)")
     return made
+
+
+def add_rows(parser: argparse.ArgumentParser) -> None:
+    """The option `--row`, whose values `with_rows` takes."""
+    parser.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="NAME=OVERRIDES",
+        help='one more row, as mine="system=mine system.x=1", beside all of an experiment or those at the one'
+        " setting; may be repeated",
+    )
 
 
 def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:

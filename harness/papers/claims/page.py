@@ -14,9 +14,9 @@ from harness.run.runner import Places
 HEADINGS = ("paper", "claim", "part", "published", "here", "verdict", "why", "how to reproduce it")
 
 
-def verdicts(results: Path, config_dir: Path | None = None) -> tuple[list[str], Table, Table]:
+def verdicts(results: Path) -> tuple[list[str], Table, Table]:
     """The counts; the parts that the runs in `results` say something of; and those that they do not."""
-    found = decided(None, Places(results, results / "cache", Path("data"), config_dir))
+    found = decided(None, Places(results, results / "cache", Path("data")))
     open_ = [each for each in found if each.verdict.word in (NOT_RUN, NOT_YET)]
     told = [each for each in found if each.verdict.word not in (NOT_RUN, NOT_YET)]
     return (

@@ -47,13 +47,7 @@ def _main(words: list[str], program: str) -> int:
         metavar="OVERRIDES",
         help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
     )
-    parser.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        metavar="NAME=OVERRIDES",
-        help='one more row of every experiment drawn, as mine="system=mine system.x=1"; may be repeated',
-    )
+    experiment.add_rows(parser)
     parser.add_argument(
         "--size",
         choices=experiment.SIZES,

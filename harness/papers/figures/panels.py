@@ -25,10 +25,10 @@ def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
     return metrics[metrics["name"] == name].groupby(["epoch", "layer"])["value"].agg(how).unstack("layer")
 
 
-def series(run: Run, name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def series(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Epochs, and a metric that is no layer's own, mean over workers."""
     values = by_epoch(run, name, "mean").iloc[:, 0]
-    return values.index.to_numpy(), times * values.to_numpy()
+    return values.index.to_numpy(), values.to_numpy()
 
 
 def knob(group: Group, key: str):

@@ -110,13 +110,7 @@ def _main(words: list[str], program: str) -> int:
         help=f"rows to make, in a table of their own (default all):"
         f" {', '.join(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))}",
     )
-    parser.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        metavar="NAME=OVERRIDES",
-        help='one more row at the one setting, as mine="system=mine system.x=1"; may be given several times',
-    )
+    experiment.add_rows(parser)
     parser.add_argument(
         "--kinds", nargs="+", default=list(ROWS), metavar="KIND", help=f"of {', '.join(map(repr, ROWS))}"
     )
