@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +43,9 @@ def write(lines: Sequence[BenchLine], path: Path, loads: Mapping[str, Load], **m
         **more,
         "lines": [line.row() for line in lines],
     }
-    path.write_text(json.dumps(_finite(content), indent=1))
-
-
-def _finite(value: Any) -> Any:
-    """The same with null for each NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    # JSON has no NaN: null stands for it.
+    finite = json.loads(json.dumps(content), parse_constant=lambda nan: None)
+    path.write_text(json.dumps(finite, indent=1))
 
 
 def read(path: Path) -> Record:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -302,7 +301,3 @@ def _role(each: Candidate, exact: Candidate) -> str:
     if each is exact:
         return "exact training" if each.fits else f"exact training, {FULL}"
     return each.role or ("" if each.best is not None else "slower, not trained")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

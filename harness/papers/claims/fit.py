@@ -25,7 +25,6 @@ import argparse
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,7 +209,3 @@ def write(name: str, made: Sequence[Mapping[str, Any]], command: str) -> Path:
     with writing(path, "give a checkout that can be written"):
         files.write_text_atomic(path, "\n".join([rest, f"fits:  # {command}", *lines]) + "\n")
     return path
-
-
-if __name__ == "__main__":
-    sys.exit(main())

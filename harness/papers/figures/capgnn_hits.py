@@ -18,7 +18,6 @@ CACHES = {
     "lru": ("lru", "inclusive"),
     "fifo": ("fifo", "inclusive"),
 }
-CAPACITIES = (500, 1000, 2000, 3000, 5000)
 TIERS = {"local": {"marker": "o", "linestyle": "-"}, "global": {"marker": "s", "linestyle": "--"}}
 
 

@@ -7,8 +7,6 @@ From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is
 
 from harness.papers.figures.panels import knob, line, panels
 
-CLUSTERS = {4: "capgnn/x4", 8: "capgnn/x8"}
-
 
 def draw(groups):
     figure, axes = panels(

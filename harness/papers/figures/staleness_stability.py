@@ -10,7 +10,6 @@ import numpy as np
 
 from harness.papers.figures.panels import knob, line, panels
 
-RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 MOMENTUM = 0.9  # Adam's beta_1
 
 
