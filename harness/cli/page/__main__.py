@@ -74,7 +74,7 @@ def page(
     """
     drawn = _images(figures) if figures else []
     compared, empty = groups.load(paths)
-    environments = content.Environments()
+    environments: content.Environments = {}
     graphs = content.graphs(compared, environments)
     results = results_of(compared)
     if claims and results is None:
@@ -86,7 +86,7 @@ def page(
         verdicts=load("harness.papers.claims.page").verdicts(results) if claims and results else None,
         results=results,
         figures=drawn,
-        environments=environments.texts,
+        environments=list(environments),
         given=shlex.join(paths),
         command=command,
         left_out=empty,

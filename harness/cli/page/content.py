@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import matplotlib
 import yaml
@@ -65,17 +64,8 @@ class Graph:
     command: str
 
 
-@dataclass
-class Environments:
-    """The machines and packages that runs ran with, each once."""
-
-    texts: list[str] = field(default_factory=list)
-
-    def number(self, of: dict[str, Any]) -> int:
-        text = json.dumps(of, indent=1, sort_keys=True)
-        if text not in self.texts:
-            self.texts.append(text)
-        return self.texts.index(text) + 1
+# The machines and packages that runs ran with, as texts, each once and numbered from 1.
+Environments = dict[str, int]
 
 
 def graphs(groups: list[Group], environments: Environments) -> list[Graph]:
@@ -213,6 +203,7 @@ def _repeats(anchor: str, name: str, group: Group, environments: Environments) -
     except InputError as error:
         command, mend = "", str(error)
     first = group.first
+    environment = json.dumps(first.trace.environment, indent=1, sort_keys=True)
     return Repeats(
         anchor,
         name,
@@ -221,7 +212,7 @@ def _repeats(anchor: str, name: str, group: Group, environments: Environments) -
         [(str(run.path), str(run.seed), _state(run)) for run in group.runs],
         yaml.safe_dump(first.trace.config, sort_keys=False, allow_unicode=True),
         json.dumps(first.attempts, indent=1),
-        environments.number(first.trace.environment),
+        environments.setdefault(environment, len(environments) + 1),
     )
 
 

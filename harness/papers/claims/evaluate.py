@@ -137,18 +137,13 @@ class _Runs:
             there = {row: [self.of(size, row, graph) for graph in chosen] for row in claim.needed}
             known = {row: [runs for runs in graphs if runs is not None] for row, graphs in there.items()}
             if chosen and all(len(runs) == len(chosen) for runs in known.values()):
-                measured = measure(claim, known)
-                own = claim.entry not in published.entries()
-                return self._result(claim, measured, judged(claim, measured, own), size)
+                return result_of(self.experiment.name, claim, measure(claim, known), size)
         # The smallest size that has its graph, named where it is not the one that comes without asking.
         first = next(size for size in SIZES if size in sizes)
         least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
         option = "" if least == first else f" --size {least}"
         why = f"halobench figures {self.experiment.name}{option}"
-        return self._result(claim, None, Verdict(COMPARED if claim.compared else NOT_RUN, why))
-
-    def _result(self, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = "") -> Result:
-        return result_of(self.experiment.name, claim, measured, verdict, size)
+        return result_of(self.experiment.name, claim, None, why=why)
 
 
 @dataclass(frozen=True)
@@ -170,8 +165,16 @@ class Measured:
 
 
 def result_of(
-    experiment: str, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = ""
+    experiment: str, claim: Claim, measured: Measured | None, size: str = "", why: str = ""
 ) -> Result:
+    """The result of a claim of an experiment.
+
+    why   where nothing was measured: what runs it
+    """
+    if measured is None:
+        verdict = Verdict(COMPARED if claim.compared else NOT_RUN, why)
+    else:
+        verdict = judged(claim, measured, claim.entry not in published.entries())
     return Result(
         claim.entry,
         experiment,

@@ -27,9 +27,8 @@ import yaml
 from PIL import Image
 
 from harness.base.errors import InputError, writing
-from harness.papers.claims import published
 from harness.papers.claims.claim import Claim, named
-from harness.papers.claims.evaluate import Folders, Measured, Result, judged, result_of
+from harness.papers.claims.evaluate import Folders, Measured, Result, result_of
 from harness.papers.claims.experiment import SIZES, Experiment
 from harness.papers.claims.verdict import Verdict
 from harness.results import files
@@ -158,12 +157,7 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
         known = claims.get((result.experiment, result.entry, result.says))
         if known is None or row["size"] not in known[0].sizes or asked(*known, row["size"]) != row["asked"]:
             return result
-        _, claim = known
-        measured = _measured(row)
-        own = claim.entry not in published.entries()
-        made = result_of(
-            result.experiment, claim, measured, judged(claim, measured, own), f"{row['size']}, reference"
-        )
+        made = result_of(result.experiment, known[1], _measured(row), f"{row['size']}, reference")
         return replace(made, again=result.again)
 
     return [taken(result) for result in found]

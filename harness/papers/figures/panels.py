@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from harness.results.report.curves import AXES, band
 from harness.results.report.groups import Group, Run
-from harness.results.report.style import COLOURS, SCORE_NAMES, STROKES, title
+from harness.results.report.style import SCORE_NAMES, stroke, title
 from harness.results.report.table import leading
 
 INSIDE = 10  # so many names fit among lines; more stand beside the panels
@@ -54,9 +54,7 @@ def panels(
 
 def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
     """A line in the palette's colour of `index`; past the palette's end with another stroke."""
-    style.setdefault("linestyle", STROKES[index // len(COLOURS) % len(STROKES)])
-    style.setdefault("linewidth", 1.7)
-    ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, **style)
+    ax.plot(x, y, label=label, **{"linewidth": 1.7, **stroke(index), **style})
 
 
 def accuracy_panels(

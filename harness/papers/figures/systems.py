@@ -8,9 +8,9 @@ does the control, whose remote rows are zero: a system no better than it uses no
 
 from matplotlib.figure import Figure
 
-from harness.results.report import plot, style, sweep_plots
+from harness.results.report import plot, scatter, style, sweep_plots
 from harness.results.report.groups import Group
-from harness.results.report.table import Section, competes, estimate_of, only_section
+from harness.results.report.table import Section, only_section
 
 
 def draw(groups: list[Group]) -> dict[str, Figure]:
@@ -22,11 +22,7 @@ def draw(groups: list[Group]) -> dict[str, Figure]:
 
 def leading(section: Section) -> list[str]:
     """The labels of exact training, of the control, and of the rows on a front of score against a cost."""
-    score, *costs = section.compared
     found = [group.label for group in section.groups if group.first.role in ("reference", "control")]
-    running = [group for group in section.groups if competes(group)]
-    for cost in costs:
-        points = {(estimate_of(g, cost).mean, estimate_of(g, score).mean): g.label for g in running}
-        known = [point for point in points if all(value == value for value in point)]
-        found += [points[point] for point in sweep_plots.front(known)]
+    for cost in section.compared[1:]:
+        found += [point.group.label for point in scatter.points(cost, section) if point.on_front]
     return list(dict.fromkeys(found))

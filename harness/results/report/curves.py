@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from harness.results.report.columns import LEADING
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, Run
-from harness.results.report.style import BACKGROUND, LETTERS, SCORE_NAMES, SCORE_TITLES, title
+from harness.results.report.style import BACKGROUND, LETTERS, SCORE_NAMES, SCORE_TITLES, title, wrapped
 from harness.results.report.table import Section, estimate_of
 from harness.results.rounds import Rounds, epochs_of_run
 
@@ -188,9 +188,6 @@ def _far_apart(columns: list[pd.Series]) -> bool:
     return bool(ends) and min(ends) > 0 and max(ends) > FAR * min(ends)
 
 
-NAME_WIDTH = 34  # characters of a line beside a picture
-
-
 def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
     """A figure whose axes have the same size whatever stands to the right, and grow with many names. The
     names of the others stand below them."""
@@ -206,10 +203,6 @@ def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
         where = (left / width, 0.08 / height)
         figure.text(*where, "\n".join(below_axis), va="bottom", fontsize=9, color="#777777")
     return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
-
-
-def wrapped(name: str) -> str:
-    return textwrap.fill(name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 LINE, LETTER = 0.17, 0.078  # inches of a line of text beside a picture, and of a letter

@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.results.report.columns import TIMES
-from harness.results.report.curves import AXES, LETTER, LINE, accuracy_over, wrapped
+from harness.results.report.curves import AXES, LETTER, LINE, accuracy_over
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group
-from harness.results.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid
+from harness.results.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid, wrapped
 from harness.results.report.table import Section, sections
 
 

@@ -84,6 +84,11 @@ def verbatim(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def wrapped(name: str, width: int = 34) -> str:
+    """A name beside a picture, in lines of at most so many characters; no word is broken."""
+    return textwrap.fill(name, width, break_long_words=False, break_on_hyphens=False)
+
+
 def names_of(groups: list[Group], brief: bool = True) -> list[str]:
     """What a picture calls each group: its label and what tells it apart. brief: but for what most of them
     have in common, which `unsaid` puts below the title."""
@@ -139,10 +144,13 @@ def _usual(groups: list[Group]) -> list[str]:
 
 def strokes_of(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
     """A colour and line for each label, the same in every picture of one call."""
-    return {
-        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": STROKES[i // len(COLOURS) % len(STROKES)]}
-        for i, label in enumerate(sorted(set(labels)))
-    }
+    return {label: stroke(number) for number, label in enumerate(sorted(set(labels)))}
+
+
+def stroke(number: int) -> dict[str, Any]:
+    """The palette's colour of a number; past the palette's end with another line."""
+    rounds, place = divmod(number, len(COLOURS))
+    return {"color": COLOURS[place], "linestyle": STROKES[rounds % len(STROKES)]}
 
 
 def save(figure: Figure, path: Path, titled: bool = True) -> Path:

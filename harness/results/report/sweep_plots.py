@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,12 +19,13 @@ from harness.results.report.groups import Group, knob, typed_value
 from harness.results.report.style import (
     COLOURS,
     SCORE_TITLES,
-    STROKES,
     names_of,
+    stroke,
     title,
     told_apart,
     unsaid,
     verbatim,
+    wrapped,
 )
 from harness.results.report.table import Section, estimate_of
 
@@ -194,11 +194,7 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 
 def _styles(count: int) -> list[dict[str, Any]]:
-    rounds = [divmod(i, len(COLOURS)) for i in range(count)]
-    return [
-        {"color": COLOURS[i], "linestyle": STROKES[n % len(STROKES)], "marker": MARKERS[n % len(MARKERS)]}
-        for n, i in rounds
-    ]
+    return [{**stroke(i), "marker": MARKERS[i // len(COLOURS) % len(MARKERS)]} for i in range(count)]
 
 
 def _draw(ax: Axes, points: list[tuple[float, Estimate]], name: str, style: dict[str, Any]) -> None:
@@ -225,7 +221,7 @@ def _panels(count: int, names: int) -> tuple[Figure, list[Axes]]:
 
 def _legend(figure: Figure, ax: Axes) -> None:
     handles, labels = ax.get_legend_handles_labels()
-    told = [textwrap.fill(label, WIDE, break_long_words=False, break_on_hyphens=False) for label in labels]
+    told = [wrapped(label, WIDE) for label in labels]
     figure.legend(handles, told, loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
 
 
