@@ -33,13 +33,15 @@ def main(words: list[str], program: str) -> None:
         raise InputError(f'--out "{given.out}" is in no folder that exists: make {given.out.parent} first')
     directed = True if given.directed else False if given.undirected else None
     files = [path for name in ("source", "features", "labels") if (path := getattr(given, name, None))]
-    with writing(f'--out "{given.out}"', "give another place"), scratch(parent=given.out.parent, prefix=".import.") as folder:
+    with (
+        writing(f'--out "{given.out}"', "give another place"),
+        scratch(parent=given.out.parent, prefix=".import.") as folder,
+    ):
         made = folder / given.out.name
         work = lambda: write(READ[given.kind](given), made, given.out, directed)  # noqa: E731
         said = apart(work, given.source, files)
         made.replace(given.out)
-    print("
-".join(said))
+    print("\n".join(said))
 
 
 def _edges(given: argparse.Namespace) -> ImportedGraph:
