@@ -57,9 +57,10 @@ def machine_said(error: BaseException) -> str | None:
     return None
 
 
-# What a disk answers that is full or broken, that one may not write, or that has no such folder.
+# What a disk answers that is full or broken; that, or that one may not write it, or that it has no such folder.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 DISK = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *FULL,
     *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.EISDIR),
 }
 

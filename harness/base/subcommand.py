@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from harness.base.errors import InputError
+from harness.base.errors import FULL, InputError
 from harness.base.terminal import read_as_far_as_wanted
 
 RUN_HELP = "a run folder, a folder above some, or a glob pattern"  # of an argument RUN
@@ -26,7 +26,8 @@ def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], 
     program   what it is called where nothing was typed
 
     The exit code is what the function returns (None: 0), and 2 with one sentence on stderr where it raises
-    InputError. What it prints may be read as far as the reader wants, as by `| head`.
+    InputError, or where a disk is full. What it prints may be read as far as the reader wants, as by
+    `| head`.
     """
 
     def made(act: Callable[[list[str], str], int | None]) -> Main:
@@ -38,6 +39,14 @@ def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], 
                     code = act(list(sys.argv[1:] if arguments is None else arguments), program) or 0
             except InputError as error:
                 print(f"error: {error}", file=sys.stderr)
+                return 2
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                place = error.filename or "standard output"
+                print(
+                    f"error: {place} cannot be written: {error.strerror}; give another place", file=sys.stderr
+                )
                 return 2
             return code
 

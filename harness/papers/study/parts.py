@@ -146,9 +146,9 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def with_part(table: pd.DataFrame, at: tuple[str, str, str], rows: pd.DataFrame) -> pd.DataFrame:
     """The table with these rows as the part `at` (`PLACE`), in the place of those that it had."""
-    others = table[~(table[list(PLACE)] == at).all(axis=1)]
+    others = table[~table[list(PLACE)].eq(list(at)).all(axis=1)]
     made = pd.concat([others, pd.DataFrame(dict(zip(PLACE, at)), rows.index).join(rows)], ignore_index=True)
-    return made.reindex(columns=list(dict.fromkeys([*made, *SHOWN]))).fillna("")
+    return made.reindex(columns=list(dict.fromkeys([*made, *SHOWN]))).astype(object).fillna("")
 
 
 def ordered(table: pd.DataFrame, graphs: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
