@@ -27,6 +27,7 @@ from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, 
 from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from tests import variants
+from tests.oracles import dense, gat
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
@@ -136,6 +137,26 @@ def first_often(variants: list[tuple], most: int, seconds: float) -> list:
 def label(variant) -> str:
     name, knobs = variant
     return "-".join([name, *(f"{k}={v}" for k, v in knobs.items())])
+
+
+def small(model: str = "gcn", layers: int = 2, hidden: int = 4, **more) -> dict:
+    """The block of a small model without dropout; attention has two heads."""
+    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
+    return {"name": model, "layers": layers, "hidden": hidden, "dropout": 0.0, **heads, **more}
+
+
+def history(train, graph, outcome: Outcome, how: Settings, *drawn, **knobs) -> dense.History:
+    """What the `train` of an oracle over parts makes of the outcome's first weights."""
+    first = outcome.assignment, outcome.weights[0]
+    return train(graph, *first, *drawn, epochs=how.epochs, **knobs, **how.optimiser)
+
+
+def exact(graph, outcome: Outcome, how: Settings) -> dense.History:
+    """Full-graph training from the outcome's first weights."""
+    if how.model["name"] == "gat":
+        return gat.train(graph, outcome.weights[0], epochs=how.epochs, **how.optimiser)
+    model = {"model": how.model["name"], "normalisation": how.model.get("normalisation", "symmetric")}
+    return dense.train(graph, outcome.weights[0], epochs=how.epochs, **model, **how.optimiser)
 
 
 def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:

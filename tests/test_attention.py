@@ -19,7 +19,6 @@ from systems.adaqp import Adaqp
 from systems.bns import Bns
 from systems.sancus import Sancus
 from tests import systems
-from tests.oracles import dense, gat
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
 
@@ -106,37 +105,6 @@ def test_training_equals_pyg(pool, directed, parts, method, features):
     finally:
         torch.set_default_dtype(torch.float32)
     np.testing.assert_allclose(outcome.losses, want, rtol=1e-6)
-
-
-def test_the_oracles_gradients_are_finite_differences():
-    graph, rng = random_graph(1), np.random.default_rng(2)
-    shapes = {
-        "weight": [(5, 6), (6, 6)],
-        "att_source": [(2, 3), (2, 3)],
-        "att_target": [(2, 3), (2, 3)],
-        "bias": [(6,), (3,)],
-    }
-    weights = {
-        f"layers.{l}.{name}": 0.5 * rng.standard_normal(shape)
-        for name, each in shapes.items()
-        for l, shape in enumerate(each)
-    }
-    edges = (dense.adjacency(graph) + np.eye(graph.num_vertices)) > 0
-
-    def loss(w):
-        return dense.loss_and_delta(
-            gat.forward(edges, graph.features.astype(float), w)[0][-1], graph.labels, graph.train, 6
-        )
-
-    gradients = gat.backward(
-        edges, *gat.forward(edges, graph.features.astype(float), weights), loss(weights)[1], weights
-    )
-    for name, w in weights.items():
-        for index in np.ndindex(w.shape):
-            step = np.zeros_like(w)
-            step[index] = 1e-6
-            slope = (loss(weights | {name: w + step})[0] - loss(weights | {name: w - step})[0]) / 2e-6
-            assert gradients[name][index] == pytest.approx(slope, rel=1e-5, abs=1e-8), (name, index)
 
 
 def test_dropout_is_the_same_for_any_number_of_workers(pool):

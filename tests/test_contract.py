@@ -65,8 +65,7 @@ class WrongSums(ReplicaSystem):
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 @pytest.mark.parametrize("how", ["short", "long", "wide", "flat", "type", "none"])
 def test_rows_of_another_shape_are_one_sentence_with_system_layer_and_worker(pool, how, model):
-    heads = {"heads": 2} if model == "gat" else {}
-    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0, **heads}, epochs=1)
+    settings = Settings(model=systems.small(model), epochs=1)
     with pytest.raises(
         AssertionError,
         match=r"InputError: system tests.test_contract.Wrong, layer 1, worker 1: it gave .* needed",
@@ -77,8 +76,7 @@ def test_rows_of_another_shape_are_one_sentence_with_system_layer_and_worker(poo
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 @pytest.mark.parametrize("how, kind", [("tensor", "Tensor"), ("nothing", "NoneType")])
 def test_an_answer_without_wait_is_one_sentence_that_names_ready(pool, how, kind, model):
-    heads = {"heads": 2} if model == "gat" else {}
-    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0, **heads}, epochs=1)
+    settings = Settings(model=systems.small(model), epochs=1)
     with pytest.raises(
         AssertionError,
         match=rf"Wrong, layer 1, worker 1: it gave {kind}, which has no wait\(\), .* Ready\(rows\)",
@@ -124,7 +122,7 @@ class WrongProducts(SeesOutput, Wrong):
 @pytest.mark.parametrize("how", ["short", "wide"])
 @pytest.mark.parametrize("layers", [2, 3])
 def test_products_and_outputs_of_another_shape_are_one_sentence(pool, layers, how, where, what):
-    settings = Settings(model={"name": "gcn", "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=1)
+    settings = Settings(model=systems.small("gcn", layers), epochs=1)
     block = {"_target_": "tests.test_contract.WrongProducts", "how": how, "where": where}
     with pytest.raises(
         AssertionError,

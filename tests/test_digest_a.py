@@ -26,7 +26,7 @@ from tests import jobs, systems, traces
 from tests.oracles.samples import random_graph
 from tests.systems import Settings as How
 
-MODEL = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
+MODEL = systems.small("gcn", 3, 6)
 
 
 class Waits(Exception):
@@ -186,25 +186,6 @@ def test_bytes_are_the_closed_form(pool, order, features, update):
             30 * (f1 + f2) * 4,
             *[None] * 4,
         ]
-
-
-def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool):
-    """Pulled in rounds 1, 3, 5, 7: an owner up to the worker has made its round before by then, a later one
-    the round before that.
-    """
-    knobs = {"interval": 2, "order": "rotation"}
-    graph, block = random_graph(6, vertices=30), systems.block("digest_a", **knobs)
-    outcome = systems.run(pool, graph, block, 3, "random", How(MODEL, epochs=8))
-    for rank, worker in enumerate(outcome.workers):
-        for epoch, metrics in enumerate(worker["metrics"]):
-            r = epoch + 1
-            pulled = r - (r - 1) % 2
-            stamps = [
-                max((pulled - (1 if owner < rank else 2)) // 2 * 2, 1) for owner in range(3) if owner != rank
-            ]
-            for layer in (1, 2):
-                assert metrics[layer, "staleness"] == r - min(stamps)
-                assert metrics[layer, "staleness_mean"] == r - np.mean(stamps)
 
 
 def prepared(

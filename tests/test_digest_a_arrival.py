@@ -110,7 +110,7 @@ def test_a_run_is_the_replay_of_what_its_server_received(
     (parts, turns, meetings), graph = order, random_graph(seed, vertices=18)
     blocks = random_blocks(seed, 18, parts)
     knobs = {"interval": interval, "update": update, "scale": scale, "start": start, "loss": loss}
-    widths, how = {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, systems.Settings().optimiser
+    widths, how = systems.small(model, layers), systems.Settings().optimiser
     workers = pool.run(whole_run, parts, {**knobs, "turns": turns}, widths, how, seed % 100, meetings,
                        per_worker=systems.shards_of(graph, blocks, parts))  # fmt: skip
 

@@ -121,7 +121,7 @@ def test_systems_at_their_exact_knob_train_on_sparse_features(pool, name, model)
     """Features fetched in every epoch, of which 1 in 50 values is not 0."""
     graph = random_graph(23, 5, num_features=300, seed=6)
     graph = dataclasses.replace(graph, features=bag_of_words(23, 300, 0.02).numpy())
-    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0}, epochs=4)
+    settings = Settings(model=systems.small(model), epochs=4)
     block = systems.block(name, **{**systems.EXACT[name][0], "features": "refetch"})
     outcome = systems.run(pool, graph, block, 3, settings=settings)
     history = dense.train(
@@ -244,7 +244,7 @@ def test_sparse_cached_features_go_on_bit_for_bit(pool, stop_at):
         random_graph(40, 6, num_features=300, seed=6), features=bag_of_words(40, 300, 0.02).numpy()
     )
     knobs = {"features": "refetch", "cache": 0.5, "refresh": 2, "rate": 0.6, "tau": 2}
-    model = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.4}
+    model = systems.small(dropout=0.4)
     runs = [
         systems.run(
             pool, graph, systems.block("pscgcn", **knobs), 3,

@@ -20,15 +20,15 @@ from tests.test_features import bag_of_words
 SYSTEMS = ["vanilla", "cagnet", "pscgcn", "capgnn", "cdfgnn", "bns", "distdgl", "bytegnn"]
 
 
-def losses(pool, system="vanilla", parts=3, *, features="refetch", sparse=False, rate=0.4, **model):
+def losses(
+    pool, system="vanilla", parts=3, *, model="gcn", features="refetch", sparse=False, rate=0.4, **more
+):
     """Of three epochs without dropout elsewhere, in float64."""
     graph = random_graph(2, vertices=40)
     if sparse:
         graph = dataclasses.replace(graph, features=bag_of_words(40, 300, 0.03).numpy())
     block = systems.block(system, **{**EXACT[system][0], "features": features})
-    how = {"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.0, "input_dropout": rate, **model}
-    heads = {"heads": 2, "out_heads": 2} if how["name"] == "gat" else {}
-    settings = Settings(model={**how, **heads}, epochs=3)
+    settings = Settings(model=systems.small(model, 2, 6, input_dropout=rate, **more), epochs=3)
     return systems.run(pool, graph, block, parts, None if parts > 1 else "block", settings).losses
 
 
@@ -46,7 +46,7 @@ def test_it_is_the_same_for_any_number_of_workers(pool, alone, name, sparse):
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize(
-    "model", [{}, {"name": "sage", "residual": True}, {"name": "gat"}], ids=["gcn", "sage", "gat"]
+    "model", [{}, {"model": "sage", "residual": True}, {"model": "gat"}], ids=["gcn", "sage", "gat"]
 )
 def test_rows_that_are_kept_are_dropped_as_those_that_are_fetched(pool, model, sparse):
     once = losses(pool, features="once", sparse=sparse, **model)
@@ -56,7 +56,7 @@ def test_rows_that_are_kept_are_dropped_as_those_that_are_fetched(pool, model, s
 
 def test_every_epoch_drops_anew_and_resumes_as_it_went_on(pool):
     graph, block = random_graph(2, vertices=40), systems.block("vanilla")
-    model = {"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.3, "input_dropout": 0.4}
+    model = systems.small("gcn", 2, 6, dropout=0.3, input_dropout=0.4)
     still = Settings(model=model, optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=4)
     drawn = systems.run(pool, graph, block, 2, settings=still).losses
     assert len(set(drawn)) == len(drawn)

@@ -17,7 +17,7 @@ from harness.core.context import RunFacts
 from harness.core.features import saves
 from harness.run.config import make_system
 from tests import systems
-from tests.oracles import dense, gat
+from tests.oracles import dense
 from tests.oracles.samples import OPERATORS, random_graph, with_edge_weights
 from tests.systems import Settings
 
@@ -51,18 +51,6 @@ def needed_sets(graph, layers: int) -> list[np.ndarray]:
     return sets
 
 
-def small(model: str, layers: int, **more) -> dict:
-    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
-    return {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0, **heads, **more}
-
-
-def oracle(graph, outcome, how: Settings):
-    if how.model["name"] == "gat":
-        return gat.train(graph, outcome.weights[0], epochs=how.epochs, **how.optimiser)
-    given = {"model": how.model["name"], "normalisation": how.model.get("normalisation", "symmetric")}
-    return dense.train(graph, outcome.weights[0], epochs=how.epochs, **given, **how.optimiser)
-
-
 @settings(max_examples=16)
 @given(
     seed=st.integers(0, 10_000),
@@ -80,10 +68,10 @@ def test_needed_rows_are_full_graph_training(
     """Losses and weights are the dense oracle's, and what travels is what the sets say."""
     weighted &= model[0] != "gat"
     graph = sparse_graph(seed, directed=directed, trained=trained, weighted=weighted)
-    how = Settings(model=small(model[0], layers, normalisation=model[1]), **NEEDED)
+    how = Settings(model=systems.small(model[0], layers, normalisation=model[1]), **NEEDED)
     block = systems.block("vanilla", features=features)
     outcome = systems.run(pool, graph, block, parts, "random", how)
-    systems.assert_trained_alike(outcome, oracle(graph, outcome, how))
+    systems.assert_trained_alike(outcome, systems.exact(graph, outcome, how))
     sets, a = needed_sets(graph, layers), dense.adjacency(graph) != 0
     for layer in range(layers):
         owned = [outcome.assignment == part for part in range(parts)]
@@ -102,19 +90,19 @@ def test_needed_rows_are_full_graph_training(
 def test_a_worker_may_have_no_needed_row(pool, model):
     graph = sparse_graph(3, trained=1)
     graph.indices[:] = np.flatnonzero(graph.train)[0]  # nobody reads another's row
-    how = Settings(model=small(model[0], 2, normalisation=model[1]), **NEEDED)
+    how = Settings(model=systems.small(model[0], 2, normalisation=model[1]), **NEEDED)
     outcome = systems.run(pool, graph, systems.block("vanilla"), 3, "random", how)
     assert [worker["metrics"][0][0, "needed_rows"] == 0 for worker in outcome.workers].count(True) == 2
-    systems.assert_trained_alike(outcome, oracle(graph, outcome, how))
+    systems.assert_trained_alike(outcome, systems.exact(graph, outcome, how))
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        small("gcn", 3, dropout=0.4, residual=True),
-        small("sage", 3, dropout=0.4, norm="layer", input_dropout=0.3),
-        small("gat", 2, dropout=0.4, input_dropout=0.3),
-        small("gcn", 2, dropout=0.4, norm="l2", input_dropout=0.2, residual=True),
+        systems.small("gcn", 3, dropout=0.4, residual=True),
+        systems.small("sage", 3, dropout=0.4, norm="layer", input_dropout=0.3),
+        systems.small("gat", 2, dropout=0.4, input_dropout=0.3),
+        systems.small("gcn", 2, dropout=0.4, norm="l2", input_dropout=0.2, residual=True),
     ],
     ids=lambda model: model["name"],
 )
@@ -144,7 +132,7 @@ def test_features_of_which_few_are_not_zero_are_those_of_all_rows(pool, model, s
     graph = sparse_graph(7, vertices=40, trained=3)
     there = np.random.default_rng(7).random(graph.features.shape) < share
     graph = replace(graph, features=graph.features * there)
-    how = Settings(model=small(model, 2), epochs=4)
+    how = Settings(model=systems.small(model, 2), epochs=4)
     found = [
         systems.run(pool, graph, systems.block("vanilla"), 2, "random", replace(how, rows=rows))
         for rows in ("all", "needed")
@@ -162,7 +150,7 @@ def test_sparse_features_are_held_against_the_rows_of_the_product():
 def test_other_exchanges_of_rows_may_take_it(pool, name, rtol):
     """A stale row that the loss does not need reaches nothing; noise is drawn for the rows that travel."""
     graph = sparse_graph(5, vertices=30, trained=5)
-    how = [Settings(model=small("gcn", 3), epochs=6, rows=rows) for rows in ("all", "needed")]
+    how = [Settings(model=systems.small("gcn", 3), epochs=6, rows=rows) for rows in ("all", "needed")]
     every, needed = (systems.run(pool, graph, systems.block(name), 3, "random", each) for each in how)
     np.testing.assert_allclose(needed.losses, every.losses, rtol=rtol)
     rows = [
@@ -173,7 +161,7 @@ def test_other_exchanges_of_rows_may_take_it(pool, name, rtol):
 
 def test_a_stopped_run_goes_on_bit_for_bit(pool):
     graph = sparse_graph(6, vertices=30, trained=5)
-    how = Settings(model=small("gcn", 3, dropout=0.4), dtype="float32", epochs=6, rows="needed")
+    how = Settings(model=systems.small("gcn", 3, dropout=0.4), dtype="float32", epochs=6, rows="needed")
     once, resumed = (
         systems.run(pool, graph, systems.block("vanilla"), 3, "random", replace(how, stop_at=stop))
         for stop in (None, 4)

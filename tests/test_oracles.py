@@ -1,6 +1,4 @@
-"""The oracles of full-graph training, the controls and the bytes: against finite differences, torch, and by
-hand.
-"""
+"""The oracles of full-graph training, the controls and the bytes: against torch, and by hand."""
 
 from __future__ import annotations
 
@@ -13,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import bytes as count
-from tests.oracles import dense, halo, sancus
+from tests.oracles import dense, halo
 from tests.oracles.samples import (
-    WIDTHS,
     assert_same_run,
-    differs,
     random_blocks,
     random_graph,
     random_weights,
@@ -45,31 +41,6 @@ def test_operators_by_hand():
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
-@pytest.mark.parametrize("model, normalisation", [("gcn", "symmetric"), ("gcn", "row"), ("sage", "row")])
-def test_gradients_are_finite_differences(model, normalisation, multilabel):
-    graph = random_graph(1, multilabel=multilabel)
-    weights = random_weights(2, model, widths=[5, 4, 4, 3])
-    operator = dense.operator_of(dense.adjacency(graph), model, normalisation)
-    assert not np.allclose(operator, operator.T)
-
-    def loss_of(w):
-        x = graph.features.astype(np.float64)
-        return dense.loss_and_gradients(
-            operator, x, graph.labels, graph.train, int(graph.train.sum()), w, model
-        )
-
-    step, gradients = 1e-6, loss_of(weights)[1]
-    assert gradients.keys() == weights.keys()
-    for name, w in weights.items():
-        for index in np.ndindex(w.shape):
-            up, down = w.copy(), w.copy()
-            up[index] += step
-            down[index] -= step
-            slope = (loss_of(weights | {name: up})[0] - loss_of(weights | {name: down})[0]) / (2 * step)
-            assert gradients[name][index] == pytest.approx(slope, rel=1e-5, abs=1e-8), (name, index)
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
 def test_the_loss_is_torch_s_loss_also_for_huge_logits(multilabel):
     graph = random_graph(3, multilabel=multilabel)
     logits = 300 * np.random.default_rng(4).standard_normal((graph.num_vertices, graph.num_classes))
@@ -86,44 +57,6 @@ def test_the_loss_is_torch_s_loss_also_for_huge_logits(multilabel):
     expected.backward()
     assert loss == pytest.approx(expected.item())
     np.testing.assert_allclose(delta, y.grad, atol=1e-12)
-
-
-@pytest.mark.parametrize("weight_decay", [0.0, 0.05])
-def test_adam_is_torch_s_adam(weight_decay):
-    rng = np.random.default_rng(5)
-    weights = random_weights(6)
-    parameters = {name: torch.nn.Parameter(torch.tensor(w)) for name, w in weights.items()}
-    theirs = torch.optim.Adam(parameters.values(), lr=0.02, weight_decay=weight_decay)
-    ours = dense.Adam(0.02, weight_decay)
-    for _ in range(5):
-        gradients = {name: rng.standard_normal(w.shape) for name, w in weights.items()}
-        weights = ours.step(weights, gradients)
-        for name, p in parameters.items():
-            p.grad = torch.tensor(gradients[name])
-        theirs.step()
-    for name, p in parameters.items():
-        np.testing.assert_allclose(weights[name], p.detach(), rtol=1e-12)
-
-
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-def test_training_lowers_the_loss_and_reports_the_loss_before_each_update(model):
-    graph, weights = random_graph(7), random_weights(8, model)
-    kept = {name: w.copy() for name, w in weights.items()}
-    history = dense.train(graph, weights, model=model, epochs=60, lr=0.05)
-    assert history.losses[-1] < 0.5 * history.losses[0]
-    second = dense.train(graph, history.weights_after[0], model=model, epochs=1, lr=0.05)
-    assert second.losses[0] == pytest.approx(history.losses[1], rel=1e-12)
-    assert all((weights[name] == kept[name]).all() for name in weights)
-    assert history.scores["train"] == (history.logits.argmax(1) == graph.labels)[graph.train].mean() > 0.6
-
-
-def test_scores_by_hand():
-    logits = np.array([[1.0, -1.0], [2.0, 3.0], [-1.0, 1.0]])
-    mask = np.array([True, True, False])
-    assert dense.score(logits, np.array([0, 0, 0]), mask) == 0.5
-    # true positives 2 (of 3 predicted, 3 true): F1 = 2 * 2 / 6
-    assert dense.score(logits, np.array([[1, 1], [1, 0], [1, 1]]), mask) == pytest.approx(2 / 3)
-    assert math.isnan(dense.score(logits, np.array([0, 0, 0]), np.zeros(3, dtype=bool)))
 
 
 # --- the controls
@@ -170,14 +103,6 @@ def test_the_controls_are_full_graph_training_on_a_cut_matrix(seed, parts, direc
         assert_same_run(apart, exact)
 
 
-def test_the_controls_differ_from_each_other_and_from_the_exact_run():
-    graph, weights = random_graph(9), random_weights(10)
-    assignment = random_blocks(11, graph.num_vertices, 3)
-    runs = [dense.train(graph, weights, epochs=3, lr=0.02)]
-    runs += [oracle(graph, assignment, weights, epochs=3, lr=0.02) for oracle in (halo.zero_halo, halo.local)]
-    assert differs(runs[0], runs[1]) and differs(runs[0], runs[2]) and differs(runs[1], runs[2])
-
-
 # --- bytes
 # ------------------------------------------------------------------------------------------------------------
 
@@ -198,52 +123,13 @@ def test_vanilla_bytes_by_hand():
         assert got["bytes"]["backward"].tolist() == [0, 4 * 28]
 
 
-def test_cagnet_bytes_are_the_printed_formula():
-    n, p, (f0, f1, f2) = 14, 3, WIDTHS
-    assert sum(b.sum() for b in count.cagnet(n, p, WIDTHS, features="refetch", first=False).values()) == (
-        4 * (p - 1) * n * (f0 + 2 * f1 + f2)
-    )
-    assert sum(b.sum() for b in count.cagnet(n, p, WIDTHS, features="once", first=False).values()) == (
-        4 * (p - 1) * n * (f1 + f2)
-    )
-    deep = count.cagnet(n, p, [5, 4, 6, 3], features="refetch", first=True)
-    assert sum(b.sum() for b in deep.values()) == 4 * (p - 1) * n * (5 + 2 * 4 + 2 * 6 + 3)
-    assert all(b.sum() == 0 for b in count.cagnet(n, 1, WIDTHS, features="refetch", first=True).values())
-
-
-@pytest.mark.parametrize("features", ["refetch", "once"])
-def test_sancus_bytes_with_every_flag_up_are_cagnet_s_and_one_byte_flags(features):
-    graph, weights = random_graph(30), random_weights(31)
-    blocks = random_blocks(32, graph.num_vertices, 3)
-    run = sancus.train(
-        graph, blocks, weights, staleness="epoch_fixed", bound=0, features=features, epochs=2, lr=0.02
-    )
-    for epoch in range(2):
-        got = count.sancus(run.active[epoch], blocks, WIDTHS, features=features)
-        expected = count.cagnet(graph.num_vertices, 3, WIDTHS, features=features, first=epoch == 0)
-        assert (got["forward"] == expected["forward"]).all() and (
-            got["backward"] == expected["backward"]
-        ).all()
-        assert got["flags"].tolist() == ([6, 6] if features == "refetch" else [0, 6])
-
-
 def test_sancus_bytes_of_a_skipped_block():
     blocks = np.array([0, 0, 0, 1, 1, 2])
     active = np.array([[False, True, False], [True, False, True]])
     got = count.sancus(active, blocks, [5, 7, 3], features="refetch")
     assert got["forward"].tolist() == [4 * 2 * 2 * 5, 4 * 2 * (3 + 1) * 7]
     assert got["backward"].tolist() == [4 * 2 * 6 * 7, 4 * 2 * 6 * 3]
-
-
-@settings(max_examples=10)
-@given(seed=st.integers(0, 10**6), parts=st.integers(1, 4))
-def test_halo_exchange_never_moves_more_forward_than_broadcasts(seed, parts):
-    graph = random_graph(seed)
-    blocks = random_blocks(seed, graph.num_vertices, parts)
-    vanilla = count.vanilla(graph, blocks, WIDTHS, features="refetch", first=True)["bytes"]
-    cagnet = count.cagnet(graph.num_vertices, parts, WIDTHS, features="refetch", first=True)
-    assert (vanilla["forward"] <= cagnet["forward"]).all()
-    assert parts > 1 or vanilla["forward"].sum() == 0
+    assert got["flags"].tolist() == [6, 6]
 
 
 def test_all_reduce_bytes_are_those_of_a_ring():

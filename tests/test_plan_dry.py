@@ -28,7 +28,7 @@ from tests.oracles.samples import random_graph
 from tests.pieces import COMBINES
 from tests.systems import Settings, label
 
-SMALL = {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.5}
+SMALL = systems.small("gcn", 3, dropout=0.5)
 VARIANTS = [
     variant
     for variant in {

@@ -65,7 +65,7 @@ def test_a_block_without_rows_has_never_changed(norm):
 @pytest.mark.parametrize("features, first", [("refetch", 0), ("once", 1)])
 @pytest.mark.parametrize("rule", ["epoch_fixed", "variation_gap"])
 def test_cache_bytes_are_the_closed_form(pool, rule, features, first):
-    model = {"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0}
+    model = systems.small("gcn", 3, 7)
     settings = Settings(model=model, dtype="float32", epochs=3)
     block = systems.block("sancus", staleness=rule, features=features)
     for parts, method in [(4, "block"), (3, "random"), (1, "block")]:

@@ -13,27 +13,9 @@ import torch
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles import bytes as count
-from tests.oracles import dense, gat
+from tests.oracles import dense
 from tests.oracles.samples import random_graph
 from tests.systems import EXACT, EXACT_VARIANTS, Settings, label
-
-
-def exact(graph, outcome, settings: Settings):
-    if settings.model["name"] == "gat":
-        return gat.train(graph, outcome.weights[0], epochs=settings.epochs, **settings.optimiser)
-    return dense.train(
-        graph,
-        outcome.weights[0],
-        model=settings.model["name"],
-        epochs=settings.epochs,
-        normalisation=settings.model.get("normalisation", "symmetric"),
-        **settings.optimiser,
-    )
-
-
-def small(model: str, layers: int) -> dict:
-    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
-    return {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0, **heads}
 
 
 def test_every_system_is_tested(tmp_path):
@@ -92,10 +74,10 @@ def often(variant: tuple[str, dict], model: str, directed: bool) -> bool:
 )
 def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
     graph = random_graph(7, vertices=23, directed=directed)
-    settings = Settings(model=small(model, layers=3), epochs=4)
+    settings = Settings(model=systems.small(model, layers=3), epochs=4)
     for parts, method in systems.partitions_of(variant[0]):
         outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, method, settings)
-        systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+        systems.assert_trained_alike(outcome, systems.exact(graph, outcome, settings))
 
 
 @pytest.mark.parametrize(
@@ -105,16 +87,16 @@ def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
 )
 def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     graph = random_graph(8, vertices=20)
-    settings = Settings(model=small(model, layers=2))
+    settings = Settings(model=systems.small(model, layers=2))
     outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 1, "block", settings)
-    systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+    systems.assert_trained_alike(outcome, systems.exact(graph, outcome, settings))
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(model={"name": "gcn", "layers": 1, "hidden": 4, "dropout": 0.0}),
-        Settings(model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"}),
+        Settings(model=systems.small("gcn", 1)),
+        Settings(model=systems.small("gcn", 2, 9, normalisation="row")),
     ],
     ids=["one layer", "row normalisation"],
 )
@@ -122,7 +104,7 @@ def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
 def test_other_depths_and_normalisations(pool, name, settings):
     graph = random_graph(9, vertices=21)
     outcome = systems.run(pool, graph, systems.block(name), 3, "random", settings)
-    systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+    systems.assert_trained_alike(outcome, systems.exact(graph, outcome, settings))
 
 
 @pytest.mark.parametrize("norm", ["none", "layer", "l2"])
@@ -132,7 +114,7 @@ def test_norms_between_layers(pool, name, norm):
     graph = random_graph(9, vertices=21)
     # Wide enough that rows have several active units: a row of one is constant under "l2", and what passes
     # back is rounding.
-    settings = Settings(model={**small("gcn", layers=3), "hidden": 24, "norm": norm})
+    settings = Settings(model={**systems.small("gcn", layers=3), "hidden": 24, "norm": norm})
     knobs = EXACT["cdfgnn"][0] if name == "cdfgnn" else {}
     outcome = systems.run(pool, graph, systems.block(name, **knobs), 3, settings=settings)
     operator = torch.from_numpy(dense.gcn_operator(dense.adjacency(graph), "symmetric"))
@@ -165,7 +147,7 @@ def test_norms_between_layers(pool, name, norm):
 def test_multilabel_loss_and_score(pool):
     graph = random_graph(10, vertices=24, multilabel=True)
     outcome = systems.run(pool, graph, systems.block("vanilla"), 3)
-    history = exact(graph, outcome, Settings())
+    history = systems.exact(graph, outcome, Settings())
     systems.assert_trained_alike(outcome, history)
     np.testing.assert_allclose(outcome.scores[-1], [history.scores[s] for s in ("train", "val", "test")])
 
@@ -208,7 +190,7 @@ def test_compute_segments_count_the_operations_of_their_products(pool, model, fe
     does not ask for, and its sparse ones once.
     """
     graph = random_graph(12, vertices=60)
-    settings = Settings(model={**small(model, layers=2), "hidden": 8}, epochs=2)
+    settings = Settings(model={**systems.small(model, layers=2), "hidden": 8}, epochs=2)
     outcome = systems.run(pool, graph, systems.block("vanilla", features=features), 2, settings=settings)
     a = dense.adjacency(graph) > 0
     for part, worker in enumerate(outcome.workers):
@@ -235,9 +217,7 @@ def test_compute_segments_count_the_operations_of_their_products(pool, model, fe
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 def test_vanilla_bytes_are_the_closed_form(pool, features, model):
     graph = random_graph(12, vertices=40)
-    settings = Settings(
-        model={"name": model, "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2
-    )
+    settings = Settings(model=systems.small(model, 3, 6), dtype="float32", epochs=2)
     outcome = systems.run(pool, graph, systems.block("vanilla", features=features), 4, settings=settings)
     weights = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(2):

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests import systems
@@ -22,22 +23,16 @@ SEEDS = st.integers(0, 10_000)
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @pytest.mark.parametrize("name", ["zero_halo", "local"])
+@examples(max_examples=10)
 @given(seed=SEEDS, parts=st.integers(2, 4), directed=st.booleans())
 def test_controls_equal_their_oracle(pool, name, model, seed, parts, directed):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0}, seed=seed % 100)
+    settings = Settings(model=systems.small(model), seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block(name), parts, settings=settings)
     oracle = halo.zero_halo if name == "zero_halo" else halo.local
     systems.assert_trained_alike(
         outcome,
-        oracle(
-            graph,
-            outcome.assignment,
-            outcome.weights[0],
-            model=model,
-            epochs=settings.epochs,
-            **settings.optimiser,
-        ),
+        systems.history(oracle, graph, outcome, settings, model=model),
     )
 
 
@@ -80,31 +75,13 @@ def flags_of(outcome, parts: int, epochs: int, layers: int) -> np.ndarray:
 )
 def test_sancus_equals_its_oracle(pool, knobs, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(
-        model={"name": "gcn", "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
-    )
+    settings = Settings(model=systems.small("gcn", layers), epochs=7, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("sancus", **knobs), parts, settings=settings)
-    want = sancus.train(
-        graph, outcome.assignment, outcome.weights[0], epochs=settings.epochs, **knobs, **settings.optimiser
-    )
+    want = systems.history(sancus.train, graph, outcome, settings, **knobs)
     systems.assert_trained_alike(outcome, want)
     first = 1 if knobs["features"] == "once" else 0
     got = flags_of(outcome, parts, settings.epochs, layers)
     np.testing.assert_array_equal(got[:, first:], np.asarray(want.active)[:, first:])
-
-
-@pytest.mark.parametrize("rule,bound", [("epoch_fixed", 2), ("epoch_adaptive", 3)])
-def test_sancus_epoch_rules_bound_staleness(pool, rule, bound):
-    settings = Settings(epochs=12)
-    block = systems.block("sancus", staleness=rule, bound=bound, features="refetch")
-    outcome = systems.run(pool, random_graph(5, vertices=24), block, 4, settings=settings)
-    active = flags_of(outcome, 4, 12, 2)
-    for layer in range(2):
-        for j in range(4):
-            broadcasts = np.flatnonzero(active[:, layer, j])
-            assert broadcasts[0] == 0 and np.diff(broadcasts).max() <= bound + 1
-    if rule == "epoch_adaptive":
-        assert len({tuple(active[:, 1, j]) for j in range(4)}) == 4, "blocks are staggered"
 
 
 def test_sancus_bytes_follow_its_flags(pool):

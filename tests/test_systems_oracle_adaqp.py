@@ -28,10 +28,11 @@ CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 def both(pool, graph, knobs, parts, how):
     """The system's outcome and the oracle's history."""
     outcome = systems.run(pool, graph, systems.block("adaqp", **knobs), parts, settings=how)
-    history = adaqp.train(
+    history = systems.history(
+        adaqp.train,
         graph,
-        outcome.assignment,
-        outcome.weights[0],
+        outcome,
+        how,
         systems.drawer(how.seed),
         bits=knobs["bits"],
         adaptive=knobs["assignment"] == "adaptive",
@@ -39,8 +40,6 @@ def both(pool, graph, knobs, parts, how):
         features=knobs["features"],
         model=how.model["name"],
         normalisation=how.model["normalisation"],
-        epochs=how.epochs,
-        **how.optimiser,
     )
     return outcome, history
 
@@ -53,13 +52,7 @@ def test_adaqp_equals_its_oracle(pool, knobs, run):
     knobs = {"bits": bits, "assignment": assignment, "period": knobs["period"], "features": knobs["features"]}
     graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
     how = Settings(
-        model={
-            "name": name,
-            "layers": run["layers"],
-            "hidden": 4,
-            "dropout": 0.0,
-            "normalisation": normalisation,
-        },
+        model=systems.small(name, run["layers"], normalisation=normalisation),
         epochs=6,
         seed=run["seed"],
     )
@@ -72,7 +65,7 @@ def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
     """
     graph, width = random_graph(12, vertices=40), 6
     how = Settings(
-        model={"name": "gcn", "layers": 3, "hidden": width, "dropout": 0.0, "normalisation": "symmetric"},
+        model=systems.small("gcn", 3, width, normalisation="symmetric"),
         epochs=5,
     )
     outcome, history = both(
@@ -97,16 +90,3 @@ def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
                 assert sent["halo"] == sum(-(-b * width // 8) + constants for b in bits.tolist())
                 weights = 8 * halo if (epoch, layer, way) == (0, 1, "backward") else 0
                 assert sent.get("bits", 0) == (halo if epoch % 3 == 0 else 0) + weights
-
-
-@settings(max_examples=10)
-@given(bits=st.sampled_from([2, 4, 8]), seed=st.integers(0, 1000))
-def test_the_quantiser_is_unbiased_and_its_variance_bounded(bits, seed):
-    """20000 draws of one row: the mean to six standard errors, the summed variance at most F S^2 / 4."""
-    rng, n = np.random.default_rng(seed), 20_000
-    x = rng.standard_normal(5)
-    got = adaqp.quantised(np.tile(x, (n, 1)), np.full(n, bits), rng.random((n, 5)))
-    step = (x.max() - x.min()) / (2**bits - 1)
-    assert (np.abs(got - x) <= step * (1 + 1e-9)).all()
-    np.testing.assert_allclose(got.mean(axis=0), x, atol=6 * step / 2 / np.sqrt(n), rtol=0)
-    assert got.var(axis=0).sum() <= 5 * step**2 / 4

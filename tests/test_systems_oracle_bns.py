@@ -44,20 +44,12 @@ def drawer(rate: float, seed: int):
 )
 def test_bns_equals_its_oracle(pool, rate, features, seed, parts, directed, model, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
-    how = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=6, seed=seed)
+    how = Settings(model=systems.small(model, layers), epochs=6, seed=seed)
     outcome = systems.run(
         pool, graph, systems.block("bns", rate=rate, features=features), parts, settings=how
     )
-    history = bns.train(
-        graph,
-        outcome.assignment,
-        outcome.weights[0],
-        drawer(rate, seed),
-        rate=rate,
-        features=features,
-        model=model,
-        epochs=how.epochs,
-        **how.optimiser,
+    history = systems.history(
+        bns.train, graph, outcome, how, drawer(rate, seed), rate=rate, features=features, model=model
     )
     systems.assert_trained_alike(outcome, history)
 
@@ -92,7 +84,7 @@ def test_bytes_are_those_of_the_drawn_rows(pool, features):
     in epoch 0 only.
     """
     graph = random_graph(12, vertices=40)
-    how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
+    how = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=3)
     outcome = systems.run(pool, graph, systems.block("bns", rate=0.3, features=features), 4, settings=how)
     halo = count.halo_rows(graph, outcome.assignment)
     # [owner, receiver]

@@ -18,7 +18,7 @@ from harness.run.config import make_system
 from systems.parts.tasks import Scheduler, idle, score
 from tests import systems
 from tests.launching import PATIENCE
-from tests.oracles import distdgl, halo
+from tests.oracles import distdgl
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
 from tests.test_systems_oracle_distdgl import sent_of, steps_of
@@ -53,7 +53,7 @@ SCHEDULING = {
 )  # fmt: skip
 def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, fanouts, knobs):
     graph = random_graph(seed, vertices=18, directed=directed)
-    shape = {"name": model, "layers": len(fanouts), "hidden": 4, "dropout": 0.0}
+    shape = systems.small(model, len(fanouts))
     how = Settings(model=shape, seed=seed % 100, epochs=2)
     outcome = systems.run(
         pool, graph, systems.block("bytegnn", fanouts=fanouts, **knobs), parts, settings=how
@@ -120,19 +120,6 @@ def test_seeds_that_are_drawn_by_themselves_train_alike_and_ask_for_more(pool):
             assert all(np.array_equal(each.weights[-1][name], value) for each in apart)
         sizes = [sum(sum(sent_of(each, epoch).values()) for epoch in range(3)) for each in runs.values()]
         assert sizes[0] == sizes[1] < sizes[2] < sizes[3]
-
-
-@pytest.mark.parametrize("remote", ["zero", "drop"])
-def test_without_remote_vertices_the_exact_knob_is_the_control(pool, remote):
-    graph, how = random_graph(6, vertices=24), Settings()
-    block = systems.block("bytegnn", fanouts=None, batch=None, remote=remote, task=4)
-    outcome = systems.run(pool, graph, block, 3, settings=how)
-    oracle = halo.zero_halo if remote == "zero" else halo.local
-    want = oracle(
-        graph, outcome.assignment, outcome.weights[0], model="gcn", epochs=how.epochs, **how.optimiser
-    )
-    systems.assert_trained_alike(outcome, want)
-    assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}
 
 
 @given(a=st.floats(0, 100), b=st.floats(0, 100))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
@@ -55,6 +56,7 @@ def assert_same_rows(outcome, history) -> None:
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
+@examples(max_examples=10)
 @given(
     cache=st.sampled_from(CACHES),
     local=st.integers(0, 16),
@@ -94,19 +96,9 @@ def test_capgnn_equals_its_oracle(
         "features": features,
         "top_k": top_k,
     }
-    settings = Settings(
-        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
-    )
+    settings = Settings(model=systems.small(model, layers), epochs=7, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), parts, settings=settings)
-    history = capgnn.train(
-        graph,
-        outcome.assignment,
-        outcome.weights[0],
-        model=model,
-        epochs=settings.epochs,
-        **knobs,
-        **settings.optimiser,
-    )
+    history = systems.history(capgnn.train, graph, outcome, settings, model=model, **knobs)
     assert_same_counts(outcome, history, first_layer=1 if features == "once" else 0)
     assert_same_rows(outcome, history)
     systems.assert_trained_alike(outcome, history)
@@ -181,9 +173,7 @@ def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refres
         "gradients": gradients,
         "features": "refetch",
     }
-    settings = Settings(
-        model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8
-    )
+    settings = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=8)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
     history = capgnn.train(
         graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser
@@ -224,7 +214,7 @@ def test_bytes_are_a_closed_form_of_the_halos_and_of_what_local_tiers_hold(
 ):
     """By default: the gradients of all halo rows every epoch, and a row counted once per receiving worker."""
     graph = random_graph(seed, vertices=20)
-    model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
+    model = systems.small("gcn", 3, 6)
     settings = Settings(model=model, dtype="float32", epochs=5)
     block = systems.block(
         "capgnn",

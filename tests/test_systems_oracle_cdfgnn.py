@@ -101,9 +101,7 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
 @given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne", "metis/edges"]), **RUNS)
 def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(
-        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=8, seed=seed % 100
-    )
+    settings = Settings(model=systems.small(model, layers), epochs=8, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), parts, method, settings)
     want = train(graph, outcome, settings, model, knobs)
     if not (knobs["cache"] and knobs["quantise"] and knobs["scatter"] == "diff"):
@@ -116,7 +114,7 @@ def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     """Long enough that the cache saves most messages, and that eps went up and down."""
     graph = random_graph(8, vertices=40, directed=False)
     knobs = {"epsilon": 0.05, "rule": rule, "mu2": 0.005, **REFETCH}
-    settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.0}, epochs=40)
+    settings = Settings(model=systems.small("gcn", 2, 6), epochs=40)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     want = train(graph, outcome, settings, "gcn", knobs)
     assert want.certain == settings.epochs

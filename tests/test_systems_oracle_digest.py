@@ -36,9 +36,7 @@ AGG = {("weights", "uniform"): "mean", ("weights", "train"): "weighted",
 
 def trained(pool, name, knobs, seed, parts, directed, model, layers, epochs):
     graph = random_graph(seed, vertices=18, directed=directed)
-    how = Settings(
-        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=epochs, seed=seed % 100
-    )
+    how = Settings(model=systems.small(model, layers), epochs=epochs, seed=seed % 100)
     return graph, how, systems.run(pool, graph, systems.block(name, **knobs), parts, settings=how)
 
 
@@ -48,18 +46,17 @@ def test_digest_equals_its_oracle(pool, knobs, run):
     graph, how, outcome = trained(pool, "digest", knobs, **run, epochs=9)
     systems.assert_trained_alike(
         outcome,
-        digest.train(
+        systems.history(
+            digest.train,
             graph,
-            outcome.assignment,
-            outcome.weights[0],
+            outcome,
+            how,
             interval=knobs["interval"],
             schedule={"after": "shifted", "literal": "literal"}[knobs["schedule"]],
             init=knobs["start"],
             loss=knobs["loss"],
             agg=AGG[knobs["aggregate"], knobs["weighting"]],
             model=run["model"],
-            epochs=how.epochs,
-            **how.optimiser,
         ),
     )
 

@@ -69,7 +69,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(
     knobs["drop_last"] = drop_last and knobs["batch"] == 1 + seed % 2  # so small that a batch is whole
     graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
     graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
-    shape = {"name": model, "layers": len(fanouts), "hidden": 4, "dropout": 0.0}
+    shape = systems.small(model, len(fanouts))
     how = Settings(model=shape, seed=seed % 100, epochs=2)
     block = systems.block("distdgl", fanouts=fanouts, **knobs)
     outcome = systems.run(pool, graph, block, parts, settings=how)
@@ -105,8 +105,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(
 )
 def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(pool, model, draws):
     graph = random_graph(4, vertices=40, directed=False)
-    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
-    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.4, **heads}, epochs=3)
+    how = Settings(model=systems.small(model, 3, dropout=0.4), epochs=3)
     knobs = {"fanouts": [3, 2, 2], "batches": "global", **draws}
     alone = systems.run(pool, graph, systems.block("distdgl", batch=4, **knobs), 1, "block", how)
     for parts, method, batch in ((2, "metis", 2), (4, "random", 1)):
@@ -160,15 +159,14 @@ def test_drawing_ahead_changes_no_bit_and_no_byte_and_is_booked_where_it_is_used
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @pytest.mark.parametrize("remote", ["zero", "drop"])
-def test_without_remote_vertices_the_exact_knob_is_the_control(pool, remote, model):
+@pytest.mark.parametrize("name, knobs", [("distdgl", {"split": "owner"}), ("bytegnn", {"task": 4})])
+def test_without_remote_vertices_the_exact_knob_is_the_control(pool, name, knobs, remote, model):
     graph = random_graph(6, vertices=24)
-    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
-    block = systems.block("distdgl", fanouts=None, batch=None, split="owner", remote=remote)
+    how = Settings(model=systems.small(model, 3))
+    block = systems.block(name, fanouts=None, batch=None, remote=remote, **knobs)
     outcome = systems.run(pool, graph, block, 3, settings=how)
     oracle = halo.zero_halo if remote == "zero" else halo.local
-    want = oracle(
-        graph, outcome.assignment, outcome.weights[0], model=model, epochs=how.epochs, **how.optimiser
-    )
+    want = systems.history(oracle, graph, outcome, how, model=model)
     systems.assert_trained_alike(outcome, want)
     assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}
 
@@ -176,8 +174,7 @@ def test_without_remote_vertices_the_exact_knob_is_the_control(pool, remote, mod
 def test_attention_over_leaves_is_zero_halos(pool):
     """Neighbours whose rows are 0 take their part of the softmax, as in the control for full batches."""
     graph = random_graph(6, vertices=24)
-    model = {"name": "gat", "layers": 2, "hidden": 4, "heads": 2, "out_heads": 2, "dropout": 0.4}
-    how = Settings(model=model)
+    how = Settings(model=systems.small("gat", dropout=0.4))
     block = systems.block("distdgl", fanouts=None, batch=None, split="owner", remote="zero")
     want = systems.run(pool, graph, systems.block("zero_halo"), 3, settings=how)
     outcome = systems.run(pool, graph, block, 3, settings=how)

@@ -15,7 +15,7 @@ from systems.parts.clusters import ClusterBatches, metis_clusters
 from tests import systems
 from tests.graphs import graphs
 from tests.oracles import bytes as count
-from tests.oracles import digest, gas, halo
+from tests.oracles import gas
 from tests.oracles.samples import random_graph, with_edge_weights
 from tests.systems import Settings
 
@@ -75,7 +75,7 @@ def sent_of(outcome, epoch: int) -> Counter:
 def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, layers, kind, knobs):
     graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
     graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
-    shape = {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}
+    shape = systems.small(model, layers)
     how = Settings(model=shape, seed=seed % 100, epochs=3)
     outcome = systems.run(pool, graph, systems.block("gas", **knobs), parts, settings=how)
     assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
@@ -101,38 +101,10 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
             assert asked == (told if knobs["outside"] == "history" else 0)
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-@pytest.mark.parametrize("outside", ["zero", "drop"])
-def test_in_one_batch_the_controls_are_zero_halo_and_local(pool, outside, model):
-    graph = random_graph(6, vertices=24)
-    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
-    block = systems.block("gas", batch=None, outside=outside)
-    outcome = systems.run(pool, graph, block, 3, settings=how)
-    oracle = halo.zero_halo if outside == "zero" else halo.local
-    want = oracle(
-        graph, outcome.assignment, outcome.weights[0], model=model, epochs=how.epochs, **how.optimiser
-    )
-    systems.assert_trained_alike(outcome, want)
-    assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}
-
-
-@pytest.mark.parametrize("start", ["exact", "zeros"])
-def test_in_one_batch_it_is_digest_that_synchronises_in_every_round(pool, start):
-    graph = random_graph(6, vertices=24)
-    how = Settings(model={"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.0})
-    outcome = systems.run(pool, graph, systems.block("gas", batch=None, start=start), 3, settings=how)
-    want = digest.train(
-        graph, outcome.assignment, outcome.weights[0], interval=1, loss="global", init=start,
-        epochs=how.epochs, **how.optimiser,
-    )  # fmt: skip
-    systems.assert_trained_alike(outcome, want)
-
-
 def test_attention_takes_histories_as_digest_takes_its_store(pool):
     """With dropout too, whose masks depend on neither."""
     graph = random_graph(6, vertices=24)
-    model = {"name": "gat", "layers": 3, "hidden": 4, "heads": 2, "out_heads": 2, "dropout": 0.4}
-    how = Settings(model=model)
+    how = Settings(model=systems.small("gat", 3, dropout=0.4))
     block = systems.block("digest", interval=1, loss="global")
     want = systems.run(pool, graph, block, 3, settings=how)
     outcome = systems.run(pool, graph, systems.block("gas", batch=None), 3, settings=how)
@@ -140,25 +112,13 @@ def test_attention_takes_histories_as_digest_takes_its_store(pool):
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_one_worker_in_one_batch_drops_what_full_batch_training_drops(pool, model):
+@pytest.mark.parametrize("name, knobs", [("gas", {"batch": None}), ("graphsaint", {"budget": None})])
+def test_one_worker_in_one_batch_drops_what_full_batch_training_drops(pool, name, knobs, model):
     graph = random_graph(6, vertices=24)
-    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
-    shape = {"name": model, "layers": 3, "hidden": 4, "dropout": 0.4, "input_dropout": 0.3, "residual": True}
-    how = Settings(model={**shape, **heads})
+    how = Settings(model=systems.small(model, 3, dropout=0.4, input_dropout=0.3, residual=True))
     want = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
-    outcome = systems.run(pool, graph, systems.block("gas", batch=None), 1, "block", how)
+    outcome = systems.run(pool, graph, systems.block(name, **knobs), 1, "block", how)
     systems.assert_trained_alike(outcome, gas.History(losses=want.losses, weights_after=want.weights[1:]))
-
-
-def test_both_transports_give_the_same_bits_and_bytes(pool):
-    graph, outcomes = random_graph(5, vertices=30), {}
-    how = Settings(dtype="float32", epochs=3)
-    block = systems.block("gas", clusters=4, batch=2)
-    for transport in ("memory", "sockets"):
-        outcomes[transport] = systems.run(pool, graph, block, 3, settings=how, transport=transport)
-    memory, sockets = outcomes.values()
-    assert memory.losses == sockets.losses
-    assert [memory.sent(epoch) for epoch in range(3)] == [sockets.sent(epoch) for epoch in range(3)]
 
 
 def test_what_exact_passes_send_outside_the_clock_is_recorded(pool):

@@ -14,7 +14,7 @@ from systems.parts.subgraphs import Counts, Sampler, induced
 from tests import systems
 from tests.graphs import graphs
 from tests.oracles import bytes as count
-from tests.oracles import graphsaint, halo
+from tests.oracles import graphsaint
 from tests.oracles.samples import random_graph, with_edge_weights
 from tests.systems import Settings
 
@@ -67,7 +67,7 @@ def pools_of(graph, assignment, parts: int, seed: int, knobs: dict) -> tuple[lis
 def test_losses_and_weights_equal_the_oracle(pool, seed, parts, directed, model, layers, kind, knobs):
     graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
     graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
-    shape = {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}
+    shape = systems.small(model, layers)
     how = Settings(model=shape, seed=seed % 100, epochs=3)
     outcome = systems.run(pool, graph, systems.block("graphsaint", **knobs), parts, settings=how)
     assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
@@ -87,31 +87,6 @@ def test_losses_and_weights_equal_the_oracle(pool, seed, parts, directed, model,
             assert sent[-1, "backward", "weights"][1] == steps * 2 * count.all_reduce(
                 parameters, parts
             )  # float64
-
-
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_one_worker_with_the_whole_graph_is_full_batch_training(pool, model):
-    """With dropout too, which is drawn by vertex."""
-    graph = random_graph(6, vertices=24)
-    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
-    shape = {"name": model, "layers": 3, "hidden": 4, "dropout": 0.4, "input_dropout": 0.3, "residual": True}
-    how = Settings(model={**shape, **heads})
-    want = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
-    outcome = systems.run(pool, graph, systems.block("graphsaint", budget=None), 1, "block", how)
-    systems.assert_trained_alike(
-        outcome, graphsaint.History(losses=want.losses, weights_after=want.weights[1:])
-    )
-
-
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-def test_several_workers_with_whole_graphs_are_local(pool, model):
-    graph = random_graph(6, vertices=24)
-    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
-    outcome = systems.run(pool, graph, systems.block("graphsaint", budget=None), 3, settings=how)
-    want = halo.local(
-        graph, outcome.assignment, outcome.weights[0], model=model, epochs=how.epochs, **how.optimiser
-    )
-    systems.assert_trained_alike(outcome, want)
 
 
 @settings(max_examples=60)

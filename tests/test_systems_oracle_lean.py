@@ -24,7 +24,7 @@ from tests.oracles import dense, lean, lean_gat
 from tests.oracles.samples import OPERATORS
 from tests.systems import Settings
 from tests.test_cover import csr, matching
-from tests.test_needed import OPERATORS_AND_GAT, needed_sets, oracle, small, sparse_graph
+from tests.test_needed import OPERATORS_AND_GAT, needed_sets, sparse_graph
 
 EXACT_SUMS = {"_target_": "harness.core.combine.Exact"}
 
@@ -60,7 +60,7 @@ def drawn(run) -> tuple:
     graph = sparse_graph(
         run["seed"], directed=run["directed"], trained=run["trained"], multilabel=run["multilabel"]
     )
-    model = {**small(name, run["layers"], normalisation=normalisation), "hidden": run["hidden"]}
+    model = {**systems.small(name, run["layers"], normalisation=normalisation), "hidden": run["hidden"]}
     return graph, Settings(model=model, epochs=4, seed=run["seed"], combine=EXACT_SUMS)
 
 
@@ -80,18 +80,17 @@ def test_lean_equals_its_oracle(pool, bits, run):
     knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
 
-    history = lean.train(
+    history = systems.history(
+        lean.train,
         graph,
-        outcome.assignment,
-        outcome.weights[0],
+        outcome,
+        how,
         drawing(how.seed),
         least if run["messages"] == "cover" else refuses_needed_rows,
         bits=bits,
         narrow=run["narrow"],
         model=how.model["name"],
         normalisation=how.model["normalisation"],
-        epochs=how.epochs,
-        **how.optimiser,
     )
     systems.assert_trained_alike(outcome, history)
 
@@ -107,7 +106,7 @@ def test_lean_equals_its_oracle(pool, bits, run):
 )
 def test_coded_attention_equals_its_oracle(pool, bits, seed, parts, layers, directed, trained):
     graph = sparse_graph(seed, directed=directed, trained=trained)
-    how = Settings(model=small("gat", layers), epochs=4, seed=seed, combine=EXACT_SUMS)
+    how = Settings(model=systems.small("gat", layers), epochs=4, seed=seed, combine=EXACT_SUMS)
     outcome = systems.run(pool, graph, systems.block("lean", bits=bits), parts, settings=how)
     of = {"bits": bits, "epochs": how.epochs, **how.optimiser}
     history = lean_gat.train(graph, outcome.assignment, outcome.weights[0], drawing(seed), **of)
@@ -129,7 +128,7 @@ def test_as_they_are_messages_are_full_graph_training(pool, run, rows, weighted,
     knobs = {"bits": 32, "narrow": run["narrow"], "messages": run["messages"], "features": features}
     how = replace(how, rows=rows, combine=None)
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
-    systems.assert_trained_alike(outcome, oracle(graph, outcome, how))
+    systems.assert_trained_alike(outcome, systems.exact(graph, outcome, how))
 
 
 @settings(max_examples=8)
@@ -209,7 +208,10 @@ def test_a_thousand_stopped_runs_go_on_bit_for_bit(
 def test_masks_are_those_of_vanilla(pool):
     """The sender of a partial sum drops what the receiver of the rows would."""
     graph = sparse_graph(5, vertices=30, trained=5)
-    for model in (small("gcn", 3, dropout=0.4, input_dropout=0.2), small("gat", 2, dropout=0.4)):
+    for model in (
+        systems.small("gcn", 3, dropout=0.4, input_dropout=0.2),
+        systems.small("gat", 2, dropout=0.4),
+    ):
         how = Settings(model=model, epochs=4)
         plain = systems.run(pool, graph, systems.block("vanilla"), 3, settings=how)
         exact = systems.run(pool, graph, systems.block("lean", bits=32), 3, settings=how)

@@ -60,13 +60,7 @@ def test_llcg_equals_its_oracle(pool, knobs, run):
     name, normalisation = run["model"]
     graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
     how = Settings(
-        model={
-            "name": name,
-            "layers": run["layers"],
-            "hidden": 4,
-            "dropout": 0.0,
-            "normalisation": normalisation,
-        },
+        model=systems.small(name, run["layers"], normalisation=normalisation),
         epochs=5,
         seed=run["seed"],
     )
@@ -74,16 +68,15 @@ def test_llcg_equals_its_oracle(pool, knobs, run):
     draw = drawer(graph, outcome.assignment, knobs["batch"], run["seed"])
     systems.assert_trained_alike(
         outcome,
-        llcg.train(
+        systems.history(
+            llcg.train,
             graph,
-            outcome.assignment,
-            outcome.weights[0],
+            outcome,
+            how,
             draw,
             **{k: v for k, v in knobs.items() if k != "features"},
             model=name,
             normalisation=normalisation,
-            epochs=how.epochs,
-            **how.optimiser,
         ),
     )
 
@@ -126,7 +119,7 @@ def test_corrections_alone_are_full_graph_training():
 def test_bytes_are_one_average_and_an_exact_exchange_per_correction(pool, features):
     """K costs nothing. An all-reduce of n values over P workers moves 2 (P - 1) n of them."""
     graph = random_graph(12, vertices=40)
-    how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
+    how = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=3)
     steps = 2
     outcome = systems.run(
         pool,

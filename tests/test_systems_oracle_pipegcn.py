@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests import systems
@@ -17,6 +18,7 @@ from tests.systems import Settings
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
+@examples(max_examples=10)
 @given(
     layer_0=st.sampled_from(["once", "refetch"]),
     features=st.booleans(),
@@ -34,30 +36,18 @@ def test_pipegcn_equals_its_oracle(
         "momentum": momentum,
         "features": layer_0,
     }
-    settings = Settings(
-        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
-    )
+    settings = Settings(model=systems.small(model, layers), epochs=7, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("pipegcn", **knobs), parts, settings=settings)
     systems.assert_trained_alike(
         outcome,
-        pipegcn.train(
-            graph,
-            outcome.assignment,
-            outcome.weights[0],
-            model=model,
-            epochs=settings.epochs,
-            **knobs,
-            **settings.optimiser,
-        ),
+        systems.history(pipegcn.train, graph, outcome, settings, model=model, **knobs),
     )
 
 
 @pytest.mark.parametrize("features", ["once", "refetch"])
 def test_bytes_are_vanillas(pool, features):
     graph = random_graph(12, vertices=40)
-    settings = Settings(
-        model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3
-    )
+    settings = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=3)
     outcome = systems.run(pool, graph, systems.block("pipegcn", features=features), 4, settings=settings)
     for epoch in range(3):
         want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)

@@ -61,52 +61,28 @@ def knobs(draw) -> dict:
 @given(knobs=knobs(), model=st.sampled_from(["gcn", "sage"]), **RUNS)
 def test_pscgcn_equals_its_oracle(pool, knobs, seed, parts, directed, layers, model):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(
-        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
-    )
+    settings = Settings(model=systems.small(model, layers), epochs=7, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("pscgcn", **knobs), parts, settings=settings)
     policy = {"uniform": "uniform", "variance": {"layers": "variance", "code": "code"}[knobs["norms"]]}[
         knobs["sampling"]
     ]
-    history = oracle.train(
+    history = systems.history(
+        oracle.train,
         graph,
-        outcome.assignment,
-        outcome.weights[0],
+        outcome,
+        settings,
         draws(graph, settings.seed),
         model=model,
         policy=policy,
         a_inner=knobs["inner_factor"],
         a_boundary=knobs["boundary_factor"],
-        epochs=settings.epochs,
         **{k: knobs[k] for k in ("tau", "rate", "refresh", "rescale", "gradients", "features")},
-        **settings.optimiser,
     )
     systems.assert_trained_alike(outcome, history)
     edges = adjacency(graph) > 0
     drawn = sum(worker["metrics"][-1][-1, "drawn_edges"] for worker in outcome.workers)
     if history.masks[-1].all() or knobs["rate"] == 1.0:
         assert drawn == pytest.approx(sum(edges[outcome.assignment == n].any() for n in range(parts)))
-
-
-@pytest.mark.parametrize("layers", [2, 3])
-@pytest.mark.parametrize("norms, policy", [("layers", "variance"), ("code", "code")])
-def test_p_follows_the_norms_that_are_asked_for(pool, norms, policy, layers):
-    """Long after the first renewal, so that every later draw hangs on them."""
-    graph, model = random_graph(21, vertices=24), {**Settings().model, "layers": layers}
-    settings, how = Settings(model=model), {"tau": 0, "rate": 0.5, "refresh": 1, "features": "once"}
-    outcome = systems.run(pool, graph, systems.block("pscgcn", norms=norms, **how), 3, settings=settings)
-    drawn = draws(graph, settings.seed)
-    want = oracle.train(
-        graph,
-        outcome.assignment,
-        outcome.weights[0],
-        drawn,
-        policy=policy,
-        epochs=settings.epochs,
-        **how,
-        **settings.optimiser,
-    )
-    systems.assert_trained_alike(outcome, want)
 
 
 @given(seed=SEEDS, rate=st.floats(0.05, 1.0), zeros=st.floats(0, 1), directed=st.booleans())
@@ -211,13 +187,6 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 
 
-def test_by_default_p_is_renewed_ten_times_in_a_run(pool):
-    graph, settings = random_graph(4, vertices=24), Settings(epochs=25, dtype="float32")
-    outcome = systems.run(pool, graph, systems.block("pscgcn", rate=0.5), 2, settings=settings)
-    told = [epoch for epoch in range(25) if (-1, "forward", "norms") in outcome.sent(epoch)]
-    assert told == list(range(2, 25, 2))
-
-
 def periods(comm, lengths, refreshes, shard) -> list[int]:
     """R of runs of that many epochs, by `refresh`."""
     found, model = [], {"name": "gcn", "layers": 2, "hidden": 4}
@@ -237,24 +206,10 @@ def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool, l
     assert found == [refresh or (1 if n < 20 else 100 if n >= 1000 else n // 10) for n in lengths]
 
 
-def test_boundary_rows_are_never_older_than_tau(pool):
-    """With frozen weights every layer's halo rows are exact once the zeros of the start have left the
-    pipeline, which takes tau epochs per layer, and no later."""
-    graph = random_graph(6, vertices=30)
-    still = Settings(optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=6)
-    exact = systems.run(pool, graph, systems.block("vanilla"), 3, settings=still)
-    for tau in (1, 2):
-        block = systems.block("pscgcn", tau=tau, rate=1.0, cache=0.0, features="refetch")
-        outcome = systems.run(pool, graph, block, 3, settings=still)
-        filled = 2 * tau  # two layers
-        np.testing.assert_allclose(outcome.losses[filled:], exact.losses[filled:], rtol=1e-6)
-        assert abs(outcome.losses[filled - 1] - exact.losses[filled - 1]) > 1e-4
-
-
 def test_batch_norm_over_drawn_edges_takes_every_vertex_once(pool):
     """Where all edges are drawn, batch norm between the layers is exact training's."""
     graph = random_graph(7)
-    model = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0, "norm": "batch"}
+    model = systems.small(norm="batch")
     drawn, exact = (
         systems.run(pool, graph, systems.block(name, **knobs), 3, settings=Settings(model=model))
         for name, knobs in (("pscgcn", {"tau": 0, "rate": 1.0, "gradients": "sampled"}), ("vanilla", {}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests import systems
@@ -54,6 +55,7 @@ def assert_same_partition(outcome, passed) -> None:
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
+@examples(max_examples=10)
 @given(
     pipeline=st.booleans(),
     degrees=st.sampled_from(["global", "local"]),
@@ -76,7 +78,7 @@ def test_rapa_equals_its_oracle(
         "features": features,
     }
     settings = Settings(
-        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0},
+        model=systems.small(model, layers),
         epochs=5,
         seed=seed % 100,
         cluster={"devices": devices},
@@ -86,16 +88,8 @@ def test_rapa_equals_its_oracle(
     assert_same_partition(outcome, passed)
     systems.assert_trained_alike(
         outcome,
-        rapa.train(
-            graph,
-            outcome.assignment,
-            outcome.weights[0],
-            passed.kept,
-            pipeline=pipeline,
-            degrees=degrees,
-            model=model,
-            epochs=settings.epochs,
-            **settings.optimiser,
+        systems.history(
+            rapa.train, graph, outcome, settings, passed.kept, pipeline=pipeline, degrees=degrees, model=model
         ),
     )
 
@@ -183,7 +177,7 @@ def test_a_worker_that_reads_nobody_returns_no_gradients_and_takes_those_of_its_
         indptr=np.concatenate([[0], np.bincount(target[kept], minlength=24).cumsum()]).astype(np.int32),
         indices=graph.indices[kept],
     )
-    settings = Settings(model={"name": model, "layers": 3, "hidden": 8, "dropout": 0.0})
+    settings = Settings(model=systems.small(model, 3, 8))
     outcome = systems.run(
         pool, graph, systems.block(name, **knobs), 2, settings=settings, assignment=assignment
     )

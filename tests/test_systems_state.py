@@ -12,7 +12,7 @@ from tests import systems
 from tests.oracles.samples import random_graph
 from tests.systems import EXACT_VARIANTS, STALE_VARIANTS, Settings, label
 
-WITH_DROPOUT = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
+WITH_DROPOUT = systems.small("gcn", 3, 5, dropout=0.4)
 
 
 def settings(**changes) -> Settings:
@@ -66,8 +66,7 @@ def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
 
 
 def dropped(pool, variant, parts: int, method: str, model: str = "gcn", **settings) -> list[float]:
-    heads = {"hidden": 6, "heads": 2, "out_heads": 2} if model == "gat" else {}
-    how = Settings(model={**WITH_DROPOUT, "name": model, **heads}, epochs=4, **settings)
+    how = Settings(model=systems.small(model, 3, 6, dropout=0.4), epochs=4, **settings)
     return systems.run(
         pool, random_graph(2, vertices=40), systems.block(variant[0], **variant[1]), parts, method, how
     ).losses
@@ -116,7 +115,7 @@ def planted():
 def accuracy(pool, graphs, name: str, knobs: dict) -> tuple[float, float]:
     """Mean test accuracy over the graphs and the half width of its 95 % interval."""
     how = Settings(
-        model={"name": "gcn", "layers": 2, "hidden": 16, "dropout": 0.0},
+        model=systems.small("gcn", 2, 16),
         optimiser={"lr": 0.015, "weight_decay": 5e-4},
         dtype="float32",
         epochs=30,

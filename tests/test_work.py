@@ -78,7 +78,7 @@ def test_every_product_of_training_is_counted_where_it_runs(pool, name, model, f
         pytest.skip("it exchanges Z, and refuses a GAT")
     graph = random_graph(12, vertices=40, directed=name != "cdfgnn")
     heads = {"heads": 2, "out_heads": 1} if model == "gat" else {}
-    block = {"name": model, "layers": 3, "hidden": 6, "dropout": 0.0, **heads}
+    block = systems.small(model, 3, 6, **heads)
     outcome = systems.run(
         pool,
         graph,

@@ -141,7 +141,7 @@ def train(
     weight_decay: float = 0.0,
 ) -> SancusHistory:
     """GCN trained by SANCUS over the blocks of `assignment` [V]; the rules are in the module's docstring."""
-    assert callable(staleness) or staleness in ("epoch_fixed", "epoch_adaptive", "variation_gap"), staleness
+    assert staleness in ("epoch_fixed", "epoch_adaptive", "variation_gap"), staleness
     assert (
         warmup >= 1
         and flags in ("layer", "worker")
@@ -174,8 +174,6 @@ def train(
                 # the staleness check: F(j)
                 if features != "refetch" and l == 0:
                     active[l, j] = epoch == 0
-                elif callable(staleness):
-                    active[l, j] = epoch < warmup or staleness(epoch, l, j)
                 elif staleness == "variation_gap":
                     exceeds_here = epoch < warmup or exceeds(h[l][j], cache[l][j], bound, norm)
                     exceeded[j] = exceeded[j] or exceeds_here
