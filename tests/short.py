@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from harness.papers.claims.experiment import Experiment
 from harness.run import runner
-from tests.launching import Started
 
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 # Of sweeps over many numbers, which only make a line longer, one is drawn.
@@ -17,10 +16,6 @@ def shorten_figures(monkeypatch, place, one: tuple[str, ...] = ONE) -> None:
     """
     whole = Experiment.sweep
 
-    def start(sweep, there, made=None):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
     def short(self, row: str, size: str, graph: str) -> str:
         words = whole(self, row, size, graph).split()
         words = [word for word in words if not word.startswith(("epochs=", "evaluate.every="))]
@@ -28,4 +23,4 @@ def shorten_figures(monkeypatch, place, one: tuple[str, ...] = ONE) -> None:
         return " ".join([*words, "epochs=12", "evaluate.every=4"])
 
     monkeypatch.setattr(Experiment, "sweep", short)
-    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "start", place.sweep)

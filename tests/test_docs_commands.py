@@ -25,7 +25,6 @@ from harness.papers.figures.figure import available
 from harness.papers.study import __main__ as study
 from harness.run import runner
 from tests.commands import ROOT, TRIED, commands, mentioned, of, tried
-from tests.launching import Started
 from tests.short import ONE, TINY, shorten_figures
 
 ALL = commands()
@@ -169,12 +168,7 @@ def test_what_pages_ask_of_the_study_is_known(tmp_path, capsys):
 @pytest.mark.parametrize("command", of("study"))
 def test_the_study_of_a_page_is_written(command, place, monkeypatch, tmp_path, capsys):
     """Its rows, kinds and partitions: one seed and two epochs on a small graph in place of each."""
-
-    def start(sweep, there, made=None):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "start", place.sweep)
     monkeypatch.setattr(
         study, "GRAPHS", {name: replace(each, graph=TINY) for name, each in study.GRAPHS.items()}
     )

@@ -24,7 +24,6 @@ from harness.papers.figures.figure import available
 from harness.run import runner
 from harness.run.runner import Places
 from tests.conftest import ROOT
-from tests.launching import Started
 from tests.test_page_commands import COMMANDS
 
 FIGURES = {size: available(FOLDER, size) for size in ("smoke", "small")}
@@ -51,16 +50,6 @@ def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
         return known | {name: replace(known[name], rows=lambda graph: rows, plan=None)}
 
     monkeypatch.setattr(figures, "available", changed)
-
-
-def starting(place):
-    """What starts a sweep in these tests: a forked command, for to start one alone takes seconds."""
-
-    def start(sweep, there, made=None):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    return start
 
 
 def test_a_sweep_is_started_as_the_command_would(places):
@@ -154,7 +143,7 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
         kept = [o for o in runner.expand(sweep)[0] if o.partition("=")[0] not in short]
         rows[row] = " ".join([*kept, *(f"{key}={value}" for key, value in short.items())])
     with_runs(monkeypatch, name, rows)
-    monkeypatch.setattr(runner, "start", starting(place))
+    monkeypatch.setattr(runner, "start", place.sweep)
     arguments = [
         name,
         "--graph",
@@ -184,7 +173,7 @@ def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
     with_runs(
         monkeypatch, "systems", {"vanilla": f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"}
     )
-    monkeypatch.setattr(runner, "start", starting(place))
+    monkeypatch.setattr(runner, "start", place.sweep)
     assert (
         figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")])
         == 0
@@ -240,7 +229,7 @@ def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkey
     (folder / "_shared.py").write_text("no figure")
     monkeypatch.syspath_prepend(place.folder / "modules")
 
-    monkeypatch.setattr(runner, "start", starting(place))
+    monkeypatch.setattr(runner, "start", place.sweep)
     places = {"config-dir": place.folder / "conf", "out": tmp_path / "o", "results": tmp_path / "r",
               "cache": tmp_path / "c"}  # fmt: skip
     arguments = ["--from", str(folder), *(f"--{name}={path}" for name, path in places.items())]
@@ -290,7 +279,7 @@ def test_an_experiment_of_ones_own_with_a_drawing_of_ones_own(tmp_path, place, m
     (folder / "losses.py").write_text("def draw" + OWN.split("def draw")[1].replace("Figure()", "Figure()"))
     drawing = folder / "losses.py"
     drawing.write_text("from matplotlib.figure import Figure\n\n\n" + drawing.read_text())
-    monkeypatch.setattr(runner, "start", starting(place))
+    monkeypatch.setattr(runner, "start", place.sweep)
     places = ["--out", str(tmp_path / "o"), "--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
     assert figures.main(["--from", str(folder), *places]) == 0, capsys.readouterr().err
     assert {path.name for path in (tmp_path / "o").glob("*")} == {
@@ -322,7 +311,7 @@ def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     (folder / "losses.py").write_text(
         code.replace("epochs=20", "epochs=3 kernel=numba threads=1 order=transform")
     )
-    monkeypatch.setattr(runner, "start", starting(place))
+    monkeypatch.setattr(runner, "start", place.sweep)
     places = {"from": folder, "out": tmp_path, "results": tmp_path / "r", "cache": tmp_path / "c"}
     assert figures.main([f"--{name}={path}" for name, path in places.items()]) == 0, capsys.readouterr().err
     data = pd.read_csv(tmp_path / "losses-twin-flickr.csv")

@@ -29,12 +29,7 @@ SMALL = ["dataset=twin/flickr", "dataset.scale=0.005", "dataset.split=random", "
 @pytest.fixture
 def here(place, tmp_path, monkeypatch):
     """Words of where runs go, which `place` starts."""
-
-    def start(sweep, places, made=None):
-        ended = Started(place, ["-m", *sweep.split(), *places.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "start", place.sweep)
     return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
 
 

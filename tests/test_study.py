@@ -13,7 +13,7 @@ from harness.papers.study.parts import read_table
 from harness.run import runner
 from harness.run.runner import Places
 from tests import traces
-from tests.launching import ROOT, Started
+from tests.launching import ROOT
 
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 
@@ -29,8 +29,7 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
 
     def start(sweep, places, made=None):
         started.append(sweep)
-        ended = Started(place, ["-m", *sweep.replace("gpus=4", "gpus=2").split(), *places.overrides]).end()
-        assert ended.code == 0, ended.err
+        place.sweep(sweep.replace("gpus=4", "gpus=2"), places)
 
     expand = runner.expand
     monkeypatch.setattr(runner, "start", start)
@@ -177,8 +176,7 @@ def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, c
     def start(sweep, places, made=None):
         short = sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1")
         asked.append(short)
-        ended = Started(place, ["-m", *short.split(), *places.overrides]).end()
-        assert ended.code == 0, ended.err
+        place.sweep(short, places)
 
     expand = runner.expand
     monkeypatch.setattr(runner, "start", start)
