@@ -20,7 +20,7 @@ from harness.data.partition import io
 from harness.data.partition.assign import Block, Metis, Random, assign
 from harness.data.partition.cache import Cache, check_file, shards_for, took
 from harness.data.partition.config import EdgeCutPartitioner
-from harness.data.partition.vertexcut import Dne, Ebv, Hep
+from harness.data.partition.vertexcut import Ebv
 from tests.graphs import random_graph
 
 METHODS = {"metis": Metis, "random": Random, "block": Block}
@@ -180,22 +180,6 @@ def test_the_seed_that_counts_is_the_partitions_own_where_it_has_one(tmp_path):
     assert folder("metis", None, 4, parts=1) == folder("metis", None, 5, parts=1)
 
 
-@pytest.mark.parametrize(
-    "partition, parts, key",
-    [
-        (Metis(), 4, {"method": "metis", "seed": 7}),
-        (Random(3), 4, {"method": "random", "seed": 3}),
-        (Metis(), 1, {"method": "metis"}),
-        (Block(3), 4, {"method": "block"}),
-        (Ebv(gamma=0.2), 4, {"method": "ebv", "hosts": 1, "masters": "host", "gamma": 0.2}),
-        (Hep(hosts=2), 4, {"method": "hep", "hosts": 2, "masters": "host", "tau": 10.0, "seed": 7}),
-        (Dne(), 4, {"method": "dne", "hosts": 1, "masters": "host", "seed": 7}),
-    ],
-)
-def test_shards_that_version_0_1_cached_are_still_found(partition, parts, key):
-    assert partition.decides(parts, 7) == key
-
-
 def test_no_knob_of_a_partitioner_can_be_left_out_of_the_cache(tmp_path):
     """Every field is in the key, also those that a class from outside this package adds, and its code."""
     graph, cache = random_graph(60, 5), Cache(tmp_path)
@@ -271,23 +255,6 @@ def test_a_worker_refuses_its_own_shard_where_that_is_damaged(tmp_path):
     check_file(shards, io.shard_name(0))
     with pytest.raises(InputError, match=f"worker-1.safetensors is damaged: .*; delete the folder {shards}"):
         check_file(shards, io.shard_name(1))
-
-
-def test_runs_that_start_together_share_one_partition(tmp_path):
-    graph, start, loads = random_graph(60, 5), fork.Barrier(4), tmp_path / "loads"
-
-    def load():
-        with loads.open("a") as log:
-            log.write("loaded\n")
-        return graph
-
-    def body(i):
-        start.wait()
-        folder = shards_for(Cache(tmp_path / "cache"), SPEC, load, Block(), 2 + i % 2, 0)
-        assert io.load(folder, 1).num_vertices == 60
-
-    assert in_processes(4, body) == [0] * 4
-    assert loads.read_text() == "loaded\n"
 
 
 def test_what_a_partition_took_stands_beside_its_entry(tmp_path):

@@ -5,6 +5,7 @@ resume.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 
@@ -82,7 +83,8 @@ def test_killed_launcher_takes_its_workers_along(place):
     ids=["SIGINT-vanilla", "SIGTERM-sancus"],
 )
 def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, stop, system, every, evaluated):
-    command = (place.more, *system, "epochs=60", "checkpoint_every=10", f"evaluate.every={every}")
+    command = (place.more, *system, "epochs=60", "checkpoint_every=10", f"evaluate.every={every}",
+               "model.hidden=512")  # fmt: skip
     place.hold.touch()  # it cannot end before it is told to
     run = place.start(*command)
     run.until_epoch(20)
@@ -95,8 +97,13 @@ def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, st
     assert not (run_dir / "summary.json").exists()
     went_on_at = int((run_dir / "checkpoints" / "latest").read_text())
     assert 20 <= went_on_at <= 30
-    assert place.run(*command).code == 0
+    went_on = place.run(*command, "progress=auto")
+    assert went_on.code == 0
+    assert re.search(rf": resumed from epoch {went_on_at}\n.*: epoch \d+/60, loss \d", went_on.err)
     resumed = losses(run_dir)
+    ours = resumed[resumed["worker"] == 0].set_index("epoch")["bytes_sent"]
+    whole, since = (f"{ours[first:].sum() / 1e6:.1f} MB sent by worker 0" for first in (0, went_on_at))
+    assert whole != since and went_on.err.rstrip().endswith(whole), "what it had sent before counts"
     again = place.run(*command, "fresh=true", "checkpoint_every=0")
     assert again.code == 0 and f"{run_dir}.old1" in again.out
     assert_frame_equal(resumed, losses(run_dir), check_exact=True)
@@ -108,39 +115,36 @@ def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, st
     assert Trace(f"{run_dir}.old1").finished and not (run_dir / "checkpoints").exists()
 
 
+@pytest.fixture(scope="module")
+def killed(launcher, tmp_path_factory):
+    """Results with a run of which worker 1 was killed at epoch 5, and the command that goes on from it."""
+    command = (*launcher.trouble, "system.how=kill", "system.epoch=5")
+    assert launcher.run(*command).code == 128 + signal.SIGKILL
+    kept = shutil.copytree(launcher.results, tmp_path_factory.mktemp("killed") / "results")
+    launcher.settle()
+    return kept, command
+
+
 @pytest.fixture
-def stopped(place):
-    """A run folder with checkpoints after 2 and 4 epochs, of which worker 1 was killed at epoch 5, and the
-    command that goes on from it.
-    """
-    command = (*place.trouble, "system.how=kill", "system.epoch=5")
-    assert place.run(*command).code == 128 + signal.SIGKILL
-    return place.runs()[0], command
+def stopped(place, killed):
+    """Its run folder, with checkpoints after 2 and 4 epochs, and the command."""
+    shutil.copytree(killed[0], place.results)
+    return place.runs()[0], killed[1]
 
 
-def test_damaged_files_of_a_stopped_run_get_one_sentence(place, stopped):
+def test_a_damaged_checkpoint_of_a_stopped_run_is_one_sentence_and_a_damaged_shard_made_again(place, stopped):
     run_dir, command = stopped
-    checkpoints = run_dir / "checkpoints"
     (shard,) = place.folder.glob(
         f"cache/shards/{json.loads((run_dir / 'shards.json').read_text())['folder'].split('/')[-1]}/worker-1*"
     )
-    # Without a checkpoint before it.
-    shutil.rmtree(checkpoints / "epoch-000002")
-    for path, mend in [
-        (checkpoints / "epoch-000004" / "worker-1.pt", "fresh=true"),
-        (checkpoints / "latest", "fresh=true"),
-        (checkpoints / "attempts", "fresh=true"),
-        (run_dir / "config.yaml", "fresh=true"),
-    ]:
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2] if len(whole) > 9 else b"\xff?")
-        if path.name == "config.yaml":
-            path.write_text("system: [")
-        done = place.run(*command)
-        path.write_bytes(whole)
-        assert done.code == 2, (path, done.err)
-        assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "Traceback" not in done.err
-        assert str(path) in done.err and "damaged" in done.err and mend in done.err
+    shutil.rmtree(run_dir / "checkpoints" / "epoch-000002")  # no checkpoint before it
+    path = run_dir / "checkpoints" / "epoch-000004" / "worker-1.pt"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    done = place.run(*command)
+    assert done.code == 2 and done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
+    assert str(path) in done.err and "damaged" in done.err and "fresh=true" in done.err
+    path.write_bytes(whole)
     # Whole again, it goes on from epoch 4 and is killed in epoch 5 once more; a shard is made again.
     shard.write_bytes(shard.read_bytes()[:-9])
     done = place.run(*command)

@@ -40,14 +40,12 @@ def test_a_sweep_over_transports_is_a_run_each(place):
 
 
 def test_knobs_that_are_left_to_a_system_are_shown_with_what_they_became(place, capsys):
-    for given, shown in {"null": "system.refresh=null (3)", "7": "system.refresh=7"}.items():
-        done = place.run("system=pscgcn", f"system.refresh={given}", "epochs=30")
-        assert done.code == 0, done.err
-        stored = {path: config.stored(path)["system"]["refresh"] for path in place.runs()}
-        (run_dir,) = (path for path, value in stored.items() if json.dumps(value) == given)
-        assert cli.main(["runs", "show", str(run_dir)]) == 0
-        assert shown in capsys.readouterr().out.split("\n", 1)[1].replace("\n", " ")
-    assert resolved.read(run_dir)["knobs"] == {"refresh": 7}
+    done = place.run("system=pscgcn", "epochs=30")
+    assert done.code == 0, done.err
+    (run_dir,) = place.runs()
+    assert cli.main(["runs", "show", str(run_dir)]) == 0
+    assert "system.refresh=null (3)" in capsys.readouterr().out.split("\n", 1)[1].replace("\n", " ")
+    assert resolved.read(run_dir)["knobs"] == {"refresh": 3}
 
 
 @pytest.mark.parametrize("began", [{"threads": 2, "kernel": "torch"}], ids=["all"])

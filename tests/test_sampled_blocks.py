@@ -31,7 +31,6 @@ from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, hop_key
 from systems.parts.seeds import Seeds
 from tests.graphs import graphs
-from tests.launching import losses
 from tests.oracles import distdgl
 from tests.oracles.samples import random_graph
 from tests.systems import block, shards_of
@@ -306,20 +305,3 @@ def test_a_run_says_how_many_steps_an_epoch_has(place):
     assert resolved.read(run)["steps"] == steps > 1
     summed = spans.query("worker == 0 and epoch == 1 and kind == 'comm' and name == 'all_reduce'")
     assert len(summed) == steps, "weights are summed once per step"
-
-
-@pytest.mark.nightly(20)
-def test_an_extended_run_is_the_longer_run_bit_for_bit(place):
-    assert place.run(*ASKED, "epochs=3", "keep_checkpoint=true").code == 0
-    (short,) = place.runs()
-    assert place.run("runs", "extend", str(short), "epochs=5", f"cache={place.folder / 'cache'}").code == 0
-    extended = next(path for path in place.runs() if path != short)
-    ours = losses(extended)
-    assert place.run(*ASKED, "epochs=5", "fresh=true").code == 0
-    assert ours.equals(losses(extended))
-
-
-def test_fan_outs_of_another_depth_are_refused_before_any_worker_starts(place):
-    done = place.run("system=distdgl", "system.fanouts=[3,2,1]")
-    assert done.code == 2 and not place.runs()
-    assert "has 3 fan-outs and the model 2 layers; give one fan-out per layer" in done.err

@@ -179,11 +179,17 @@ def test_a_number_beyond_its_column_is_refused():
 
 
 def test_what_is_imported_before_forking_has_loaded_the_loops_of_nearly_every_run():
+    """And all that the first of them would load."""
     code = (
-        "import harness.run.preload; from harness.core import dropout, features;"
+        "import sys, torch, harness.run.preload; loaded = set(sys.modules);"
+        "from harness.core import dropout, features;"
         "from harness.core.kernels import numba_kernel as kernel; from harness.data import csr;"
         "loops = [kernel._product, kernel.sum_unpacked, dropout._drop_rows, features._compact,"
         " csr.transpose_entries];"
-        "assert all(loop.signatures for loop in loops), loops"
+        "assert all(loop.signatures for loop in loops), loops;"
+        "dropout.dropout(torch.ones(4, 2), torch.arange(4, dtype=torch.int32), 0.5, 1);"
+        "new = {name for name in set(sys.modules) - loaded if name.startswith(('numba', 'scipy'))};"
+        "assert 'numba.np.linalg' in loaded and not new, new"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    done = fresh_python(code)
+    assert done.returncode == 0, done.stderr

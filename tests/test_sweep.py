@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.comm.recorder import Epoch
-from harness.results.reader import Trace
 from harness.results.report import groups, swept
 from harness.run import overrides, runner
 from harness.run.command import CONF
@@ -115,21 +114,3 @@ def test_lines_fall_on_evaluations_and_are_few(epochs, every):
     assert all((number - 1) % max(1, every) == 0 for number in at[:-1])
     # Not so few that a long run is silent.
     assert len(at) >= min(math.ceil(epochs / max(1, every)), LINES // 2)
-
-
-def test_a_run_that_goes_on_says_from_where(place):
-    place.hold.touch()
-    command = (place.more, "system=held_vanilla", "epochs=32", "checkpoint_every=10", "model.hidden=512")
-    run = place.start(*command)
-    run.until_epoch(30)
-    run.interrupt()
-    run.end()
-    place.hold.unlink()
-    done = place.run(*command, "progress=auto")
-    assert done.code == 0 and Trace(place.runs()[0]).finished
-    assert re.search(r": resumed from epoch 30\n.*: epoch 31/32, loss \d", done.err)
-    # What it had sent before counts.
-    epochs = Trace(place.runs()[0]).epochs
-    ours = epochs[epochs["worker"] == 0].set_index("epoch")["bytes_sent"]
-    whole, since = (f"{ours[first:].sum() / 1e6:.1f} MB sent by worker 0" for first in (0, 30))
-    assert whole != since and done.err.rstrip().endswith(whole)

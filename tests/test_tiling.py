@@ -12,7 +12,6 @@ from harness.core.kernels.spmm import NumbaKernel, SparseOperator
 from harness.core.kernels.tiling import Tiling, Tilings, Timed, even_lines, fixed, shape_class
 from harness.data.partition.cache import Cache
 from harness.data.partition.shard import Csr
-from harness.results import files, resolved
 from harness.run import prepare
 from tests.test_kernels import random_block
 from tests.test_run_folder import run_in
@@ -190,18 +189,6 @@ def test_a_run_is_prepared_with_what_its_products_need(tmp_path, monkeypatch):
     measured = [each["tilings"] for each in prepared]
     assert measured[0] and measured[1] == measured[0] and measured[2] == {}
     assert len(list((tmp_path / "cache" / "tilings").glob("*/tilings.json"))) == len(measured[0])
-
-
-def test_a_run_keeps_and_traces_what_it_began_with(place):
-    assert place.run("launch=prepare").code == 0
-    (run_dir,) = place.runs()
-    shards = files.read_json(run_dir / "shards.json")
-    assert shards["tilings"] == {}, "too small for any choice to pay"
-    began = {"2048x32": [{"lines": 1, "ahead": 5, "block": 0, "ns": 1.0}]}
-    files.write_json_atomic(run_dir / "shards.json", {**shards, "tilings": began})
-    done = place.run()
-    assert done.code == 0, done.err
-    assert [each["tilings"] for each in resolved.read(run_dir)["attempts"]] == [began]
 
 
 def test_rows_that_fill_cache_lines_are_gathered_from_where_they_lie(monkeypatch):
