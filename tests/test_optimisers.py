@@ -68,9 +68,11 @@ def test_steps_are_those_of_the_papers(name):
         np.testing.assert_allclose(weight.detach().numpy(), want, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_run_goes_on_bit_for_bit(pool, name, system):
+@pytest.mark.parametrize(
+    "system, name",
+    sorted({*(("vanilla", name) for name in OPTIMISERS), *((each, "nesterov") for each in SYSTEMS)}),
+)
+def test_a_run_goes_on_bit_for_bit(pool, system, name):
     how = {"system": SYSTEMS[system], "optimiser": OPTIMISERS[name], "schedule": COSINE}
     whole = training.run(pool, GRAPH, 2, **how)
     assert training.same_bits(whole, training.run(pool, GRAPH, 2, **how, stop_at=3))
