@@ -108,6 +108,20 @@ def test_runs_take_turns_and_who_is_first_changes():
     }
 
 
+@pytest.mark.nightly(60)
+@pytest.mark.parametrize(
+    "measured, more",
+    [
+        (order.order_lines, {"workers": (2,), "hidden": (8,)}),
+        (systems.system_lines, {"names": ["cdfgnn"]}),
+    ],
+    ids=["order", "system"],
+)
+def test_lines_of_real_runs(folders, forked, measured, more):
+    found = measured(folders, rounds=1, **more, **TINY)
+    assert found and all(line.ours > 0 and line.peer > 0 and np.isfinite(line.ratio) for line in found)
+
+
 @pytest.mark.nightly(50)
 def test_start_lines_of_real_runs(folders):
     whole, *stages = start.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
@@ -145,18 +159,6 @@ def test_what_layers_chose_is_told(values, said):
     rows = [("transform_first", layer, each) for layer, of in values.items() for each in of]
     metrics = pd.DataFrame([*rows, ("staleness", 0, 7.0)], columns=["name", "layer", "value"])
     assert order._chosen(SimpleNamespace(trace=SimpleNamespace(metrics=metrics))) == said
-
-
-@pytest.mark.nightly(60)
-def test_order_lines_of_real_runs(folders, forked):
-    (refetch, once) = order.order_lines(folders, rounds=1, workers=(2,), hidden=(8,), **TINY)
-    assert (
-        refetch.ours > 0
-        and refetch.peer > 0
-        and refetch.note.startswith("chosen: ")
-        and "refetch" in refetch.name
-    )
-    assert any(word in once.note for word in order.FORCED)
 
 
 def test_a_sampled_epoch_is_held_to_vanillas(folders, pretended):
@@ -222,14 +224,6 @@ def test_lean_lines_of_real_runs(folders, forked, real_data):
     assert float(few.split("= ")[1]) < float(many.split("= ")[1]) <= 1
 
 
-@pytest.mark.nightly(30)
-def test_bag_lines_of_real_runs(folders, forked, place):
-    keys = {"dataset": "npz", "dataset.path": place.graph, "epochs": 3, "model__hidden": 8, "gpus": 2}
-    found = systems.bag_lines(folders, folders.results, 1, ["capgnn"], **keys)
-    assert [line.name for line in found] == [f"capgnn, {how} / vanilla, once" for how in ("refetch", "once")]
-    assert all(line.ours > 0 and line.peer > 0 for line in found)
-
-
 @pytest.mark.nightly(50)
 def test_every_part_can_be_measured_at_its_small_extent():
     """Whole runs at that extent are tested above: here, what is measured in this process."""
@@ -242,18 +236,6 @@ def test_every_part_can_be_measured_at_its_small_extent():
 def test_a_run_that_fails_says_why(folders):
     with pytest.raises(runs.RunFailed, match="dataset.scale"):
         runs.train(folders, dataset__scale=-1)
-
-
-@pytest.mark.nightly(20)
-def test_system_lines_of_real_runs(folders, forked):
-    found = systems.system_lines(folders, rounds=1, names=["cdfgnn"], **TINY)
-    assert [line.name.split()[0] for line in found] == ["cdfgnn"]
-    assert all(line.ours > 0 and line.peer > 0 and line.target == systems.TARGET for line in found)
-    assert "edge-cut" in found[0].note
-
-
-def test_every_configured_system_is_benched():
-    assert {"vanilla", "sancus", "cdfgnn"} <= set(systems.configured())
 
 
 @pytest.mark.nightly(60)

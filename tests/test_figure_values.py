@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from harness.data.twin_specs import SPECS
-from harness.papers.claims.experiment import FOLDER
 from harness.papers.figures import (
     bytegnn_orders,
     capgnn_hits,
@@ -25,9 +24,7 @@ from harness.papers.figures import (
     staleness_stability,
     straggler,
 )
-from harness.papers.figures.figure import available
 from harness.results.report import groups
-from harness.run import runner
 from systems.parts.virtual import Stage
 from tests import traces
 from tests.conftest import ROOT
@@ -233,19 +230,6 @@ def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_pat
     (row,) = ax.collections
     np.testing.assert_allclose(row.get_sizes(), [sancus_broadcasts.AREA, sancus_broadcasts.AREA / 2])
     assert "75%" in ax.get_yticklabels()[0].get_text()
-
-
-def test_sancus_methods_are_those_of_fig_24():
-    sweeps = available(FOLDER, "small")["sancus_broadcasts"].rows("twin/reddit").values()
-    asked = [
-        dict(override.split("=", 1) for override in run) for sweep in sweeps for run in runner.expand(sweep)
-    ]
-    assert [(run["system.staleness"], float(run["system.bound"])) for run in asked] == [
-        ("epoch_fixed", 1),
-        ("epoch_fixed", 3),
-        *(("epoch_adaptive", bound) for bound in (1, 2, 3)),
-        *(("variation_gap", bound) for bound in (0.01, 0.02, 0.03)),
-    ]
 
 
 def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_is_published(drawn):

@@ -42,22 +42,3 @@ def test_an_experiment_runs_from_nothing_and_is_drawn_from_its_traces(name, fold
         assert (folder / "keep" / name / path.name).read_bytes() == path.read_bytes()
     assert figures.main([name, "--size", "smoke", f"--data-dir={real_data}", *places]) == 0
     assert " 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err), "what has run is taken again"
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly(2 * SECONDS[name]))
-        for name in ("capgnn_rapa", "sancus_broadcasts")
-    ],
-)
-def test_a_figure_made_again_has_the_same_numbers(name, folder, real_data, tmp_path):
-    """Where none of them is a time."""
-    made = []
-    for results in ("once", "again"):
-        out = tmp_path / results
-        given = [f"--results={out / 'results'}", f"--out={out / 'made'}", f"--cache={folder / 'cache'}"]
-        assert figures.main([name, "--size", "smoke", f"--data-dir={real_data}", *given]) == 0
-        made.append({path.name: path.read_bytes() for path in (out / "made").glob("*.csv")})
-    assert made[0] and made[0] == made[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 
 import numpy as np
 import pandas as pd
@@ -270,28 +269,6 @@ def test_a_stream_with_a_name_that_is_no_text_is_refused(tmp_path):
         reader.Trace(run).metrics
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("config.yaml", "a: [", "config.yaml cannot be read"),
-        ("config.yaml", "a: 1", "config.yaml cannot be read (its checksum is not that of its content)"),
-        ("environment.json", "{", "environment.json cannot be read"),
-        ("summary.json", "[1]", "does not hold an object"),
-        (
-            "summary.json",
-            '{"schema": 5}',
-            "summary.json cannot be read (its checksum is not that of its content)",
-        ),
-    ],
-)
-def test_damaged_small_files_are_one_sentence(tmp_path, name, text, said):
-    (traces.finished(tmp_path) / name).write_text(text)
-    with pytest.raises(InputError, match=re.escape(said)) as error:
-        trace = reader.Trace(tmp_path)
-        trace.config, trace.environment, trace.summary
-    assert "\n" not in str(error.value)
-
-
 def test_whole_files_of_another_kind_are_one_sentence(tmp_path):
     trace = reader.Trace(traces.finished(tmp_path))
     files.write_yaml_atomic(tmp_path / "config.yaml", "just text")
@@ -332,24 +309,6 @@ def test_the_environment_names_neither_machine_nor_user(monkeypatch):
     assert told["packages"]["torch"] and told["threads"]["OMP_NUM_THREADS"] == "3"
     text = json.dumps(told)
     assert os.uname().nodename not in text and os.path.expanduser("~") not in text
-
-
-@given(
-    st.sampled_from(sorted(schema.TABLES)),
-    st.lists(st.tuples(st.floats(0, 0.999), st.integers(1, 255)), min_size=1, max_size=4),
-)
-def test_a_stream_with_flipped_bytes_is_read_or_refused(tmp_path_factory, name, flips):
-    run = traces.prepare(tmp_path_factory.mktemp("run"))
-    traces.stream(run, range(3), workers=1)
-    path = run / "stream" / f"{name}-worker0-attempt0.arrow"
-    content = bytearray(path.read_bytes())
-    for place, mask in flips:
-        content[int(place * len(content))] ^= mask
-    path.write_bytes(content)
-    try:
-        assert len(getattr(reader.Trace(run), name)) <= 12
-    except InputError as error:
-        assert "\n" not in str(error)
 
 
 def test_what_was_computed_is_kept_shape_by_shape(tmp_path):
