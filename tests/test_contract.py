@@ -184,3 +184,15 @@ def test_a_class_that_is_no_system_is_refused_before_any_worker_starts(name, say
 
 def test_a_class_derived_from_a_system_needs_nothing_more():
     assert make_system({"_target_": "tests.test_contract.Derived", "at": 3}).at == 3
+
+
+@pytest.mark.parametrize("name", systems.VARIANTS)
+def test_a_knob_that_is_none_of_its_choices_or_below_its_range_is_one_sentence(name):
+    values = systems.block(name)
+    for key, value in values.items():
+        if key == "_target_" or isinstance(value, bool | list):
+            continue
+        with pytest.raises(InputError) as refused:
+            make_system({**values, key: "zzzzzzzz" if isinstance(value, str) else -(10**9)})
+        sentence = str(refused.value)
+        assert sentence.startswith(f"system.{key}=") and "\n" not in sentence

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.base.errors import InputError
 from harness.run.config import make_system
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from tests import systems
@@ -178,22 +177,6 @@ def test_clusters_are_shuffled_anew_in_every_epoch_and_follow_the_seed():
 
     assert batches(1, 0) == batches(1, 0)
     assert batches(1, 0) != batches(1, 1) and batches(1, 0) != batches(2, 0)
-
-
-@pytest.mark.parametrize(
-    "knobs, says",
-    [
-        ({"clusters": 0}, "system.clusters=0 is out of range: give 1 to "),
-        ({"batch": 0}, "system.batch=0 is out of range: give 1 to "),
-        ({"outside": "fresh"}, 'system.outside="fresh" is not known'),
-        ({"start": "random"}, 'system.start="random" is not known'),
-        ({"refresh": "step"}, 'system.refresh="step" is not known'),
-        ({"features": "never"}, 'system.features="never" is not known'),
-    ],
-)
-def test_bad_knobs_are_one_sentence(knobs, says):
-    with pytest.raises(InputError, match=says):
-        make_system(systems.block("gas", **knobs))
 
 
 def test_knobs_that_change_nothing_are_named():

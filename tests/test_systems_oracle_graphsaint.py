@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.base.errors import InputError
 from harness.data.partition.shard import Csr
 from harness.run.config import make_system
 from systems.parts.subgraphs import Counts, Sampler, induced
@@ -196,21 +195,6 @@ def test_a_graph_without_edges_is_drawn_from_uniformly(kind):
         Counts.of(Sampler(Csr(np.zeros(1, np.int32), np.empty(0, np.int32), 0), kind, 3, 2, 1, 0), 9).sets
         == 0
     )
-
-
-@pytest.mark.parametrize(
-    "knobs, says",
-    [
-        ({"sampler": "frontier"}, 'system.sampler="frontier" is not known'),
-        ({"budget": 0}, "system.budget=0 is out of range: give 1 to "),
-        ({"length": 0}, "system.length=0 is out of range: give 1 to "),
-        ({"coverage": 0}, "system.coverage=0.0 is out of range: give more than 0 and at most "),
-        ({"graph": "val"}, 'system.graph="val" is not known'),
-    ],
-)
-def test_bad_knobs_are_one_sentence(knobs, says):
-    with pytest.raises(InputError, match=says):
-        make_system(systems.block("graphsaint", **knobs))
 
 
 def test_knobs_that_change_nothing_are_named():

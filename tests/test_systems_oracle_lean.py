@@ -226,6 +226,5 @@ def test_what_it_refuses():
     assert "system.bits=32" in system.supports(replace(facts, wire="bfloat16"))
     exact = make_system(systems.block("lean", bits=32))
     assert exact.supports(replace(facts, wire="bfloat16")) is None
-    for knob in ({"bits": 2}, {"messages": "sums"}, {"features": "never"}):
-        with pytest.raises(InputError, match=next(iter(knob))):
-            make_system(systems.block("lean", **knob))
+    with pytest.raises(InputError, match="bits"):
+        make_system(systems.block("lean", bits=2))
