@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import halo, sancus
-from tests.oracles.samples import random_graph
+from tests.oracles.samples import OPERATORS, random_graph
 from tests.systems import Settings
 
 SEEDS = st.integers(0, 10_000)
@@ -40,7 +40,7 @@ def test_controls_equal_their_oracle(pool, name, model, seed, parts, directed):
 def sancus_knobs(draw) -> dict:
     staleness = draw(st.sampled_from(["epoch_fixed", "epoch_adaptive", "variation_gap"]))
     bound = draw(
-        st.sampled_from([0.001, 0.005, 0.02, 0.1]) if staleness == "variation_gap" else st.integers(0, 3)
+        st.sampled_from([0.001, 0.005, 0.02, 0.1, 0.3]) if staleness == "variation_gap" else st.integers(0, 3)
     )
     return {
         "staleness": staleness,
@@ -72,12 +72,16 @@ def flags_of(outcome, parts: int, epochs: int, layers: int) -> np.ndarray:
     parts=st.integers(2, 4),
     directed=st.booleans(),
     layers=st.integers(2, 3),
+    operator=st.sampled_from(OPERATORS),
 )
-def test_sancus_equals_its_oracle(pool, knobs, seed, parts, directed, layers):
-    graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(model=systems.small("gcn", layers), epochs=7, seed=seed % 100)
+def test_sancus_equals_its_oracle(pool, knobs, seed, parts, directed, layers, operator):
+    graph, (model, normalisation) = random_graph(seed, vertices=18, directed=directed), operator
+    settings = Settings(
+        model=systems.small(model, layers, normalisation=normalisation), epochs=7, seed=seed % 100
+    )
     outcome = systems.run(pool, graph, systems.block("sancus", **knobs), parts, settings=settings)
-    want = systems.history(sancus.train, graph, outcome, settings, **knobs)
+    how = dict(model=model, normalisation=normalisation)
+    want = systems.history(sancus.train, graph, outcome, settings, **how, **knobs)
     systems.assert_trained_alike(outcome, want)
     first = 1 if knobs["features"] == "once" else 0
     got = flags_of(outcome, parts, settings.epochs, layers)

@@ -49,6 +49,8 @@ and then static; the gradient of W^(0) is the local product Σ_i (ÂX)_iᵀ δ_i
 
 Clipping: δ_i^(l), l = L..1, is scaled down to L2 norm t where it is above t = th √P (clip_scale "sqrt", as
 printed) or t = th / √P ("inverse").
+
+GraphSAGE, model = "sage": M instead of Â, and a vertex's own row H_i^(l) R^(l) is added to Z_i^(l+1), fresh.
 """
 
 from __future__ import annotations
@@ -63,9 +65,9 @@ from tests.oracles.dense import (
     History,
     Weights,
     adjacency,
-    gcn_operator,
     loss_and_delta,
     num_layers,
+    operator_of,
     run,
 )
 from tests.oracles.halo import blocks_of
@@ -135,12 +137,13 @@ def train(
     clip: float = math.inf,
     clip_scale: str = "sqrt",
     warmup: int = 1,
+    model: str = "gcn",
     normalisation: str = "symmetric",
     epochs: int,
     lr: float,
     weight_decay: float = 0.0,
 ) -> SancusHistory:
-    """GCN trained by SANCUS over the blocks of `assignment` [V]; the rules are in the module's docstring."""
+    """SANCUS over the blocks of `assignment` [V]; the rules are in the module's docstring."""
     assert staleness in ("epoch_fixed", "epoch_adaptive", "variation_gap"), staleness
     assert (
         warmup >= 1
@@ -150,7 +153,7 @@ def train(
     )
     blocks, layers, count = blocks_of(assignment), num_layers(weights), int(graph.train.sum())
     processes = range(len(blocks))
-    operator = gcn_operator(adjacency(graph), normalisation)
+    operator = operator_of(adjacency(graph), model, normalisation)
     a = [[operator[np.ix_(rows, columns)] for columns in blocks] for rows in blocks]
     x = [graph.features[rows].astype(np.float64) for rows in blocks]
     threshold = clip * math.sqrt(len(blocks)) if clip_scale == "sqrt" else clip / math.sqrt(len(blocks))
@@ -192,6 +195,8 @@ def train(
                 [sum(a[i][j] @ (h[l][j] if i == j else cache[l][j]) for j in processes) for i in processes]
             )
             z.append([t[l][i] @ w + b for i in processes])
+            if model == "sage":
+                z[l + 1] = [z[l + 1][i] + h[l][i] @ weights[f"layers.{l}.root"] for i in processes]
             h.append([np.maximum(z_i, 0.0) if l + 1 < layers else z_i for z_i in z[l + 1]])
 
         # --- loss: every process over its own training vertices
@@ -209,16 +214,21 @@ def train(
             w = weights[f"layers.{l}.weight"]
             delta = [clipped(delta_i, threshold) for delta_i in delta]
             gradients[f"layers.{l}.bias"] = sum(delta_i.sum(axis=0) for delta_i in delta)
+            if model == "sage":
+                gradients[f"layers.{l}.root"] = sum(h[l][i].T @ delta[i] for i in processes)
             if features == "once" and l == 0:
                 gradients["layers.0.weight"] = sum(t[0][i].T @ delta[i] for i in processes)
                 break
             g = [sum(a[j][i].T @ delta[j] for j in processes) for i in processes]  # every δ_j is broadcast
             gradients[f"layers.{l}.weight"] = sum(h[l][i].T @ g[i] for i in processes)
             if l > 0:
-                delta = [(g[i] @ w.T) * (z[l][i] > 0) for i in processes]
+                back = [g_i @ w.T for g_i in g]
+                if model == "sage":
+                    back = [back[i] + delta[i] @ weights[f"layers.{l}.root"].T for i in processes]
+                delta = [back[i] * (z[l][i] > 0) for i in processes]
 
         history.active.append(active)
         history.versions.append(computed.copy())
         return sum(losses), gradients
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, "gcn", normalisation, history)
+    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
