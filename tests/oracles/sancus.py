@@ -51,6 +51,9 @@ Clipping: δ_i^(l), l = L..1, is scaled down to L2 norm t where it is above t = 
 printed) or t = th / √P ("inverse").
 
 GraphSAGE, model = "sage": M instead of Â, and a vertex's own row H_i^(l) R^(l) is added to Z_i^(l+1), fresh.
+
+`coded(epoch, layer, direction, sender, block)` is what the other processes hold of a block that is broadcast,
+of H^(layer) "forward", of δ^(layer+1) "backward". For SANCUS it is the block itself.
 """
 
 from __future__ import annotations
@@ -123,6 +126,10 @@ def clipped(delta: np.ndarray, threshold: float) -> np.ndarray:
     return delta * (threshold / norm) if norm > threshold else delta
 
 
+def as_it_is(epoch: int, layer: int, direction: str, sender: int, block: np.ndarray) -> np.ndarray:
+    return block
+
+
 def train(
     graph,
     assignment: np.ndarray,
@@ -137,6 +144,7 @@ def train(
     clip: float = math.inf,
     clip_scale: str = "sqrt",
     warmup: int = 1,
+    coded=as_it_is,
     model: str = "gcn",
     normalisation: str = "symmetric",
     epochs: int,
@@ -189,7 +197,7 @@ def train(
                     if due:
                         stamp[l][j] = epoch
                 if active[l, j]:  # BROADCAST and CACHE
-                    cache[l][j] = h[l][j].copy()
+                    cache[l][j] = coded(epoch, l, "forward", j, h[l][j])
                     computed[l, j] = epoch
             t.append(
                 [sum(a[i][j] @ (h[l][j] if i == j else cache[l][j]) for j in processes) for i in processes]
@@ -219,7 +227,9 @@ def train(
             if features == "once" and l == 0:
                 gradients["layers.0.weight"] = sum(t[0][i].T @ delta[i] for i in processes)
                 break
-            g = [sum(a[j][i].T @ delta[j] for j in processes) for i in processes]  # every δ_j is broadcast
+            # every δ_j is broadcast
+            sent = [coded(epoch, l, "backward", j, delta[j]) for j in processes]
+            g = [sum(a[j][i].T @ (delta[j] if i == j else sent[j]) for j in processes) for i in processes]
             gradients[f"layers.{l}.weight"] = sum(h[l][i].T @ g[i] for i in processes)
             if l > 0:
                 back = [g_i @ w.T for g_i in g]
