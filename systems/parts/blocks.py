@@ -48,6 +48,10 @@ class PendingBlocks:
 
     def wait(self) -> torch.Tensor:
         self.flight.wait()
+        return self.picked()
+
+    def picked(self) -> torch.Tensor:
+        """The rows in use [m, F], once all blocks are here."""
         with self.comm.recorder.inside("rest", "unpack", self.layer):
             picked = self.rows.pick(self.blocks)
             self.comm.recorder.work(stream(len(picked), picked.shape[1], picked.element_size(), 1, 1))
@@ -77,11 +81,11 @@ class Blocks:
         self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks"
     ) -> PendingBlocks:
         """The halo's rows of h [n, F]."""
-        return self._broadcast(h, cache, active, self.halo_rows, layer, "forward", purpose)
+        return self.broadcast(h, cache, active, self.halo_rows, layer, "forward", purpose)
 
     def deltas(self, layer: int, delta: torch.Tensor, cache=None, active=None) -> PendingBlocks:
         """The rows of delta [n, F] that this worker's out-edges lead to."""
-        return self._broadcast(delta, cache, active, self.out_rows, layer, "backward", "deltas")
+        return self.broadcast(delta, cache, active, self.out_rows, layer, "backward", "deltas")
 
     def features(self, x: torch.Tensor, form: str = "dense") -> torch.Tensor:
         """The halo's features, fetched once; `form`: see `harness.comm.sparse`."""
@@ -91,7 +95,7 @@ class Blocks:
             return self.halo_rows.pick(list(found.split(sizes)))
         return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
 
-    def _broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
+    def broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
         """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), one root after the other;
         the others' stay as cached. The cache (None: nothing is kept) is written in place."""
         if cache is None:

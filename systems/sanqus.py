@@ -1,0 +1,128 @@
+"""SanQus: SANCUS whose broadcasts are quantised.
+
+Peng, Liu, Chen, Shao, Shen, Chen, Cao, "From Sancus to Sancus^q", VLDB Journal 34(2), 22, 2025. Blocks are
+broadcast by the rules of `sancus`, and what is broadcast is Q(H_j) of B bits per value, which all others
+decode and keep:
+
+    Z_i = A_ii H_i + sum_j A_ij Ht_j,     Ht_j = Q(H_j) as last broadcast
+
+Notation: as in systems/sancus.py; Q stochastic rounding per row, as in `adaqp`; n_j the rows of block j.
+
+Bytes of a broadcast of block j over all workers, 4-byte floats: (P - 1) n_j (ceil(F B / 8) + 8).
+
+Decisions
+- a variation gap is measured from the decoded copy that the others hold.
+- gradients, which SANCUS broadcasts in every epoch, are quantised likewise; `gradients=exact` sends them as
+  they are.
+- layer 0 under `features=once` and `kept` is broadcast once, exactly; under `refetch` it is quantised.
+Departures: the paper's full text was not at hand. That broadcasts which are not skipped are quantised is from
+memory of it; quantiser, bits and what becomes of gradients are decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from harness.base.bounds import one_of
+from harness.base.errors import choice
+from harness.comm.work import code
+from harness.core.draws import draws
+from harness.core.quantise import dequantise, quantise, row_bytes
+from systems.parts.blocks import BlockRows, Blocks, PendingBlocks
+from systems.sancus import Sancus
+
+AS_IT_IS = 32
+
+
+@dataclass
+class Sanqus(Sancus):
+    """As `sancus`, and:
+
+    bits       bits per value of what is broadcast: 2, 4 or 8; 32: as it is
+    gradients  "coded": gradients are broadcast in as many bits; "exact": as they are
+    """
+
+    bits: int = one_of(8, 2, 4, 8, AS_IT_IS)
+    gradients: str = "coded"
+
+    exact: ClassVar = {**Sancus.exact, "bits": AS_IT_IS}
+    refuses: ClassVar = replace(Sancus.refuses, wire="quantises what it sends")
+
+    def __post_init__(self):
+        super().__post_init__()
+        choice("gradients", self.gradients, ("coded", "exact"))
+
+    def setup(self, context):
+        super().setup(context)
+        self.blocks = CodedBlocks(self)
+
+    def codes(self, layer: int, direction: str) -> bool:
+        """Whether what a layer broadcasts is quantised."""
+        if direction == "backward":
+            return self.bits < AS_IT_IS and self.gradients == "coded"
+        return self.bits < AS_IT_IS and (layer > 0 or self.features == "refetch")
+
+    def halo(self, layer, h):
+        pending = super().halo(layer, h)
+        if isinstance(pending, PendingCoded) and pending.own is not None and layer in self.own:
+            self.own[layer] = dequantise(pending.own, h.shape[1], self.bits, h.dtype)
+        return pending
+
+
+class CodedBlocks(Blocks):
+    """Blocks that are broadcast quantised; caches hold them decoded."""
+
+    def __init__(self, system: Sanqus):
+        super().__init__(system.comm, system.shard, system.device)
+        self.system = system
+
+    def broadcast(self, own, cache, active, rows, layer, direction, purpose):
+        if not self.system.codes(layer, direction):
+            return super().broadcast(own, cache, active, rows, layer, direction, purpose)
+        blocks = list(self.empty(own.shape[1]) if cache is None else cache)
+        roots = self.everyone if active is None else active
+        blocks[self.comm.rank] = own.detach().contiguous()
+        return PendingCoded(self.system, blocks, roots, rows, layer, direction, purpose)
+
+
+class PendingCoded(PendingBlocks):
+    """Broadcasts of quantised blocks under way.
+
+    own   this worker's block [n, bytes] as it is sent; None where it is not
+    """
+
+    def __init__(
+        self,
+        system: Sanqus,
+        blocks: list[torch.Tensor],
+        roots: list[int],
+        rows: BlockRows,
+        layer: int,
+        direction: str,
+        purpose: str,
+    ):
+        comm, bits, block = system.comm, system.bits, blocks[system.comm.rank]
+        size = row_bytes(block.shape[1], bits, block.dtype)
+        self.bits, self.roots, self.own = bits, roots, None
+        self.wires = [torch.empty(len(each), size, dtype=torch.uint8, device=comm.device) for each in blocks]
+        if comm.rank in roots:
+            with comm.recorder.inside("rest", "code", layer):
+                place = system.seed, system.epoch, layer, direction, comm.rank
+                noise = draws(*place, block.shape, block.dtype, comm.device)
+                self.own = self.wires[comm.rank] = quantise(block, bits, noise)
+                comm.recorder.work(code(len(block), block.shape[1], 2 * block.nbytes, self.own.nbytes))
+        flight = comm.broadcast_blocks(self.wires, roots, layer, direction, purpose)
+        super().__init__(comm, flight, blocks, rows, layer)
+
+    def wait(self) -> torch.Tensor:
+        self.flight.wait()
+        with self.comm.recorder.inside("rest", "decode", self.layer):
+            for j in self.roots:
+                if j != self.comm.rank:
+                    block, wire = self.blocks[j], self.wires[j]
+                    block.copy_(dequantise(wire, block.shape[1], self.bits, block.dtype))
+                    self.comm.recorder.work(code(len(block), block.shape[1], wire.nbytes, block.nbytes))
+        return self.picked()
