@@ -46,8 +46,11 @@ BUDGET = {
     "sancus": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "sancus/official": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "skipg": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
+    "sylvie": Cost(synchronisations=4, drains=0, launches=176, collectives=3),
+    "sanqus": Cost(synchronisations=4, drains=0, launches=136, collectives=5),
     "vanilla": Cost(synchronisations=4, drains=0, launches=54, collectives=3),
     "vanilla/cover": Cost(synchronisations=4, drains=0, launches=58, collectives=3),
+    "varco": Cost(synchronisations=6, drains=0, launches=62, collectives=3),
     "zero_halo": Cost(synchronisations=2, drains=0, launches=49, collectives=1),
 }
 
