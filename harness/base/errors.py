@@ -57,7 +57,7 @@ def machine_said(error: BaseException) -> str | None:
     return None
 
 
-# What a disk answers that is full or broken; that, or that one may not write it, or that it has no such folder.
+# What a disk answers that is full or broken; and also one that may not be written, or has no such folder.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 DISK = {
     *FULL,
