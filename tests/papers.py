@@ -55,8 +55,9 @@ def verdicts(found: Sequence[Result]) -> str:
             "" if name == before else name,
             f"the same, {line.steps}" if line.series and line.series == series else line.says,
             line.published,
-            line.ours,
-            re.sub(r" \[[^\]]*\]", "", line.share),  # its interval follows from ours
+            # A cell's interval stands in the experiment's claims.csv.
+            re.sub(r" ± [^,]*", "", line.ours) if line.series and line.share else line.ours,
+            re.sub(r" \[[^\]]*\]", "", line.share),
             f"**{line.verdict.word}**" + (f" ({said})" if said else ""),
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
