@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, typed
 from harness.core.cluster import TIMES, Cluster, Device, relative
 from harness.core.cluster_measure import measure, pooled
 from harness.results import files
@@ -153,4 +153,4 @@ def test_what_is_wrong_is_named():
     with pytest.raises(InputError, match="number hosts from 0"):
         Cluster(devices=[Device(host=1)])
     with pytest.raises(InputError, match="spmm_s=0"):
-        Device(spmm_s=0)
+        typed(Device, {"spmm_s": 0}, "cluster.devices")

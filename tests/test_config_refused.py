@@ -64,7 +64,7 @@ def accept(*arguments: str) -> config.Run:
         (["epochs=1000000000"], ["epochs=1000000000", "give 1 to 1000000"]),
         (["threads=100000"], ["threads=100000", "give 1 to 256"]),
         (["rendezvous=1e300"], ["rendezvous=1e+300", "more than 0 and at most 1000000"]),
-        (["optimiser.lr=1e400"], ["optimiser.lr=inf", "more than 0 and at most 1000000"]),
+        (["optimiser.lr=1e400"], ["optimiser.lr=inf", "more than 0 and at most 1e+38"]),
         ([f"label={'x' * 300}"], ["label is too long for the name of a folder", "150 letters"]),
         (["epochs=-3"], ["epochs=-3", "give 1 to "]),
         (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),

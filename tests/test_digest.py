@@ -9,6 +9,7 @@ import pytest
 
 from harness.base.errors import InputError
 from harness.core.system import RunFacts
+from harness.run.config import make_system
 from systems.digest import Digest
 from systems.digest_a import DigestA
 from tests import systems
@@ -209,7 +210,7 @@ def test_a_straggler_is_slow_and_changes_nothing_else(pool, name, knobs):
 )
 def test_knobs_are_refused_in_one_sentence(knobs, parts):
     with pytest.raises(InputError) as refused:
-        Digest(**knobs)
+        make_system(systems.block("digest", **knobs))
     assert all(part in str(refused.value) for part in parts)
 
 

@@ -65,7 +65,7 @@ def test_a_tensor_of_a_kind_that_is_no_array_is_one_sentence(tmp_path, capsys, k
         torch.save({**tensors_of(GRAPH), key: made()}, tmp_path / "a.pt")
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert says in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < max(before, 1_200_000)  # kB
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 1_200_000)  # kB
 
 
 @pytest.mark.parametrize("change", [

@@ -136,15 +136,15 @@ def test_the_default_is_adam_at_a_constant_rate():
     [
         (["optimiser=sdg"], ['optimiser="sdg"', 'did you mean "sgd"?']),
         (["optimiser=newton"], ['optimiser="newton"', "adam, adamw, sgd"]),
-        (["optimiser=sgd", "optimiser.momentum=2"], ["optimiser.momentum=2.0", "0.0 to 0.9999"]),
+        (["optimiser=sgd", "optimiser.momentum=2"], ["optimiser.momentum=2.0", "0 to 0.9999"]),
         (["optimiser=sgd", "optimiser.momentum=0", "optimiser.nesterov=true"], ["nesterov=true", "momentum"]),
         (["optimiser.momentum=0.9"], ["optimiser.momentum", "lr"]),
-        (["optimiser.lr=0"], ["optimiser.lr=0.0", "more than 0.0"]),
+        (["optimiser.lr=0"], ["optimiser.lr=0.0", "more than 0"]),
         (["optimiser._target_=torch.optim.Adam"], ['_target_="torch.optim.Adam" is not an Optimiser']),
         (["schedule=cosin"], ['schedule="cosin"', 'did you mean "cosine"?']),
         (["schedule=step", "schedule.every=0"], ["schedule.every=0", "give 1 to "]),
         (["schedule.warmup=-1"], ["schedule.warmup=-1", "give 0 to "]),
-        (["schedule=cosine", "schedule.floor=2"], ["schedule.floor=2.0", "0.0 to 1.0"]),
+        (["schedule=cosine", "schedule.floor=2"], ["schedule.floor=2.0", "0 to 1"]),
     ],
     ids=lambda x: x[-1] if isinstance(x, list) else None,
 )

@@ -11,6 +11,7 @@ import yaml
 
 from harness.core.cluster import Cluster, Device, Link
 from harness.core.cluster_measure import processor
+from harness.core.traits import Traits
 from harness.model.plan import advise
 from harness.model.plan.advise import Candidate, chosen, main, verdict
 from harness.model.plan.trial import trial
@@ -34,7 +35,7 @@ def candidate(
     fits: bool | None = None,
 ) -> Candidate:
     """A system with a modelled epoch, that reached the score after so many epochs."""
-    system = SimpleNamespace(role=role, steps=lambda: steps)
+    system = SimpleNamespace(role=role, traits=lambda: Traits(steps=steps))
     run = SimpleNamespace(system=system, settings=SimpleNamespace(epochs=60))
     planned = SimpleNamespace(
         run=run,

@@ -74,8 +74,8 @@ def test_a_graph_with_two_classes_goes_by_its_auc(pool):
     [
         (["evaluate.patience=-1"], ["evaluate.patience=-1", "give 0 to "]),
         (["evaluate.patience=3", "evaluate.every=0"], ["evaluate.patience=3", "every=1 or more"]),
-        (["evaluate.threshold=0"], ["evaluate.threshold=0.0", "more than 0 and less than 1"]),
-        (["evaluate.threshold=1"], ["evaluate.threshold=1.0", "more than 0 and less than 1"]),
+        (["evaluate.threshold=0"], ["evaluate.threshold=0.0", "more than 0 and at most 0.999999"]),
+        (["evaluate.threshold=1"], ["evaluate.threshold=1.0", "more than 0 and at most 0.999999"]),
     ],
     ids=lambda x: x[-1] if isinstance(x, list) else None,
 )

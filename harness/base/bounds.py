@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 KEY = "bounds"
 MOST = 2**31 - 1  # what libraries take for a count
@@ -58,11 +58,15 @@ def bounds_of(cls: type) -> dict[str, Bounds | OneOf]:
 
 
 def out_of_bounds(cls: type, values: DictConfig) -> Iterator[str]:
-    """A sentence for each number of a config of the dataclass `cls` that is out of its bounds."""
-    for key, bounds in bounds_of(cls).items():
+    """A sentence for each number of a config of the dataclass `cls`, or of the blocks in it, that is out of
+    its bounds."""
+    stated = bounds_of(cls)
+    for key in map(str, values):
         given = values[key]
         several = isinstance(given, ListConfig)
         for place, value in enumerate(given) if several else [(0, given)]:
-            if value is not None and value not in bounds:
-                name = f"{key}[{place}]" if several else key
-                yield f"{name}={value} is out of range: give {bounds}"
+            name = f"{key}[{place}]" if several else key
+            if isinstance(value, DictConfig) and dataclasses.is_dataclass(kind := OmegaConf.get_type(value)):
+                yield from (f"{name}.{sentence}" for sentence in out_of_bounds(kind, value))
+            elif key in stated and value is not None and value not in stated[key]:
+                yield f"{name}={value} is out of range: give {stated[key]}"

@@ -112,7 +112,7 @@ class Meeting:
         if self.store is None:
             return [json.loads(json.dumps(value))]
         try:
-            said = background(lambda: self._told(name, value)).result(self.seconds + ANSWER)
+            said = self._answered(lambda: self._told(name, value), self.seconds + ANSWER)
         except TimeoutError:
             raise PeerLost(
                 f"worker {self.rank} (host {self.host}) got no answer from the store within"
@@ -120,12 +120,16 @@ class Meeting:
             ) from None
         if wrong := self._unsigned(said):
             # The store may end with this worker: not before the others have read it.
-            leaving = background(lambda: self._told("left", None))
             with contextlib.suppress(TimeoutError, PeerLost):
-                leaving.result(min(self.seconds, ANSWER))
+                self._answered(lambda: self._told("left", None), min(self.seconds, ANSWER))
             raise InputError(wrong)
         self.start = self.start or hashlib.sha256("".join(each.nonce for each in said).encode()).hexdigest()
         return [json.loads(each.text) for each in said]
+
+    def _answered(self, ask: Callable[[], Result], seconds: float) -> Result:
+        """ask(), of the store; TimeoutError where it is another process's and has not answered in time. A
+        file answers at once, and needs no thread, which a worker without memory could not start."""
+        return background(ask).result(seconds) if self.under_launcher else ask()
 
     def _told(self, name: str, value: Any) -> list[Said]:
         """`tell`, but that what was said is not looked at."""
@@ -204,9 +208,8 @@ class Meeting:
         store = self.store
         if store is None or self.failure():
             return
-        telling = background(lambda: store.set(FAILED, self.signed(FAILED, [self.rank, sentence])))
         with contextlib.suppress(RuntimeError, TimeoutError):  # gone with the host it was on
-            telling.result(ANSWER)
+            self._answered(lambda: store.set(FAILED, self.signed(FAILED, [self.rank, sentence])), ANSWER)
 
     def failure(self, store: dist.Store | None = None) -> str:
         """What the first worker that failed said, and which it was; "" where none has."""
@@ -214,7 +217,7 @@ class Meeting:
         if found is None:
             return ""
         with contextlib.suppress(RuntimeError, TimeoutError):
-            said = background(lambda: self.found(found, FAILED)).result(ANSWER)
+            said = self._answered(lambda: self.found(found, FAILED), ANSWER)
             if said is not None:
                 rank, sentence = json.loads(said.text)
                 return printable(f"worker {rank} failed: {sentence}")

@@ -15,6 +15,8 @@ from harness.base.bounds import number
 from harness.base.errors import InputError
 from harness.base.uncompiled import keep_compiler_out
 
+LARGEST = 1e38  # that a float of four bytes holds
+
 keep_compiler_out()  # every torch optimiser imports it
 
 
@@ -26,7 +28,7 @@ class Optimiser:
     weight_decay   how strongly weights are drawn to 0; how it is applied is the optimiser's own
     """
 
-    lr: float = number(0.01, 0, 10**6, above=True)
+    lr: float = number(0.01, 0, LARGEST, above=True)
     weight_decay: float = number(5e-4, 0, 10**6)
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
@@ -77,7 +79,7 @@ class Sgd(Optimiser):
     nesterov   take the gradient as if the velocity had already been applied (Nesterov's momentum)
     """
 
-    lr: float = number(0.1, 0, 10**6, above=True)
+    lr: float = number(0.1, 0, LARGEST, above=True)
     momentum: float = number(0.9, 0, 0.9999)
     nesterov: bool = False
 
