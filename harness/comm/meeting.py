@@ -120,8 +120,9 @@ class Meeting:
             ) from None
         if wrong := self._unsigned(said):
             # The store may end with this worker: not before the others have read it.
+            leaving = background(lambda: self._told("left", None))
             with contextlib.suppress(TimeoutError, PeerLost):
-                self._answered(lambda: self._told("left", None), min(self.seconds, ANSWER))
+                leaving.result(min(self.seconds, ANSWER))
             raise InputError(wrong)
         self.start = self.start or hashlib.sha256("".join(each.nonce for each in said).encode()).hexdigest()
         return [json.loads(each.text) for each in said]
