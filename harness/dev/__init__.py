@@ -1,0 +1,1 @@
+"""What developers run: bench, conformance, history, fidelity. No package of the core needs it."""

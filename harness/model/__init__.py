@@ -1,0 +1,1 @@
+"""Runs on other clusters, by a model of time: replay, plan, calibrate. No package of the core needs it."""
