@@ -35,12 +35,9 @@ import torch
 from harness.base.bounds import ROUNDS, number
 from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
-from harness.comm.work import code
-from harness.core.draws import draws
-from harness.core.quantise import dequantise, quantise
 from harness.core.system import System, check_features
 from harness.core.traits import Refuses, Traits
-from systems.parts.coded import CodedHalo
+from systems.parts.coded import CodedHalo, coded, decoded, noise
 
 LEVELS = (2, 4, 8)
 
@@ -161,12 +158,10 @@ class Adaqp(System):
 
     def start(self, layer: int, direction: str, rows: torch.Tensor) -> list:
         """Quantise `rows` [k, F] and send them; returns what `finish` takes."""
-        noise = self.noise(layer, direction, rows)
+        u = noise(self, self.epoch, layer, direction, rows)
         under_way = []
         for slot, level in enumerate(self.levels(layer, direction, rows)):
-            wire = quantise(rows[level.out], level.bits, noise[level.out])
-            read = 2 * len(wire) * rows.shape[1] * rows.element_size()  # values and noise
-            self.recorder.work(code(len(wire), rows.shape[1], read, wire.nbytes))
+            wire = coded(rows[level.out], level.bits, u[level.out], self.recorder)
             flight, received = self.comm.start_exchange(
                 wire, level.send, level.receive, layer, direction, "halo", slot
             )
@@ -179,23 +174,15 @@ class Adaqp(System):
             flight.wait()
         with self.recorder.inside("rest", "unpack"):
             parts = [
-                (level, dequantise(received, width, level.bits, dtype)) for level, _, received, _ in under_way
+                (level, decoded(received, width, level.bits, dtype, self.recorder))
+                for level, _, received, _ in under_way
             ]
-            for (_, part), (_, _, received, _) in zip(parts, under_way):
-                self.recorder.work(code(len(part), width, received.nbytes, part.nbytes))
             if len(parts) == 1:
                 return parts[0][1]
             rows = torch.empty(count, width, dtype=dtype, device=self.device)
             for level, part in parts:
                 rows[level.into] = part
             return rows
-
-    def noise(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
-        """u [k, F] in [0, 1): of this seed, epoch, layer, direction and sender alone, so that a run repeats
-        and resumes.
-        """
-        rank, shape = self.comm.rank, rows.shape
-        return draws(self.seed, self.epoch, layer, direction, rank, shape, rows.dtype, self.device)
 
     def state_dict(self):
         return {"chosen": self.chosen, "weight": self.weight}

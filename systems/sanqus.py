@@ -28,10 +28,9 @@ import torch
 
 from harness.base.bounds import one_of
 from harness.base.errors import choice
-from harness.comm.work import code
-from harness.core.draws import draws
-from harness.core.quantise import dequantise, quantise, row_bytes
+from harness.core.quantise import dequantise, row_bytes
 from systems.parts.blocks import BlockRows, Blocks, PendingBlocks
+from systems.parts.coded import coded, decoded, noise
 from systems.sancus import Sancus
 
 AS_IT_IS = 32
@@ -110,10 +109,8 @@ class PendingCoded(PendingBlocks):
         self.wires = [torch.empty(len(each), size, dtype=torch.uint8, device=comm.device) for each in blocks]
         if comm.rank in roots:
             with comm.recorder.inside("rest", "code", layer):
-                place = system.seed, system.epoch, layer, direction, comm.rank
-                noise = draws(*place, block.shape, block.dtype, comm.device)
-                self.own = self.wires[comm.rank] = quantise(block, bits, noise)
-                comm.recorder.work(code(len(block), block.shape[1], 2 * block.nbytes, self.own.nbytes))
+                u = noise(system, system.epoch, layer, direction, block)
+                self.own = self.wires[comm.rank] = coded(block, bits, u, comm.recorder)
         flight = comm.broadcast_blocks(self.wires, roots, layer, direction, purpose)
         super().__init__(comm, flight, blocks, rows, layer)
 
@@ -123,6 +120,5 @@ class PendingCoded(PendingBlocks):
             for j in self.roots:
                 if j != self.comm.rank:
                     block, wire = self.blocks[j], self.wires[j]
-                    block.copy_(dequantise(wire, block.shape[1], self.bits, block.dtype))
-                    self.comm.recorder.work(code(len(block), block.shape[1], wire.nbytes, block.nbytes))
+                    block.copy_(decoded(wire, block.shape[1], self.bits, block.dtype, self.comm.recorder))
         return self.picked()

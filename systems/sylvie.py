@@ -35,12 +35,10 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, one_of
 from harness.base.errors import choice
-from harness.comm.work import code, stream
-from harness.core.draws import draws
-from harness.core.quantise import dequantise, quantise
+from harness.comm.work import stream
 from harness.core.system import System, check_features
 from harness.core.traits import Refuses, Traits
-from systems.parts.coded import CodedHalo
+from systems.parts.coded import CodedHalo, coded, decoded, noise
 from systems.parts.pipeline import Pipe
 
 MODES = ("asynchronous", "synchronous")
@@ -89,12 +87,7 @@ class Sylvie(System):
         return CodedHalo(self, layer, h)
 
     def start(self, layer, direction, rows):
-        noise = draws(
-            self.seed, self.epoch, layer, direction, self.comm.rank, rows.shape, rows.dtype, self.device
-        )
-        wire = quantise(rows, self.bits, noise)
-        read = 2 * rows.numel() * rows.element_size()  # values and noise
-        self.recorder.work(code(len(wire), rows.shape[1], read, wire.nbytes))
+        wire = coded(rows, self.bits, noise(self, self.epoch, layer, direction, rows), self.recorder)
         key, pipe = f"{direction} {layer}", self.pipe(layer, direction)
         if not self.is_synchronous():
             arrived = pipe.push(wire, depth=1)
@@ -116,8 +109,7 @@ class Sylvie(System):
             if arrived is None:
                 self.recorder.work(stream(count, width, dtype.itemsize, 0, 1))
                 return torch.zeros(count, width, dtype=dtype, device=self.device)
-            self.recorder.work(code(count, width, arrived.nbytes, count * width * dtype.itemsize))
-            return dequantise(arrived, width, self.bits, dtype)
+            return decoded(arrived, width, self.bits, dtype, self.recorder)
 
     def pipe(self, layer: int, direction: str) -> Pipe:
         """What carries a layer's rows, or their gradients, from one epoch to the next."""

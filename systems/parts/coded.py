@@ -1,4 +1,6 @@
-"""Halo rows and their gradients that travel in another form than that of rows."""
+"""Halo rows and their gradients that travel in another form than that of rows; and the form that several
+systems give them, codes of a few bits that are rounded without bias (`harness.core.quantise`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ import torch
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
-from harness.comm.work import moved
+from harness.comm.work import code, moved
+from harness.core.draws import draws
+from harness.core.quantise import dequantise, quantise
+from harness.core.system import System
 
 
 class Coder(Protocol):
@@ -56,3 +61,26 @@ class CodedHalo(Crossing):
 
     def finish(self, count: int) -> torch.Tensor:
         return self.coder.finish(self.under_way, count, self.width, self.dtype)
+
+
+def noise(system: System, epoch: int, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
+    """u [k, F] in [0, 1) for the rows that this worker sends: of the seed, epoch, layer, direction and worker
+    alone, so that a run repeats and resumes."""
+    rank, shape = system.comm.rank, rows.shape
+    return draws(system.seed, epoch, layer, direction, rank, shape, rows.dtype, system.device)
+
+
+def coded(rows: torch.Tensor, bits: int, u: torch.Tensor, recorder: Recorder) -> torch.Tensor:
+    """The wire form [k, bytes] of rows [k, F] in codes of `bits` bits, rounded by u [k, F]; counted."""
+    wire = quantise(rows, bits, u)
+    recorder.work(code(len(rows), rows.shape[1], rows.nbytes + u.nbytes, wire.nbytes))
+    return wire
+
+
+def decoded(
+    wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype, recorder: Recorder
+) -> torch.Tensor:
+    """The rows [k, width] that a wire form stands for; counted."""
+    rows = dequantise(wire, width, bits, dtype)
+    recorder.work(code(len(rows), width, wire.nbytes, rows.nbytes))
+    return rows
