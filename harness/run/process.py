@@ -6,7 +6,6 @@ import contextlib
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -43,12 +42,16 @@ def stoppable() -> Iterator[None]:
     def stop(number, _frame):
         raise Stopped(number)
 
-    with _handlers_kept():
-        for number in STOPPING:
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    try:
+        for number, handler in before.items():
             # One that was ignored from the start stays so: nohup, and jobs a script put in the background.
-            if signal.getsignal(number) != signal.SIG_IGN:
+            if handler != signal.SIG_IGN:
                 signal.signal(number, stop)
         yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def until_stopped(work: Callable[[], int]) -> int:
@@ -68,18 +71,16 @@ def forking() -> Iterator[None]:
     """Hold signals back while children are started, so that each child has decided what to do with them
     before one comes.
 
-    Handlers that are installed meanwhile (torch's process layer installs some) are undone. A child calls
-    `be_child`. Where starting them hangs, in a handler that some library has for forks, no signal could end
-    this process: the kernel does so after FORKING seconds.
+    A child calls `be_child`. Where starting them hangs, in a handler that some library has for forks, no
+    signal could end this process: the kernel does so after FORKING seconds.
     """
-    with _handlers_kept():
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-        before = signal.alarm(FORKING)
-        try:
-            yield
-        finally:
-            signal.alarm(before)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    before = signal.alarm(FORKING)
+    try:
+        yield
+    finally:
+        signal.alarm(before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 
 def be_child(parent: int) -> None:
@@ -105,16 +106,3 @@ def limit_memory() -> int:
         wanted = held + memory
         resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
     return memory
-
-
-@contextlib.contextmanager
-def _handlers_kept() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGQUIT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
