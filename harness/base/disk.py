@@ -17,12 +17,13 @@ from typing import IO, Any
 from harness.base.errors import InputError
 
 
-def create(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
-    """A new file in the place of what stands there, open for writing. `options` are those of `open`."""
+def create(path: Path, mode: str = "wb", access: int = 0o666, **options: Any) -> IO[Any]:
+    """A new file in the place of what stands there, open for writing, for whom `access` says. `options` are
+    those of `open`."""
     path.unlink(missing_ok=True)
 
     def anew(name: str, flags: int) -> int:
-        return os.open(name, (flags & ~os.O_TRUNC) | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        return os.open(name, (flags & ~os.O_TRUNC) | os.O_EXCL | os.O_NOFOLLOW, access)
 
     return open(path, mode, opener=anew, **options)
 
@@ -50,11 +51,18 @@ def remove_tree(path: Path, ignore_errors: bool = False) -> None:
         shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
-def refuse_links(folder: Path) -> None:
-    """InputError where a run folder holds a link, at any depth."""
+def link_in(folder: Path) -> str | None:
+    """A link that a folder holds, at any depth; None where it holds none."""
     for above, folders, files in os.walk(folder):
         for name in (*folders, *files):
             if os.path.islink(found := os.path.join(above, name)):
-                raise InputError(
-                    f"{found} is a link, which no run makes: remove it, or put what it points to in its place"
-                )
+                return found
+    return None
+
+
+def refuse_links(folder: Path) -> None:
+    """InputError where a run folder holds a link, at any depth."""
+    if found := link_in(folder):
+        raise InputError(
+            f"{found} is a link, which no run makes: remove it, or put what it points to in its place"
+        )

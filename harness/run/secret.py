@@ -11,6 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
+from harness.base import disk
 from harness.base.errors import InputError, writing
 from harness.results.files import MEND
 
@@ -23,12 +24,8 @@ def make(run_dir: Path) -> None:
     """Leave a secret in a run folder that has none. InputError where it cannot be written."""
     if _in_folder(run_dir):
         return
-    part = run_dir / PART
-    with writing(run_dir / FILE, MEND):
-        part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32) + "\n")
-        os.replace(part, run_dir / FILE)
+    with writing(run_dir / FILE, MEND), disk.replacing(run_dir / FILE, "w", access=0o600) as file:
+        file.write(secrets.token_hex(32) + "\n")
 
 
 def read(run_dir: Path) -> bytes | None:

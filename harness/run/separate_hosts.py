@@ -87,7 +87,7 @@ def _write(run_dir: Path, described: dict[str, str]) -> None:
     """
     _check(described)
     # One that another user, or an earlier run, left there would lead what is written out of the folder.
-    for link in (path for path in run_dir.rglob("*") if path.is_symlink()):
+    if link := disk.link_in(run_dir):
         raise InputError(f"{_refuses(link)}, which is a link; remove it, or give a folder that is not there")
     there = run_dir / "config.yaml"
     if there.exists():
