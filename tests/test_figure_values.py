@@ -18,10 +18,8 @@ from harness.papers.figures import (
     digest_straggler,
     distdgl_cache,
     distdgl_purposes,
-    minus_exact,
     pscgcn_hits,
     sancus_broadcasts,
-    staleness_stability,
     straggler,
 )
 from harness.results.report import groups
@@ -294,91 +292,6 @@ def test_rapas_iterations_are_drawn_by_worker(drawn):
     ]
     axes = drawn(capgnn_rapa, [({"cluster__name": "x", "cluster__devices": [{"kind": "R9"}]}, metrics)])
     assert [lines(ax) for ax in axes] == [{"0: R9": [10 * n, 10 * n + 1, 10 * n + 2]} for n in range(3)]
-
-
-@pytest.mark.parametrize(
-    "remote, limit", [(0.0, 38.0), (0.1, 5.134), (0.5, 1.026), (0.75, 0.684), (1.0, 0.513)]
-)
-def test_the_largest_stable_step_is_where_a_simulated_error_begins_to_grow(remote, limit):
-    """The recurrence itself, step by step."""
-
-    def grows(step):
-        w, m = [1.0, 1.0, 1.0], 0.0
-        for _ in range(6000):
-            g = (1 - remote) ** 2 * w[-1] + 2 * remote * (1 - remote) * w[-2] + remote**2 * w[-3]
-            m = 0.9 * m + 0.1 * g
-            w = [*w[-2:], w[-1] - step * m]
-            if abs(w[-1]) > 1e6:
-                return True
-        return False
-
-    found = staleness_stability.largest_step(remote)
-    assert found == pytest.approx(limit, rel=2e-3)
-    assert grows(1.1 * found) and not grows(0.9 * found)
-
-
-def test_scores_are_drawn_minus_exact_trainings_of_the_same_keys(tmp_path):
-    """By seed: a system is 0.1 below at 5 labels per class and level at the usual 20, under adam alone."""
-    for optimiser in ("Adam", "Sgd"):
-        for few in (5, None):
-            for seed in (1, 2):
-                behind = 0.1 * (optimiser == "Adam" and few == 5)
-                for name, less in (("vanilla", 0.0), ("stale", behind)):
-                    composed = traces.config(
-                        seed=seed,
-                        system___target_=f"systems.{name}.S",
-                        optimiser={"_target_": f"o.{optimiser}"},
-                        dataset__split="low_label",
-                        **({"dataset__labels_per_class": few} if few else {}),
-                    )
-                    role = {"role": "reference"} if name == "vanilla" else {}
-                    path = tmp_path / f"{optimiser}{few}{seed}{name}"
-                    traces.finished(path, composed, ran_on=role, target=0.8 + 0.01 * seed - less)
-    compared, _ = groups.load([tmp_path])
-    keys = {"over": "dataset.labels_per_class", "panel": ["optimiser._target_", "optimiser.momentum"]}
-    for last in (False, True):
-        figure = minus_exact.draw(compared, "t", label="labels", last=last, **keys)
-        by_title = {ax.get_title(loc="left"): ax for ax in figure.axes}
-        assert set(by_title) == {"optimiser=adam", "optimiser=sgd"}
-        drawn = {title: {line.get_label(): line for line in ax.lines} for title, ax in by_title.items()}
-        assert all(list(each["stale"].get_xdata()) == [5, 20] for each in drawn.values())
-        stale, exact = (
-            [groups.Run(tmp_path / f"Adam5{seed}{name}").summary["final" if last else "best"]["test"]
-             for seed in (1, 2)]
-            for name in ("stale", "vanilla")
-        )  # fmt: skip
-        less = 100 * (np.mean(stale) - np.mean(exact))
-        assert less < -2
-        assert list(drawn["optimiser=adam"]["stale"].get_ydata()) == pytest.approx([less, 0], abs=1e-9)
-        assert list(drawn["optimiser=sgd"]["stale"].get_ydata()) == pytest.approx([0, 0], abs=1e-9)
-        assert "vanilla" not in drawn["optimiser=sgd"]
-        assert ("last epoch" in figure.axes[0].get_ylabel()) == last
-
-
-def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):
-    for lr in (0.01, 0.001):
-        for workers, share in ((2, 0.4), (4, 0.66)):
-            composed = traces.config(gpus=workers, optimiser={"lr": lr}, system___target_="systems.stale.S")
-            traces.finished(
-                tmp_path / f"{lr}{workers}",
-                composed,
-                stats={"graph": "cora", "remote_weight": share},
-                target=100 * lr * share,
-            )
-        composed = traces.config(gpus=4, optimiser={"lr": lr}, system___target_="systems.vanilla.V")
-        traces.finished(
-            tmp_path / f"{lr}",
-            composed,
-            stats={"graph": "cora", "remote_weight": 0.66},
-            ran_on={"role": "reference"},
-        )
-    compared, _ = groups.load([tmp_path])
-    model, measured = staleness_stability.draw(compared).axes
-    assert set(lines(measured)) == {"exact", "metis, 2 workers: 40 % remote", "metis, 4 workers: 66 % remote"}
-    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in measured.lines}
-    rates, scores = drawn["metis, 2 workers: 40 % remote"]
-    assert rates == [0.001, 0.01] and scores[0] < scores[1]
-    assert lines(model)["metis, 4 workers: 66 % remote"] == [staleness_stability.largest_step(0.66)]
 
 
 def test_hits_of_a_cache_are_the_remote_inputs_that_were_not_pulled_after_the_first_epoch(drawn):
