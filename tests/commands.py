@@ -104,7 +104,7 @@ TRIED = {
     "PYTHONPATH=my_ideas halobench --config-dir my_ideas/conf partition=stripes": (
         "test_outside.py::test_a_partitioner_is_one_file_and_one_yaml"
     ),
-    "python -m harness --config-dir my_ideas/conf model=mixed": (
+    "halobench --config-dir my_ideas/conf model=mixed": (
         "test_plugins.py::test_a_model_and_a_score_are_trained_traced_and_shown"
     ),
     "halobench figures staleness --size small": "test_docs_commands.py::test_figures_of_a_page_are_drawn",

@@ -301,9 +301,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
     """The composed config in a run folder, unchecked. InputError where there is none or it is damaged."""
     path = Path(run_dir) / "config.yaml"
     if not path.is_file():
-        raise InputError(
-            f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare'
-        )
+        raise InputError(f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with halobench prepare ...')
     try:
         config: Any = OmegaConf.to_container(OmegaConf.create(files.read_yaml_text(path)))
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
@@ -325,7 +323,7 @@ def shard_folder(run_dir: Path) -> Path:
     except (OSError, ValueError, KeyError, TypeError) as error:
         check_machine(error, path)
         raise InputError(
-            f"{path} is missing or damaged ({error}); prepare the run again with python -m harness"
+            f"{path} is missing or damaged ({error}); prepare the run again with halobench prepare"
         ) from None
 
 
