@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import typing
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_every_number_of_the_schema_has_bounds():
         and field.name not in bounds_of(cls)
     ]
     assert not lacking and len(schemas()) > 40
+
+
+@pytest.mark.parametrize(
+    "block, name",
+    [
+        ({"between": {"latency_us": -1}}, "between.latency_us"),
+        ({"devices": [{"host": -1}]}, "devices[0].host"),
+    ],
+)
+def test_a_number_inside_a_block_of_a_block_is_held_to_its_bounds(block, name):
+    with pytest.raises(InputError, match=re.escape(f"cluster.{name}=-1")):
+        typed(config.BLOCKS["cluster"], block, "cluster")
 
 
 @pytest.mark.parametrize("cls", sorted(schemas(), key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)

@@ -77,6 +77,13 @@ def test_what_is_written_replaces_a_link_and_not_what_it_points_to(tmp_path, min
     assert not any(path.is_symlink() for path in tmp_path.rglob("*")) and not list(tmp_path.glob("*.part"))
 
 
+def test_a_link_that_comes_back_at_once_is_not_followed_either(tmp_path, mine, monkeypatch):
+    (tmp_path / "a").symlink_to(mine / "notes")
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+    with pytest.raises(FileExistsError):
+        disk.create(tmp_path / "a")
+
+
 def test_tables_are_finalised_beside_a_link(tmp_path, mine):
     traces.prepare(run := tmp_path / "run", traces.config())
     traces.stream(run, range(5), workers=2)
