@@ -1,8 +1,9 @@
 """`python -m tests.papers`: bring the verdicts in docs/papers and README up to date with results/reference.
 
 A page is `# PAPER`, what held, what did not and why, by hand, and the section "Verdicts", which is written
-here: a row per part of each published figure, table and claim, and one for all of its parts that lack the
-same run. docs/papers/README.md counts them by paper, verdict and cause.
+here: how many there are of each. docs/papers/verdicts/PAPER.md is written here as a whole: a row per part of
+each published figure, table and claim, and one for all of its parts that lack the same run.
+docs/papers/README.md counts them by paper, verdict and cause.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def results(root: Path = ROOT) -> list[Result]:
 
 
 def verdicts(found: Sequence[Result]) -> str:
-    """Counts and a row per part, or per verdict on a table's series of cells, of one paper's; below the rows
-    each reason once, by the number that a row names it with. Parts of an entry that were not run, for one
-    reason, share a row: nothing is known of them but what the paper prints.
+    """A row per part, or per verdict on a table's series of cells, of one paper's; below the rows each reason
+    once, by the number that a row names it with. Parts of an entry that were not run, for one reason, share a
+    row: nothing is known of them but what the paper prints.
     """
     rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
     reasons: dict[str, int] = {}
@@ -62,7 +63,7 @@ def verdicts(found: Sequence[Result]) -> str:
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         before, series = name, line.series
-    return "\n".join([filled(found), "", *rows, "", *_numbered(reasons)])
+    return "\n".join([*rows, "", *_numbered(reasons)])
 
 
 def _without_runs_together(lines: Sequence[table.VerdictRow]) -> list[table.VerdictRow]:
@@ -97,10 +98,21 @@ def filled(found: Sequence[Result]) -> str:
 
 
 def up_to_date(page: str, paper: str, found: Sequence[Result]) -> str:
-    """The page with its verdicts replaced."""
+    """The page with its counts of verdicts replaced."""
     head, _, _ = page.partition("\n## Verdicts\n")
-    own = [each for each in found if published.entry(each.entry).paper == paper]
-    return f"{head}\n## Verdicts\n\n{verdicts(own)}\n"
+    link = f"[Every part, with what is published and what came out here](verdicts/{paper}.md)."
+    return f"{head}\n## Verdicts\n\n{filled(of_paper(paper, found))}\n\n{link}\n"
+
+
+def every_part(title: str, paper: str, found: Sequence[Result]) -> str:
+    """The page of a paper's verdicts; `title`: that of its other page."""
+    name, _, _ = title.removeprefix("# ").partition(":")
+    told = f"[What held, what did not and why](../{paper}.md); [how it is decided](../../howto/claims.md)."
+    return f"# {name}: every verdict\n\n{told}\n\n{verdicts(of_paper(paper, found))}\n"
+
+
+def of_paper(paper: str, found: Sequence[Result]) -> list[Result]:
+    return [each for each in found if published.entry(each.entry).paper == paper]
 
 
 WORDS = (*DECIDED, NO_EFFECT, UNKNOWN, CONSTRUCTED, NOT_YET, NOT_RUN)
@@ -163,6 +175,9 @@ def main(root: Path = ROOT) -> int:
         known = path.stem in {entry.paper for entry in published.experiments().values()}
         made = up_to_date(page, path.stem, found) if known else with_tables(page, COMMAND, by_paper(found))
         path.write_text(made)
+        if known:
+            parts = every_part(page.splitlines()[0], path.stem, found)
+            (path.parent / "verdicts" / path.name).write_text(parts)
     path = root / "README.md"
     path.write_text(readme(path.read_text(), found))
     return 0

@@ -21,6 +21,8 @@ def found():
 def test_a_papers_page_is_up_to_date(paper, found):
     page = (papers.PAGES / f"{paper}.md").read_text()
     assert page == papers.up_to_date(page, paper, found), "run python -m tests.papers"
+    parts = (papers.PAGES / "verdicts" / f"{paper}.md").read_text()
+    assert parts == papers.every_part(page.splitlines()[0], paper, found), "run python -m tests.papers"
     assert len(page.partition("\n## Verdicts\n")[0].splitlines()) > 5, "what held, and why, by hand"
 
 
