@@ -16,7 +16,7 @@ import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE = "0d78676"
-OPTIONAL = ("papers", "model", "dev")
+OPTIONAL = ("papers", "model", "dev", "submissions")
 # Where packages of before went.
 MOVED = {
     "check": "base", "graph": "data", "partition": "data", "importing": "data", "cluster": "core",

@@ -24,7 +24,7 @@ LAYERS = (
     "harness.cli",
 )  # systems and systems.parts are one layer
 # Beside the layers, and not needed by any of them; one may use those before it.
-OPTIONAL = ("harness.dev", "harness.model", "harness.papers")
+OPTIONAL = ("harness.dev", "harness.model", "harness.papers", "harness.submissions")
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("systems/**/*.py")])
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("harness/*/__init__.py"))
 

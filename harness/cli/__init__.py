@@ -73,6 +73,13 @@ COMMANDS = {
         "harness.papers.figures.__main__", "experiments: starts the runs they lack, draws, prints verdicts"
     ),
     "study": Command("harness.papers.study.__main__", "every system on real graphs, as one page of tables"),
+    "submit": Command("harness.submissions.__main__", "a bundle of finished runs, to hand in"),
+    "submit check": Command(
+        "harness.submissions.__main__",
+        "whether a bundle can be what its runs did: a share is made again",
+        "check",
+    ),
+    "submit page": Command("harness.submissions.__main__", "a page that ranks bundles", "page"),
     "import": Command(
         "harness.data.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"
     ),

@@ -151,7 +151,14 @@ def _across(program: Program, hosts: list[int]) -> bool:
 
 
 def _sized(run: Run, place: str, cluster: Cluster) -> Sized:
-    """Of the run's own graph: partitioned as the run would, or taken from the cache."""
+    folder, _ = partitioned(run)
+    check_supported(run, json.loads((folder / "stats.json").read_text()))
+    return sized(run, [io.load(folder, rank) for rank in range(run.settings.workers)], place, cluster)
+
+
+def partitioned(run: Run) -> tuple[Path, dict[str, Any]]:
+    """The folder of the shards of a run's own graph, partitioned as the run would or taken from the cache,
+    and by what the graph is known."""
     settings = run.settings
     graph = json.loads(json.dumps(run.dataset.fingerprint(Path(settings.data_dir), settings.seed)))
     folder = shards_for(
@@ -162,8 +169,7 @@ def _sized(run: Run, place: str, cluster: Cluster) -> Sized:
         settings.workers,
         settings.seed,
     )
-    check_supported(run, json.loads((folder / "stats.json").read_text()))
-    return sized(run, [io.load(folder, rank) for rank in range(settings.workers)], place, cluster)
+    return folder, graph
 
 
 def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: list[str]) -> Sized:

@@ -73,6 +73,33 @@ def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) ->
 
     place   "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
     """
+    try:
+        runs = _ran(run, shards, place, cluster)
+    except Unknown as unknown:
+        why = (
+            f"what {run.system_name} sends depends on {unknown}, which a dry run does not have: give probe=10"
+        )
+        return Sized({}, [], [], why)
+    memory = {name: np.maximum(size, runs[-1].memory[name]) for name, size in runs[0].memory.items()}
+    host = memory.pop("mapped")
+    process = PROCESS if place != "cuda" else CONTEXT
+    memory = {"process": np.full(len(shards), process), **memory}
+    if place != "cuda":
+        memory["mapped"] = host
+    return Sized(memory, _traffic(runs), [_program(ran, cluster) for ran in runs])
+
+
+def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Traffic]:
+    """The bytes of a run's first epochs; none where only a run can tell. Parameters are those of `sized`."""
+    try:
+        return _traffic(_ran(run, shards, place, cluster))
+    except Unknown:
+        return []
+
+
+def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Ran]:
+    """Dry runs at the least and, where that may be another, at the most bytes. Unknown where neither can
+    be."""
     settings, epochs = run.settings, min(run.settings.epochs, EPOCHS)
 
     def make(shard: Any, comm: Comm, kernel: Kernel) -> Trainer:
@@ -85,26 +112,17 @@ def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) ->
 
     scored = bool(run.evaluate.every)
     runs: list[Ran] = []
-    try:
-        for most in (False, True):
-            how: dict[str, Any] = {"wire": settings.wire, "place": place, "scored": scored, "most": most}
-            runs.append(dry_run(shards, make, epochs, **how))
-            if not runs[0].asked:
-                break
-    except Unknown as unknown:
-        why = (
-            f"what {run.system_name} sends depends on {unknown}, which a dry run does not have: give probe=10"
-        )
-        return Sized({}, [], [], why)
-    memory = {name: np.maximum(size, runs[-1].memory[name]) for name, size in runs[0].memory.items()}
-    host = memory.pop("mapped")
-    process = PROCESS if place != "cuda" else CONTEXT
-    memory = {"process": np.full(len(shards), process), **memory}
-    if place != "cuda":
-        memory["mapped"] = host
+    for most in (False, True):
+        how: dict[str, Any] = {"wire": settings.wire, "place": place, "scored": scored, "most": most}
+        runs.append(dry_run(shards, make, epochs, **how))
+        if not runs[0].asked:
+            break
+    return runs
+
+
+def _traffic(runs: Sequence[Ran]) -> list[Traffic]:
     counted = [[_counted(each) for each in zip(*ran.epochs)] for ran in runs]
-    traffic = [_between(least, most) for least, most in zip(counted[0], counted[-1])]
-    return Sized(memory, traffic, [_program(ran, cluster) for ran in runs])
+    return [_between(least, most) for least, most in zip(counted[0], counted[-1])]
 
 
 def _counted(epoch: Sequence[Epoch]) -> dict[Key, np.ndarray]:

@@ -80,7 +80,7 @@ def advise(section: Section) -> Advice:
     if all(ahead[id(g)].n < 2 for g in scored if g not in exact):
         lacking = "no other system has finished" if len(scored) <= len(exact) else "one seed has no interval"
         return _unknown(f"{lacking}; give more seeds, as seed=1,2,3, or more systems")
-    kept = [g for g in scored if g in exact or _keeps(ahead[id(g)])]
+    kept = [g for g in scored if g in exact or keeps(ahead[id(g)])]
     names = dict(zip(map(id, section.groups), told_apart(section.groups)))
     choices = [_cheapest(cost, kept, exact) for cost in costs]
     blind = _blind(section, score)
@@ -117,7 +117,7 @@ def _ahead(group: Group, exact: list[Group], score: Column) -> Estimate:
     return paired(group, group if group in exact else reference, score.value)
 
 
-def _keeps(ahead: Estimate) -> bool:
+def keeps(ahead: Estimate) -> bool:
     return ahead.side() >= 0 and ahead.n >= 2 and ahead.mean >= -TOLERATED
 
 

@@ -86,15 +86,7 @@ class Run:
 
     @cached_property
     def content(self) -> str:
-        """A hash of what the graph was made of, which another file of the same name changes: raw files, by
-        what is in them, and a twin's generator. "" where the trace does not say."""
-        files = {
-            name: {key: value for key, value in known.items() if key != "changed_ns"}
-            for name, known in self.trace.graph.get("files", {}).items()
-        }
-        made = files, self.trace.graph.get("generator")
-        said = json.dumps(made, sort_keys=True, default=str)
-        return hashlib.sha256(said.encode()).hexdigest()[:8] if any(made) else ""
+        return content(self.trace.graph)
 
     @property
     def code(self) -> str:
@@ -127,6 +119,18 @@ class Run:
         same = {k: v for k, v in self.keys.items() if k != "seed"}
         found = [same, self.resolved, self.content, self.machine, self.finished]
         return json.dumps(found, sort_keys=True, default=str)
+
+
+def content(graph: dict[str, Any]) -> str:
+    """A hash of what a graph (`Trace.graph`) was made of, which another file of the same name changes: raw
+    files, by what is in them, and a twin's generator. "" where the trace does not say."""
+    files = {
+        name: {key: value for key, value in known.items() if key != "changed_ns"}
+        for name, known in graph.get("files", {}).items()
+    }
+    made = files, graph.get("generator")
+    said = json.dumps(made, sort_keys=True, default=str)
+    return hashlib.sha256(said.encode()).hexdigest()[:8] if any(made) else ""
 
 
 @dataclass

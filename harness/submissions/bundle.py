@@ -1,0 +1,235 @@
+"""A bundle: the runs of a submission in one folder, without what is large.
+
+NAME/submission.yaml                  `Submission`: who, under what licence, in which track, which runs
+NAME/runs/GRAPH/RUN/                  of each run `FILES`; of its other files the digests that its summary
+                                      has
+NAME/code/                            Python files of systems that are not of this tree
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+import harness
+from harness.base import yaml_text
+from harness.base.disk import refuse_links
+from harness.base.errors import InputError, check_place, choice, typed
+from harness.base.target import TREE
+from harness.results import consistency, files
+from harness.results.identity import identity
+from harness.results.reader import Trace, find_runs
+from harness.results.report.groups import flatten
+from harness.results.summary import graph_name, summarise
+
+HEAD, RUNS, CODE = "submission.yaml", "runs", "code"
+FILES = (
+    *("config.yaml", "environment.json", "shards.json", "resolved.json", "summary.json"),
+    *("epochs.parquet", "comm.parquet", "metrics.parquet"),
+)
+TRACKS = ("fixed", "tuned")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,49}")
+RUN = re.compile(r"[\w.-]+/[\w.-]+")
+LARGEST = 64 * 2**20  # bytes of a file of a bundle
+# Of a summary: what is derived from the spans, which a bundle leaves out.
+OF_SPANS = frozenset({"core_share", "cpu_slowest", "notes", "files", "checksum"})
+# Blocks in which the rows of a ranking are alike; those of a tuned track may differ in the latter.
+SETTING = ("dataset", "partition", "model", "optimiser", "schedule", "evaluate", "score")
+TUNED = ("model", "optimiser", "schedule")
+
+
+@dataclass
+class Submission:
+    """The head of a bundle.
+
+    name       of the folder: small letters, digits and hyphens
+    by         who hands it in
+    licence    of the bundle's files, as CC-BY-4.0
+    track      "fixed": all rows at one setting; "tuned": each at the setting that its trials chose
+    trials     runs that each row of a tuned track was chosen from
+    note       what else is to be known
+    halobench  version that made the bundle
+    runs       SHA-256 of each run's summary.json, by folder below `runs`
+    """
+
+    name: str
+    by: str
+    licence: str
+    track: str = "fixed"
+    trials: int = 0
+    note: str = ""
+    halobench: str = harness.__version__
+    runs: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise InputError(f"name={self.name}: give up to 50 small letters, digits and hyphens")
+        choice("track", self.track, TRACKS)
+        for key in ("by", "licence"):
+            if not getattr(self, key).strip() or len(getattr(self, key)) > 200:
+                raise InputError(f"{key}={getattr(self, key)!r}: give 1 to 200 letters")
+        for run in self.runs:
+            if not RUN.fullmatch(run) or ".." in run:
+                raise InputError(f"runs.{run} is no folder of a run: give GRAPH/RUN")
+        if (self.track == "tuned") != (self.trials > 0):
+            raise InputError(
+                f"track={self.track} trials={self.trials}: give trials in the tuned track, and only there"
+            )
+
+
+class Submitted(Trace):
+    """A run of a bundle, whose spans were left out."""
+
+    @cached_property
+    def spans(self) -> pd.DataFrame:
+        return self._tables.table("spans").to_pandas(use_threads=False)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Its summary. InputError where the run had not finished."""
+        if self.summary is None:
+            raise InputError(f"{self.run_dir} has not finished: let it finish, or leave it out")
+        return self.summary
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        """Its config but for where it was kept, with its keys in one level."""
+        return flatten(identity(self.config, (self.resolved or {}).get("asynchronous", True)))
+
+    @property
+    def seed(self) -> Any:
+        return self.keys.get("seed")
+
+    @property
+    def role(self) -> str:
+        """ "reference" of exact training, "control", or ""."""
+        return str((self.resolved or {}).get("role", ""))
+
+    @property
+    def name(self) -> str:
+        target = str(self.keys.get("system._target_", "?"))
+        return str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2])
+
+    def setting(self, track: str) -> tuple[Any, ...]:
+        """What a run has in common with those that it is ranked with: graph, workers, epochs and the keys of
+        SETTING. A partition is told by its kind of cut alone: a system over vertex-cuts has its own."""
+        blocks = [block for block in SETTING if track == "fixed" or block not in TUNED]
+        keys = {k: v for k, v in self.keys.items() if k.partition(".")[0] in blocks}
+        keys = {k: v for k, v in keys.items() if not k.startswith("partition.")}
+        alike = sorted((k, str(v)) for k, v in keys.items())
+        return graph_name(self), self.keys.get("workers"), self.keys.get("epochs"), tuple(alike)
+
+    def check(self) -> None:
+        """Raise InputError where it does not agree with itself."""
+        told = self.told
+        consistency.check(self, spans=False)
+        found = summarise(self)
+        for key in sorted((told.keys() | found.keys()) - OF_SPANS):
+            if not same(told.get(key), found.get(key)):
+                raise InputError(f"{self.run_dir}/summary.json: its {key} does not follow from its tables")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values of summaries are equal but for the last bits of a mean."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, float) and isinstance(other, float | int):
+        return bool(np.isclose(one, other, rtol=1e-9, atol=0, equal_nan=True))
+    return bool(one == other)
+
+
+@dataclass
+class Bundle:
+    """A bundle that was read: its folder, its head, and its runs by their folder below `runs`."""
+
+    folder: Path
+    head: Submission
+    runs: dict[str, Submitted]
+
+    @cached_property
+    def rows(self) -> list[list[Submitted]]:
+        """Runs that differ in their seed alone, in ascending order of it."""
+        together: dict[str, list[Submitted]] = defaultdict(list)
+        for run in self.runs.values():
+            keys = sorted((key, str(value)) for key, value in run.keys.items() if key != "seed")
+            together[repr(keys)].append(run)
+        return [sorted(runs, key=lambda run: (str(type(run.seed)), run.seed)) for runs in together.values()]
+
+
+def read(folder: Path) -> Bundle:
+    """The bundle in a folder. InputError where it is none, holds what a bundle has not, or its head cannot be
+    used; its runs are not checked."""
+    refuse_links(folder)
+    path = folder / HEAD
+    if not path.is_file():
+        raise InputError(f"{folder} holds no {HEAD}: give a folder that halobench submit has made")
+    try:
+        given = yaml.safe_load(yaml_text.read(path))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+    if not isinstance(given, dict):
+        raise InputError(f"{path} holds no keys: give name, by, licence, track and runs")
+    head = typed(Submission, given, str(path))
+    known = {path, *(folder / RUNS / run / name for run in head.runs for name in FILES)}
+    for each in files_below(folder):
+        if each not in known and each.relative_to(folder).parts[0] != CODE:
+            raise InputError(f"{each} is no file of this bundle: remove it, or name its run in {HEAD}")
+        if each.stat().st_size > LARGEST:
+            raise InputError(f"{each} has more than {LARGEST} bytes: leave its run out")
+    for run in head.runs:
+        for name in FILES:
+            if not (folder / RUNS / run / name).is_file():
+                raise InputError(f"{folder / RUNS / run / name} is missing: make the bundle again")
+    return Bundle(folder, head, {run: Submitted(folder / RUNS / run) for run in head.runs})
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Path] = ()) -> Bundle:
+    """Write a bundle of the runs at or below `paths` to `folder`, which must not be there yet.
+
+    code   Python files of systems that are not of this tree
+
+    InputError where a run has not finished, or a system's code is not among them.
+    """
+    check_place("out", folder)
+    if folder.exists():
+        raise InputError(f"out={folder} is there already: give another folder, or remove it")
+    found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
+    stems = {path.stem for path in code}
+    for run in found.values():
+        run.check()
+        module = str(run.keys.get("system._target_", "")).partition(".")[0]
+        if module not in TREE and module not in stems:
+            raise InputError(f"{run.run_dir} runs code of {module}: add --code {module}.py")
+    head = dataclasses.replace(
+        head, runs={name: digest(run.run_dir / "summary.json") for name, run in found.items()}
+    )
+    for name, run in found.items():
+        (folder / RUNS / name).mkdir(parents=True)
+        for file in FILES:
+            shutil.copyfile(run.run_dir / file, folder / RUNS / name / file)
+    if code:
+        (folder / CODE).mkdir()
+    for path in code:
+        shutil.copyfile(path, folder / CODE / path.name)
+    files.write_text_atomic(folder / HEAD, yaml.safe_dump(dataclasses.asdict(head), sort_keys=False))
+    return read(folder)

@@ -1,0 +1,197 @@
+"""Whether a bundle can be what its runs did: what is wrong with it, in a sentence each.
+
+1. every file is what its digest says, tables agree with each other, and summaries follow from tables;
+2. every row has the same seeds, at least SEEDS; exact training and the control are there at its setting;
+3. the graph, the partition and the code are those of this checkout;
+4. the bytes of the first epochs are those of a dry run (`harness.model.plan`), which trains nothing;
+5. a share of the runs, drawn, is trained again: bytes, losses and scores.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.base.errors import InputError
+from harness.base.target import check_trusted
+from harness.core.cluster import Device
+from harness.data.partition import io
+from harness.model.plan.plan import partitioned
+from harness.model.plan.sized import traffic
+from harness.results.reader import Trace
+from harness.results.report.estimate import estimate
+from harness.results.report.groups import content
+from harness.results.summary import graph_name
+from harness.run import config as configs
+from harness.run import runner
+from harness.run.runner import Places
+from harness.submissions.bundle import CODE, Bundle, Submitted, digest
+
+SEEDS = 3  # fewer have no interval to speak of
+POINTS = 2.0  # by which a score may differ from that of the run made again, at most
+LOSS = 1e-3  # relative, of the losses of the first epochs, before rounding has grown
+FIRST = 3  # such epochs
+VALUES = 0.02  # relative, of bytes that depend on values
+
+Say = Callable[[str], object]
+
+
+def problems(bundle: Bundle, places: Places, share: float, draw: int, say: Say) -> Iterator[str]:
+    """What is wrong with a bundle.
+
+    places   where the graph is found, and where shards and the runs that are made again go
+    share    of the runs that are made again, at least one where it is above 0
+    draw     by which they are drawn
+    """
+    found = list(quick(bundle))
+    yield from found
+    if found:
+        return
+    runs, wrong = _here(bundle, places)
+    yield from wrong
+    for name, run in runs.items():
+        say(f"{name}: graph, partition and bytes")
+        yield from _of_partition(bundle.runs[name], run)
+    for name in drawn(runs, share, draw):
+        say(f"{name}: made again")
+        try:
+            runner.start(name, places, [runs[name]])
+            again = Trace(runs[name].directory)
+        except InputError as error:
+            yield f"{name} cannot be made again: {error}"
+            continue
+        yield from _of_another(bundle, bundle.runs[name], again)
+
+
+def drawn(names: Collection[str], share: float, draw: int) -> list[str]:
+    """Those of the names that a draw chooses."""
+    return random.Random(draw).sample(sorted(names), math.ceil(share * len(names)))
+
+
+def quick(bundle: Bundle) -> list[str]:
+    """What is wrong with a bundle by its files alone."""
+    return list(_of_files(bundle)) or list(_of_rules(bundle))
+
+
+def _of_files(bundle: Bundle) -> Iterator[str]:
+    for name, run in bundle.runs.items():
+        if digest(run.run_dir / "summary.json") != bundle.head.runs[name]:
+            yield f"{run.run_dir}/summary.json is not the one that the bundle was made of"
+            continue
+        try:
+            run.check()
+        except InputError as error:
+            yield str(error)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            yield f"{run.run_dir} is damaged ({type(error).__name__}: {error})"
+
+
+def _of_rules(bundle: Bundle) -> Iterator[str]:
+    seeds = {tuple(run.seed for run in row) for row in bundle.rows}
+    every = sorted({seed for each in seeds for seed in each}, key=str)
+    if len(every) < SEEDS:
+        yield f"the bundle has {len(every)} seeds: give at least {SEEDS}"
+    for row in bundle.rows:
+        lacking = [seed for seed in every if seed not in [run.seed for run in row]]
+        if lacking:
+            yield f"{_told(row)} lacks seed {', '.join(map(str, lacking))}, which other rows have"
+        if len({run.seed for run in row}) < len(row):
+            yield f"{_told(row)} has a seed twice"
+    roles: dict[tuple[Any, ...], set[str]] = {}
+    for row in bundle.rows:
+        roles.setdefault(row[0].setting(bundle.head.track), set()).add(row[0].role)
+    for row in bundle.rows:
+        there = roles[row[0].setting(bundle.head.track)]
+        for role, what in (("reference", "exact training"), ("control", "the control")):
+            if role not in there:
+                yield f"{_told(row)} has no runs of {what} at its setting beside it"
+
+
+def _told(row: Sequence[Submitted]) -> str:
+    return f"{row[0].name} on {graph_name(row[0])}"
+
+
+def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[str]]:
+    """The runs as this checkout would make them, in `places`; and why others cannot be."""
+    own = bundle.folder / CODE
+    if own.is_dir():
+        # Imported only where HALOBENCH_ALLOW names the module.
+        sys.path.insert(0, str(own))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(own), os.environ.get("PYTHONPATH")]))
+    made, wrong = {}, []
+    where = {"results": str(places.results), "cache": str(places.cache), "data_dir": str(places.data_dir),
+             "run_dir": None, "launch": "local", "progress": False, "fresh": False}  # fmt: skip
+    for name, run in bundle.runs.items():
+        try:
+            config = configs.stored(run.run_dir)
+            check_trusted(config, run.run_dir / "config.yaml")
+            made[name] = configs.check({**config, **where})
+        except InputError as error:
+            wrong.append(f"{name} cannot be made again: {error}")
+            continue
+        codes = {str(each.get("code")) for each in (run.resolved or {}).get("attempts", [])}
+        if codes != {made[name].code}:
+            wrong.append(
+                f"{name} was computed by code {'+'.join(sorted(codes))}, and here is {made[name].code}: check"
+                f" it with revision {run.environment.get('revision')}"
+            )
+    return made, wrong
+
+
+def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
+    """The graph, its partition, and the bytes of the epochs that a dry run counts."""
+    name, workers = run.run_dir.name, here.settings.workers
+    try:
+        folder, graph = partitioned(here)
+    except InputError as error:
+        yield f"{name} cannot be made here: {error}"
+        return
+    if content(run.graph) != content(graph):
+        yield f"{name} was trained on a graph of other files, or another generator, than are here"
+        return
+    stats = json.loads((folder / "stats.json").read_text())
+    differing = [key for key, value in stats.items() if run.shards.get(key) != value]
+    if differing:
+        yield f"{name}/shards.json differs from the partition that is made here in {', '.join(differing)}"
+        return
+    described = here.cluster if here.cluster.devices else here.cluster.with_devices([Device()] * workers)
+    shards = [io.load(folder, rank) for rank in range(workers)]
+    place = "cpu" if here.settings.transport == "sockets" else "memory"
+    sent = run.comm.groupby("epoch")["bytes"].sum()
+    for epoch, planned in enumerate(traffic(here, shards, place, described)):
+        least, most = (sum(int(each.sum()) for each in end.values()) for end in (planned.least, planned.most))
+        told = int(sent.get(epoch, 0))
+        if not least <= told <= most:
+            bounds = f"{least}" if least == most else f"{least} to {most}"
+            yield f"{name} says that epoch {epoch + 1} sent {told} bytes; a dry run sends {bounds}"
+            return
+
+
+def _of_another(bundle: Bundle, run: Submitted, again: Trace) -> Iterator[str]:
+    """What differs from the run that was made again."""
+    name, told, found = run.run_dir.name, run.told, again.summary or {}
+    if abs(told["bytes_total"] - found["bytes_total"]) > VALUES * found["bytes_total"]:
+        yield f"{name} says that it sent {told['bytes_total']} bytes; made again {found['bytes_total']}"
+    ours, theirs = (each.epochs.groupby("epoch")["loss"].first()[:FIRST] for each in (again, run))
+    if not np.allclose(ours, theirs, rtol=LOSS):
+        yield f"{name} has another loss in the first epochs than made again"
+    key = f"test_{told['score']}" if told["score"] != "acc" else "test"
+    row = next(each for each in bundle.rows if run in each)
+    for at in ("final", "best"):
+        if not told[at] or not found[at]:
+            continue
+        value, other = 100 * told[at][key], 100 * found[at][key]
+        others = [100 * each.told[at][key] for each in row if each is not run]
+        reach = min(estimate([*others, other]).half or POINTS, POINTS)
+        if not abs(value - other) <= reach:
+            yield (
+                f"{name} says {value:.2f} ({at} test score); made again {other:.2f}, and at most {reach:.2f}"
+                " may lie between"
+            )

@@ -1,0 +1,154 @@
+"""The page that ranks what was handed in: per graph, setting and track a table of all bundles' rows.
+
+A row keeps the score where its difference to exact training of its own bundle, paired over seeds, is not told
+from 0 and at most one point below it (`harness.results.report.advice`). Of those that do, the one that sends
+the fewest bytes is first. Rows that lose score, the control and rows that diverged have no rank.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.cli.page.layout import Cell, Table, rendered
+from harness.results import resolved
+from harness.results.report.advice import keeps
+from harness.results.report.estimate import Estimate, estimate
+from harness.results.summary import graph_name
+from harness.submissions.bundle import Bundle, Submitted
+
+HEADINGS = [
+    *(("rank", False, "rank"), ("system", True, "system"), ("bundle", True, "bundle")),
+    *(("test score %", False, "test_percent"), ("minus exact", False, "minus_exact")),
+    *(("MB per epoch", False, "mb_epoch"), ("over exact", False, "mb_exact_ratio")),
+    *(("ms per epoch", False, "ms_epoch"), ("seeds", False, "seeds"), ("machine", True, "machine")),
+]
+WHOLE = "the control does as well"
+
+
+@dataclass
+class Row:
+    """Runs of a bundle that differ in their seed alone, beside exact training's of the same bundle."""
+
+    bundle: Bundle
+    runs: list[Submitted]
+    exact: list[Submitted]
+
+    @property
+    def first(self) -> Submitted:
+        return self.runs[0]
+
+    @property
+    def diverged(self) -> bool:
+        return any(run.told["diverged"] is not None for run in self.runs)
+
+    @property
+    def score(self) -> Estimate:
+        return estimate([] if self.diverged else map(score, self.runs))
+
+    @property
+    def ahead(self) -> Estimate:
+        """Its score less exact training's, paired over seeds."""
+        exact = {run.seed: score(run) for run in self.exact}
+        pairs = [(score(run), exact.get(run.seed)) for run in self.runs]
+        return estimate([] if self.diverged else (a - b for a, b in pairs if a is not None and b is not None))
+
+    @property
+    def sent(self) -> Estimate:
+        """MB per epoch."""
+        return estimate(map(megabytes, self.runs))
+
+    @property
+    def ranked(self) -> bool:
+        return not self.diverged and self.first.role != "control" and keeps(self.ahead)
+
+
+def score(run: Submitted) -> float | None:
+    """The leading test score (%) of the epoch whose validation score was best."""
+    best = run.told["best"]
+    key = "test" if run.told["score"] == "acc" else f"test_{run.told['score']}"
+    return None if best is None or best[key] is None else 100 * float(best[key])
+
+
+def megabytes(run: Submitted) -> float:
+    return sum(run.told["bytes_epoch"].values()) / 1e6
+
+
+def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by whether the graph is a twin, the track and the setting: first those that have a rank, fewest
+    bytes first."""
+    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for bundle in bundles:
+        track = bundle.head.track
+        by_setting: dict[tuple[Any, ...], list[list[Submitted]]] = defaultdict(list)
+        for runs in bundle.rows:
+            by_setting[runs[0].setting(track)].append(runs)
+        for setting, rows in by_setting.items():
+            exact = min(
+                (runs for runs in rows if runs[0].role == "reference"),
+                key=lambda runs: sum(map(megabytes, runs)) / len(runs),
+            )
+            twin = bool(rows[0][0].told["twin"])
+            found[twin, track, setting] += [Row(bundle, runs, exact) for runs in rows]
+    order = lambda row: (not row.ranked, row.sent.mean, row.first.name)  # noqa: E731
+    return {key: sorted(rows, key=order) for key, rows in sorted(found.items(), key=lambda it: it[0][:2])}
+
+
+def table(caption: str, rows: Sequence[Row]) -> Table:
+    cells, rank, before = [], 0, None
+    for at, row in enumerate(rows, 1):
+        if row.ranked and row.sent.mean != before:
+            rank, before = at, row.sent.mean
+        exact = sum(map(megabytes, row.exact)) / len(row.exact)
+        words = [
+            str(rank) if row.ranked else "",
+            row.first.name + (" (control)" if row.first.role == "control" else ""),
+            row.bundle.head.name,
+            "diverged" if row.diverged else f"{row.score:.2f}",
+            f"{row.ahead:+.2f}" if row.runs is not row.exact else "",
+            f"{row.sent:.3f}",
+            f"{row.sent.mean / exact:.3f}" if exact else "",
+            f"{1e3 * sum(run.told['epoch_s'] for run in row.runs) / len(row.runs):.1f}",
+            str(len(row.runs)),
+            resolved.machine(row.first.environment),
+        ]
+        cells.append([Cell(word, best=row.ranked and rank == 1) for word in words])
+    return Table(caption, HEADINGS, cells)
+
+
+def blind(rows: Sequence[Row]) -> bool:
+    """Whether some control is not told apart from exact training: then the score does not show what remote
+    rows are worth."""
+    return any(row.first.role == "control" and row.ahead.side() >= 0 for row in rows)
+
+
+def page(bundles: Sequence[Bundle], command: str) -> str:
+    """The page; the same text whenever it is made of the same bundles."""
+    parts = []
+    for number, ((twin, track, setting), rows) in enumerate(rankings(bundles).items(), 1):
+        graph, workers, epochs, keys = setting
+        caption = f"{graph}, {workers} workers, {epochs} epochs, {track} track"
+        split = dict(keys).get("dataset.split")
+        parts.append(
+            {
+                "id": f"ranking-{number}",
+                "twin": twin,
+                "heading": caption + (f", split {split}" if split else ""),
+                "table": table(caption, rows),
+                "blind": blind(rows),
+                "setting": [f"{key}={value}" for key, value in keys],
+            }
+        )
+    return rendered(
+        "ranking.html.j2",
+        title="Submissions",
+        parts=parts,
+        bundles=[(each.head, graphs_of(each)) for each in bundles],
+        command=command,
+    )
+
+
+def graphs_of(bundle: Bundle) -> str:
+    return ", ".join(sorted({graph_name(run) for run in bundle.runs.values()}))

@@ -1,0 +1,327 @@
+"""Bundles of runs: made, damaged in ways that a cheat or a careless hand would, checked and ranked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from harness import cli
+from harness.base.errors import InputError
+from harness.results import files
+from harness.results.reader import checksums
+from harness.results.summary import summarise
+from harness.run import runner
+from harness.run.runner import Places
+from harness.submissions import bundle as bundles
+from harness.submissions import check, ranking
+from tests import browser
+
+GRAPH = "dataset=twin/flickr dataset.scale=0.01 workers=2 epochs=4 model.hidden=8"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory) -> Places:
+    folder = tmp_path_factory.mktemp("submissions")
+    made = Places(folder / "results", folder / "cache", folder)
+    runner.start(f"{GRAPH} system=vanilla,zero_halo,sancus seed=1,2,3", made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def whole(places) -> Path:
+    folder = places.cache.parent / "whole"
+    bundles.make([str(places.results)], folder, bundles.Submission("whole", "A. Author", "CC-BY-4.0"))
+    return folder
+
+
+@pytest.fixture
+def copy(whole, tmp_path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "copy"))
+
+
+def faults(folder: Path, places: Places, share: float = 0.0, draw: int = 1) -> list[str]:
+    where = Places(folder.parent / "again", places.cache, places.data_dir)
+    return list(check.problems(bundles.read(folder), where, share, draw, lambda _: None))
+
+
+def run_of(folder: Path, system: str, seed: int) -> Path:
+    (found,) = folder.glob(f"runs/*/{system}-2w-seed{seed}-*")
+    return found
+
+
+def sealed(folder: Path, run: Path) -> None:
+    """Make all digests of a run that was changed agree again, as a cheat would."""
+    told = files.read_json(run / "summary.json")
+    told["files"] = {**told["files"], **checksums(run)}
+    files.write_json_atomic(run / "summary.json", told)
+    head = yaml.safe_load((folder / bundles.HEAD).read_text())
+    head["runs"][str(run.relative_to(folder / "runs"))] = bundles.digest(run / "summary.json")
+    (folder / bundles.HEAD).write_text(yaml.safe_dump(head))
+
+
+def changed(folder: Path, run: Path, table: str, change) -> None:
+    """Change a table of a run, and its summary and digests with it."""
+    path = run / f"{table}.parquet"
+    frame = pd.read_parquet(path)
+    change(frame)
+    schema = pq.read_schema(path)
+    pq.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False), path)
+    told = files.read_json(run / "summary.json")
+    (run / "summary.json").unlink()
+    found = summarise(bundles.Submitted(run))
+    files.write_json_atomic(
+        run / "summary.json", {**told, **{k: found[k] for k in found.keys() - bundles.OF_SPANS}}
+    )
+    sealed(folder, run)
+
+
+def test_a_bundle_of_runs_agrees_and_is_small(whole, places):
+    assert faults(whole, places, share=0.1) == []
+    assert sum(path.stat().st_size for path in bundles.files_below(whole)) < 50_000 * 9
+    assert not list(whole.rglob("spans.parquet"))
+
+
+def a_score_in_the_summary(folder):
+    run = run_of(folder, "sancus", 1)
+    told = files.read_json(run / "summary.json")
+    told["best"]["test"] += 0.03
+    files.write_json_atomic(run / "summary.json", told)
+
+
+def a_score_in_the_summary_and_digests(folder):
+    a_score_in_the_summary(folder)
+    sealed(folder, run_of(folder, "sancus", 1))
+
+
+def a_score_everywhere(folder):
+    def raise_it(frame):
+        frame["test_acc"] += 0.05
+
+    for seed in (1, 2, 3):
+        changed(folder, run_of(folder, "sancus", seed), "epochs", raise_it)
+
+
+def fewer_bytes_everywhere(folder):
+    run = run_of(folder, "sancus", 1)
+
+    def halve(frame):
+        column = "bytes" if "bytes" in frame else "bytes_sent"
+        frame[column] //= 2
+
+    for table in ("comm", "epochs"):
+        path = run / f"{table}.parquet"
+        frame = pd.read_parquet(path)
+        halve(frame)
+        frame.to_parquet(path, index=False)
+    # A sum of halves is not the half of a sum.
+    comm = pd.read_parquet(run / "comm.parquet").groupby(["epoch", "worker"])["bytes"].sum()
+
+    def agree(frame):
+        index = pd.MultiIndex.from_frame(frame[["epoch", "worker"]])
+        frame["bytes_sent"] = comm.reindex(index, fill_value=0).to_numpy()
+
+    changed(folder, run, "epochs", agree)
+
+
+def a_larger_graph(folder):
+    run = run_of(folder, "vanilla", 2)
+    config = (run / "config.yaml").read_text().replace("scale: 0.01", "scale: 0.02")
+    files.write_yaml_atomic(run / "config.yaml", config[: config.index("# xxh3")])
+    sealed(folder, run)
+
+
+def another_generator(folder):
+    for seed in (1, 2, 3):
+        run = run_of(folder, "vanilla", seed)
+        told = files.read_json(run / "shards.json")
+        told["graph"]["generator"] = "another"
+        files.write_json_atomic(run / "shards.json", told)
+        sealed(folder, run)
+
+
+def another_partition(folder):
+    run = run_of(folder, "vanilla", 2)
+    told = files.read_json(run / "shards.json")
+    told["stats"]["edges"] -= 1
+    files.write_json_atomic(run / "shards.json", told)
+    sealed(folder, run)
+
+
+def other_code(folder):
+    run = run_of(folder, "sancus", 3)
+    told = files.read_json(run / "resolved.json")
+    told["attempts"][0]["code"] = "0123456789ab"
+    files.write_json_atomic(run / "resolved.json", told)
+    sealed(folder, run)
+
+
+def without(folder, system, seeds):
+    for seed in seeds:
+        shutil.rmtree(run_of(folder, system, seed))
+    head = yaml.safe_load((folder / bundles.HEAD).read_text())
+    head["runs"] = {run: told for run, told in head["runs"].items() if (folder / "runs" / run).is_dir()}
+    (folder / bundles.HEAD).write_text(yaml.safe_dump(head))
+
+
+def another_systems_run(folder):
+    """The control's tables under the name of SANCUS."""
+    for name in bundles.FILES:
+        if name not in ("config.yaml", "resolved.json"):
+            shutil.copyfile(run_of(folder, "zero_halo", 1) / name, run_of(folder, "sancus", 1) / name)
+    sealed(folder, run_of(folder, "sancus", 1))
+
+
+@pytest.mark.parametrize(
+    "damage, says",
+    [
+        (a_score_in_the_summary, "is not the one that the bundle was made of"),
+        (a_score_in_the_summary_and_digests, "its best does not follow from its tables"),
+        (fewer_bytes_everywhere, r"says that epoch 1 sent \d+ bytes; a dry run sends \d+"),
+        (a_larger_graph, "vanilla on twin/flickr lacks seed 2"),
+        (another_generator, "was trained on a graph of other files, or another generator, than are here"),
+        (another_partition, "shards.json differs from the partition that is made here in edges"),
+        (other_code, "was computed by code 0123456789ab, and here is"),
+        (lambda folder: without(folder, "sancus", [2]), "sancus on twin/flickr.* lacks seed 2"),
+        (lambda folder: without(folder, "zero_halo", [1, 2, 3]), "has no runs of the control at its setting"),
+        (lambda folder: without(folder, "vanilla", [1, 2, 3]), "has no runs of exact training at its setting"),
+        (another_systems_run, r"says that epoch 1 sent \d+ bytes; a dry run sends"),
+    ],
+)
+def test_what_was_changed_is_found_without_training(copy, places, damage, says):
+    damage(copy)
+    found = faults(copy, places)
+    assert found and any(re.search(says, each) for each in found), found
+
+
+def test_a_score_that_was_raised_everywhere_is_found_when_the_run_is_made_again(copy, places):
+    a_score_everywhere(copy)
+    assert faults(copy, places) == []
+    runs = list(bundles.read(copy).runs)
+    draw = next(n for n in range(99) if "sancus" in "".join(check.drawn(runs, 0.1, n)))
+    found = faults(copy, places, share=0.1, draw=draw)
+    assert found and all("sancus" in each and "test score" in each for each in found)
+
+
+def test_fewer_than_three_seeds_are_refused(copy, places):
+    for system in ("vanilla", "zero_halo", "sancus"):
+        without(copy, system, [3])
+    assert "the bundle has 2 seeds: give at least 3" in faults(copy, places)
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda folder: (folder / "notes.txt").write_text("x"), "notes.txt is no file of this bundle"),
+        (lambda folder: (folder / "link").symlink_to("/etc"), "link"),
+        (lambda folder: (folder / bundles.HEAD).unlink(), "holds no submission.yaml"),
+        (lambda folder: (folder / bundles.HEAD).write_text("[1]"), "holds no keys"),
+        (lambda folder: (run_of(folder, "sancus", 1) / "comm.parquet").unlink(), "comm.parquet is missing"),
+    ],
+)
+def test_a_folder_that_is_no_bundle_is_one_sentence(copy, change, says):
+    change(copy)
+    with pytest.raises(InputError, match=says):
+        bundles.read(copy)
+
+
+@pytest.mark.parametrize(
+    "key, value, says",
+    [
+        ("name", "../up", "name=../up: give up to 50 small letters"),
+        ("track", "quick", 'track="quick" is not known'),
+        ("licence", " ", "licence=' ': give 1 to 200 letters"),
+        ("trials", 20, "track=fixed trials=20: give trials in the tuned track"),
+        ("runs", {"../../x": "0"}, "runs.../../x is no folder of a run: give GRAPH/RUN"),
+    ],
+)
+def test_a_head_that_cannot_be_used_names_its_key(copy, key, value, says):
+    head = {**yaml.safe_load((copy / bundles.HEAD).read_text()), key: value}
+    (copy / bundles.HEAD).write_text(yaml.safe_dump(head))
+    with pytest.raises(InputError, match=re.escape(says)):
+        bundles.read(copy)
+
+
+def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path):
+    folder = shutil.copytree(places.results, tmp_path / "results")
+    for run in folder.glob("*/sancus-2w-*"):
+        config = (run / "config.yaml").read_text().replace("systems.sancus", "my_idea")
+        files.write_yaml_atomic(run / "config.yaml", config[: config.index("# xxh3")])
+        told = files.read_json(run / "summary.json")
+        files.write_json_atomic(run / "summary.json", {**told, "files": {**told["files"], **checksums(run)}})
+    with pytest.raises(InputError, match="runs code of my_idea: add --code my_idea.py"):
+        bundles.make([str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"))
+    (tmp_path / "my_idea.py").write_text("raise ValueError('imported')\n")
+    made = bundles.make(
+        [str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"), [tmp_path / "my_idea.py"]
+    )
+    # It is not imported unless somebody says so.
+    found = list(check.problems(made, places, 0, 1, lambda _: None))
+    assert any("set HALOBENCH_ALLOW=my_idea" in each for each in found)
+
+
+@pytest.fixture(scope="module")
+def ranked(whole, places) -> Path:
+    """A page of two bundles, the second from another machine."""
+    other = Path(shutil.copytree(whole, whole.parent / "other"))
+    head = yaml.safe_load((other / bundles.HEAD).read_text())
+    (other / bundles.HEAD).write_text(yaml.safe_dump({**head, "name": "other"}))
+    for run in bundles.read(other).runs.values():
+        told = files.read_json(run.run_dir / "environment.json")
+        files.write_json_atomic(run.run_dir / "environment.json", {**told, "processor": "Another CPU"})
+        sealed(other, run.run_dir)
+    page = whole.parent / "ranked.html"
+    assert cli.main(["submit", "page", str(whole), str(other), "--out", str(page)]) == 0
+    return page
+
+
+def test_rows_that_keep_the_score_are_ranked_by_bytes_and_the_control_is_not(whole):
+    (rows,) = ranking.rankings([bundles.read(whole)]).values()
+    ranks = [row for row in rows if row.ranked]
+    assert [row.sent.mean for row in ranks] == sorted(row.sent.mean for row in ranks)
+    assert {row.first.name for row in rows} == {"vanilla", "zero_halo", "sancus"}
+    assert not [row for row in ranks if row.first.role == "control"]
+    exact = next(row for row in rows if row.first.role == "reference")
+    assert exact.ranked and exact.ahead.mean == 0
+    told = json.loads((exact.first.run_dir / "summary.json").read_text())
+    assert exact.sent.mean == pytest.approx(sum(told["bytes_epoch"].values()) / 1e6, rel=0.05)
+
+
+def test_two_machines_stand_on_one_page(ranked):
+    text = ranked.read_text()
+    assert "Another CPU" in text and "Twins: synthetic graphs" in text and "fixed track" in text
+    assert text.count("zero_halo (control)") == 2 and "Real graphs" not in text
+
+
+def test_the_page_is_fit_for_a_browser(ranked):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    with browser.started() as chromium:
+        shown = chromium.new_page(viewport={"width": 1280, "height": 900})
+        shown.goto(ranked.as_uri())
+        shown.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        result = axe.run(shown)
+        assert result.violations_count == 0, result.generate_report()
+        for width in (1280, 360):
+            shown.set_viewport_size({"width": width, "height": 900})
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_commands_say_what_comes_next_and_what_is_wrong(places, tmp_path, capsys):
+    out = tmp_path / "mine"
+    words = ["submit", str(places.results), "--out", str(out), "--by", "A. Author"]
+    assert cli.main(words) == 0
+    assert f"next: halobench submit check {out}" in capsys.readouterr().out
+    assert cli.main(words) == 2
+    assert "give the name of one in a folder that is there" in capsys.readouterr().err
+    without(out, "sancus", [3])
+    given = ["--cache", str(places.cache), "--share", "0"]
+    assert cli.main(["submit", "check", str(out), *given]) == 2
+    said = capsys.readouterr()
+    assert "wrong: sancus on twin/flickr" in said.out and "has 1 faults" in said.err
