@@ -80,6 +80,7 @@ COMMANDS = {
         "check",
     ),
     "submit page": Command("harness.submissions.__main__", "a page that ranks bundles", "page"),
+    "new": Command("harness.cli.new", "the files of a system, a data set or an experiment of one's own"),
     "import": Command(
         "harness.data.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"
     ),

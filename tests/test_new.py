@@ -1,0 +1,91 @@
+"""`halobench new`: files of one's own that run as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.cli.new import KINDS, rendered
+from harness.papers.claims import experiment
+from tests.conftest import ROOT
+from tests.test_tutorial import block
+
+
+def test_the_tutorial_shows_the_files_of_a_new_system():
+    files = rendered("system", "refresh")
+    assert files[Path("refresh.py")] == block("python")
+    assert files[Path("conf/system/refresh.yaml")] == block("yaml")
+
+
+def test_the_page_of_data_shows_the_code_of_a_new_data_set():
+    """But for the docstrings, which say what is to be done there."""
+    page = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "data.md").read_text(), re.S | re.M)[0]
+    code = rendered("dataset", "ring")[Path("ring.py")]
+    assert re.sub(r'""".*?"""', "", code) == re.sub(r'""".*?"""', "", page)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_written_once_and_the_next_commands_are_said(kind, tmp_path, capsys):
+    folder = tmp_path / "mine"
+    words = ["new", kind, "my_idea", "--out", str(folder)]
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    for path, text in rendered(kind, "my_idea").items():
+        assert (folder / path).read_text() == text and "$" not in re.sub(r"\$\{?PWD", "", text)
+        assert str(folder / path) in said
+    assert said.partition("next:")[2].count("halobench") >= 1
+    assert cli.main(words) == 2
+    assert "is there already: give another name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["system", "Mine"], 'name="Mine": give up to 50 small letters'),
+        (["system", "class"], 'name="class": give up to 50'),
+        (["system", "../up"], 'name="../up": give up to 50'),
+        (["system", "sancus"], 'name="sancus" is one of this program\'s own: give another'),
+        (["sistem", "mine"], 'kind="sistem" is not known; did you mean "system"?'),
+    ],
+)
+def test_a_name_that_cannot_be_is_one_sentence(words, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["new", *words]) == 2
+    assert says in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def written(place, kind: str, name: str) -> Path:
+    """The files of a kind, its module where commands of `place` find it."""
+    folder = place.folder / f"new_{name}"
+    assert cli.main(["new", kind, name, "--out", str(folder)]) == 0
+    for module in folder.glob("*.py"):
+        (place.folder / "modules" / module.name).write_text(module.read_text())
+    return folder
+
+
+def test_a_new_data_set_is_trained_on(place):
+    folder = written(place, "dataset", "spiral")
+    done = place.run(f"hydra.searchpath=[file://{folder / 'conf'}]", "dataset=spiral", "epochs=2")
+    assert done.code == 0 and len(place.runs("spiral/*")) == 1, done.err
+
+
+@pytest.mark.parametrize("kind, name", [("system", "my_idea/experiments"), ("experiment", "bounds")])
+def test_a_new_experiment_has_rows_and_can_be_decided(kind, name, tmp_path):
+    first, _, inside = name.partition("/")
+    assert cli.main(["new", kind, first, "--out", str(tmp_path)]) == 0
+    (made,) = experiment.load(tmp_path / inside).values()
+    assert {"vanilla, exact", "zero_halo, the control"} <= made.rows.keys() and made.draw
+
+
+@pytest.mark.nightly(90)
+def test_a_new_system_passes_its_own_test_and_is_drawn(place):
+    folder = written(place, "system", "my_idea")
+    done = place.truly("-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder))
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    words = ["--from", folder / "experiments", "--config-dir", folder / "conf", "--out", folder]
+    done = place.truly("-m", "harness", "figures", *map(str, words))
+    assert done.returncode == 0, done.stderr
+    assert (folder / "my_idea-twin-flickr.png").is_file()
