@@ -14,26 +14,43 @@ Bytes an epoch over all workers, two layers: 4 (P-1) N (f_0 + 2 f_1 + f_2); a la
 where only its weight gradient needs it. Under `features=once` layer 0 is local after the first epoch: A X is
 static, and dL/dW^0 = (A X)^T delta.
 
+`replication=c` above 1 is the 1.5D algorithm: c workers have a block row in common, and each of them
+multiplies with one c-th of the blocks (`systems.parts.replicated`). A product of width f is then
+4 N f (P/c - 1 + 2 (c - 1)) bytes in place of 4 N f (P - 1). c^2 divides P; the least is near c = sqrt(P/2).
+
 Decisions: features once | refetch (the paper's); own block fresh.
+With c > 1: column k has the blocks j with j mod c = k; a worker owns the rows of its part as everywhere, so
+the paper's all-reduce of a block row is a reduce-scatter after the product and an all-gather before the next,
+in as many bytes; A H comes before W whatever `order` says; `features=once` fetches layer 0 as c = 1 does.
 Departures: all broadcasts of a layer are posted together and the local product runs meanwhile; whole blocks
-are held, but only the rows that local edges touch are multiplied.
+are held, but only the rows that local edges touch are multiplied. With c > 1 the owner drops, and the dense
+product is of a worker's own rows, where in the paper each of the c workers makes all of the block row's; a
+block is sent to each of its readers, since no group of workers has a broadcast of its own here. The formulas
+of the 1.5D algorithm are from notes of the paper; its code was not at hand.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.base.bounds import number
+from harness.core.adjacency import Adjacency
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
 from harness.core.traits import Refuses
+from harness.data.partition.shard import Shard
 from systems.parts.blocks import Blocks
+from systems.parts.replicated import ReplicatedRows
 
 
 @dataclass
-class Cagnet(System):
-    """features: "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one."""
+class Cagnet(System[Shard, Adjacency | ReplicatedRows]):
+    """features     "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one
+    replication  c, how many workers have a block row in common; its square divides the workers
+    """
 
     features: str = "once"
+    replication: int = number(1, 1)
 
     exact: ClassVar = {}
     passes: ClassVar = (GATHERED, GATHERED)
@@ -42,9 +59,22 @@ class Cagnet(System):
     def __post_init__(self):
         check_features(self.features)
 
+    def supports(self, run):
+        square = self.replication**2
+        if run.num_workers % square:
+            fits = max(c for c in range(1, self.replication) if run.num_workers % c**2 == 0)
+            return (
+                f"system.replication={self.replication} needs workers that {square} divides, and"
+                f" workers={run.num_workers}: give system.replication={fits} or workers="
+                f"{-(-run.num_workers // square) * square}"
+            )
+        return super().supports(run)
+
     def setup(self, context):
         super().setup(context)
         self.blocks = Blocks(self.comm, self.shard, self.device)
+        if self.replication > 1:
+            self.adjacency = ReplicatedRows(context.adjacency, self.shard, self.comm, self.replication)
 
     def halo(self, layer, h):
         return self.blocks.embeddings(layer, h)
@@ -53,6 +83,8 @@ class Cagnet(System):
         return self.blocks.features(x, self.features_wire)
 
     def propagate(self, layer, h, weight, dropout):
+        if isinstance(self.adjacency, ReplicatedRows):
+            return self.adjacency.product(layer, dropout.inner(h), weight)
         return propagate_gathered(
             self.adjacency,
             h,

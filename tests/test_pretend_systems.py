@@ -51,7 +51,8 @@ def stopped(pool):
 
 
 def assert_alike(run: Trained, cpu: Trained, model: str) -> None:
-    if model == "gat":  # attention has a kernel of its own on the CPU
+    # Attention has a kernel of its own on the CPU, and NCCL an order of its own for sums of more than two.
+    if model == "gat" or (run.carrier == "nccl" and len(run.tallies) > 2):
         np.testing.assert_allclose(run.losses, cpu.losses, rtol=1e-5)
         np.testing.assert_allclose(run.scores, cpu.scores, atol=0.1)
     else:

@@ -12,8 +12,9 @@ import torch
 from harness.comm.transport import Transport
 
 WIRES = ("float32", "bfloat16")
-# Purposes whose rows are never rounded: evaluation is exact, whatever the training sends.
-EXACT = frozenset({"evaluate"})
+# Purposes whose rows are never rounded: evaluation is exact, whatever the training sends, and parts of a sum
+# travel as the sum itself would.
+EXACT = frozenset({"evaluate", "sums"})
 # The type under which bfloat16 rows are handed over. Transports only move their bytes, but NCCL does not know
 # 16-bit integers.
 WIRED = torch.float16

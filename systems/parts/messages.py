@@ -50,7 +50,7 @@ class MessageAdjacency(Propagation):
         weights = of.halo.weights() if of.halo is not None else np.zeros(0)
         found = (least_cover if cover else rows_alone)(block, plan.receive_counts)
         receive, received, told = _receiving(block, weights, found, plan.receive_counts)
-        sent, send = _sending(plan, of.num_inner, *_tell(comm, *told))
+        sent, send = _sending(plan, of.num_inner, *tell(comm, *told))
         kernel, device = of.inner.kernel, of.inner.device
         self.receive = SparseOperator(received, values=received.values, kernel=kernel, device=device)
         self.send = SparseOperator(sent, values=sent.values, kernel=kernel, device=device)
@@ -91,7 +91,7 @@ def _receiving(
     by_sum += np.arange(len(of_sums)) - (np.cumsum(num_sums) - num_sums)[of_sums]
     served = np.flatnonzero(cover.rows[block.indices])
     target = np.searchsorted(block.indptr, served, side="right") - 1
-    received = _csr(
+    received = block_of(
         np.concatenate([target, cover.target]),
         np.concatenate([place[block.indices[served]], by_sum]),
         np.concatenate([weights[served], np.ones(len(by_sum))]),
@@ -108,10 +108,11 @@ def _receiving(
     return (num_rows + num_sums).tolist(), received, (numbers, values)
 
 
-def _tell(
+def tell(
     comm: Comm, numbers: list[np.ndarray], values: list[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """What every worker told this one of the messages that it wants of it; outside the train clock."""
+    """What every worker told this one, whole numbers and weights, given by receiver; outside the train clock.
+    What is given for the worker itself becomes empty."""
     heard = []
     for given, dtype in ((numbers, torch.int64), (values, torch.get_default_dtype())):
         given[comm.rank] = given[comm.rank][:0]
@@ -139,10 +140,10 @@ def _sending(
         weights.append(np.concatenate([np.ones(num_rows), value]))
         counts.append(len(lengths))
     shape = sum(counts), own
-    return _csr(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), shape), counts
+    return block_of(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), shape), counts
 
 
-def _csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Csr:
+def block_of(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Csr:
     """A block of these entries, ascending in each row, its values in the model's precision."""
     order = np.lexsort((columns, rows))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])

@@ -76,21 +76,24 @@ def jaca(
 
 
 def cagnet(
-    num_vertices: int, parts: int, widths: list[int], *, features: str, first: bool
+    num_vertices: int, parts: int, widths: list[int], *, features: str, first: bool, replication: int = 1
 ) -> dict[str, np.ndarray]:
-    """{"forward" | "backward": [L]} bytes of one epoch of CAGNET-1D.
+    """{"forward" | "backward": [L]} bytes of one epoch of CAGNET, 1D or with `replication` c (1.5D).
 
-    Layer l broadcasts every block of H^(l) forward (width f_l) and of δ^(l+1) backward (width f_{l+1}): with
-    "refetch" 4 (P-1) N (f_0 + 2 f_1 + ... + 2 f_{L-1} + f_L) in all. With "once" ÂX is kept, so layer 0
-    broadcasts features in the first epoch only, and ∂W^(0) = (ÂX)ᵀ δ^(1) never needs another rank's δ^(1).
+    Layer l's products send H^(l) forward (width f_l) and δ^(l+1) backward (width f_{l+1}); a product of width
+    f is 4 N f (P/c - 1 + 2 (c - 1)), which for c = 1 is every block to every other rank: with "refetch"
+    4 (P-1) N (f_0 + 2 f_1 + ... + 2 f_{L-1} + f_L) in all. With "once" ÂX is kept, so layer 0 broadcasts
+    features in the first epoch only, to all at any c, and ∂W^(0) = (ÂX)ᵀ δ^(1) never needs another rank's
+    δ^(1).
     """
-    layers = len(widths) - 1
+    layers, c = len(widths) - 1, replication
+    a_column = FLOAT * num_vertices * (parts // c - 1 + 2 * (c - 1))
     forward, backward = np.zeros(layers, dtype=np.int64), np.zeros(layers, dtype=np.int64)
     for l in range(layers):
-        if l > 0 or features == "refetch" or first:
-            forward[l] = FLOAT * (parts - 1) * num_vertices * widths[l]
         if l > 0 or features == "refetch":
-            backward[l] = FLOAT * (parts - 1) * num_vertices * widths[l + 1]
+            forward[l], backward[l] = a_column * widths[l], a_column * widths[l + 1]
+        elif first:
+            forward[l] = FLOAT * (parts - 1) * num_vertices * widths[l]
     return {"forward": forward, "backward": backward}
 
 

@@ -12,7 +12,7 @@ from harness.base import tables
 from harness.dev.conformance.pool import WorkerPool
 from tests.pretend.budget import BUDGET, CEILING, Cost, cost_of
 from tests.pretend.tally import DRAIN, SYNCHRONISATION
-from tests.pretend.training import CASES, STOP_AT, WORKERS, trained
+from tests.pretend.training import CASES, STOP_AT, trained
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--lines", metavar="SYSTEM", choices=sorted(CASES), help="where the host waits")
     parser.add_argument("--json", action="store_true", help="the counts as JSON, by system")
     asked = parser.parse_args()
-    pool = WorkerPool(WORKERS, preload=["tests.pretend.training"])
+    pool = WorkerPool(preload=["tests.pretend.training"])
     try:
         if asked.lines:
             print(lines(pool, asked.lines))

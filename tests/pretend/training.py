@@ -39,6 +39,7 @@ YAMLS = sorted(str(path.relative_to(systems.CONF).with_suffix("")) for path in s
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in YAMLS},
     "digest_a": ("digest_a", {"order": "rotation"}),
+    "cagnet, 1.5D": ("cagnet", {"replication": 2}),
     "adaqp, adaptive": ("adaqp", {"bits": 4, "assignment": "adaptive", "period": 2}),
 }
 
@@ -75,17 +76,17 @@ def trained(
     """Train one of CASES on a small graph; `where` as `train` says. `stopped`: go on from a checkpoint."""
     block = systems.block(CASES[name][0], **CASES[name][1])
     cut = {"edge": ("random", assign), "vertex": ("ebv", assign_edges)}[config.make_system(block).cut]
-    graph = random_graph(40, 4, seed=3)
+    graph, workers = random_graph(40, 4, seed=3), max(WORKERS, block.get("replication", 1) ** 2)
     with tempfile.TemporaryDirectory() as folder:
         found = pool.run(
             train,
-            WORKERS,
+            workers,
             block,
             MODELS[model],
             where,
             folder if stopped else None,
             wire,
-            per_worker=shards_of(graph, cut[1](graph, cut[0], WORKERS, 3), WORKERS),
+            per_worker=shards_of(graph, cut[1](graph, cut[0], workers, 3), workers),
             transport="sockets" if where == "nccl" else MEMORY,
         )
     for other in found[1:]:

@@ -1,0 +1,157 @@
+"""CAGNET with replicas (1.5D): exact at c = 2, its bytes, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.dev.conformance.pool import WorkerPool
+from harness.dev.conformance.subject import facts_of
+from harness.run.config import make_system
+from tests import systems
+from tests.oracles import bytes as count
+from tests.oracles.samples import OPERATORS, RUNS, random_graph, with_edge_weights
+from tests.pretend.training import trained
+from tests.systems import Settings
+from tests.test_plan_dry import assert_alike, dry
+
+FEATURES = ["once", "refetch"]
+
+
+def replicated(features: str = "once") -> dict:
+    return systems.block("cagnet", features=features, replication=2)
+
+
+def assert_exact(pool, graph, features: str, workers: int, method: str, model: str, **how) -> None:
+    asked = Settings(model=systems.small(model, **how), epochs=3)
+    outcome = systems.run(pool, graph, replicated(features), workers, method, asked)
+    systems.assert_trained_alike(outcome, systems.exact(graph, outcome, asked))
+
+
+@settings(max_examples=6)
+@given(
+    seed=RUNS["seed"],
+    directed=RUNS["directed"],
+    layers=RUNS["layers"],
+    weighted=st.booleans(),
+    features=st.sampled_from(FEATURES),
+    method=st.sampled_from(["metis", "random"]),
+    model=st.sampled_from(OPERATORS),
+)
+def test_two_replicas_are_full_graph_training(
+    pool, seed, directed, layers, weighted, features, method, model
+):
+    graph = random_graph(seed, vertices=20, directed=directed)
+    graph = with_edge_weights(graph, seed) if weighted else graph
+    name, normalisation = model
+    assert_exact(pool, graph, features, 4, method, name, layers=layers, normalisation=normalisation)
+
+
+@pytest.mark.nightly(15)  # it starts eight workers
+def test_so_are_eight_workers_of_which_a_column_has_two_blocks():
+    graph, eight = with_edge_weights(random_graph(5, vertices=30, directed=True), 5), WorkerPool(8)
+    try:
+        assert_exact(eight, graph, "refetch", 8, "random", "gcn")
+    finally:
+        eight.close()
+
+
+def test_so_is_a_worker_without_vertices(pool):
+    graph, asked = random_graph(5, vertices=30), Settings(epochs=2)
+    for lacking in (0, 3):
+        owners = np.arange(30) % 3
+        owners[owners == lacking] = 3
+        outcome = systems.run(pool, graph, replicated(), 4, settings=asked, assignment=owners)
+        systems.assert_trained_alike(outcome, systems.exact(graph, outcome, asked))
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_its_bytes_are_the_closed_form(pool, features):
+    graph, asked = random_graph(13, vertices=30), Settings(dtype="float32", epochs=2)
+    outcome = systems.run(pool, graph, replicated(features), 4, settings=asked)
+    how = {"features": features, "replication": 2}
+    for epoch in range(2):
+        want = count.cagnet(30, 4, outcome.widths, first=epoch == 0, **how)
+        for direction in ("forward", "backward"):
+            got = systems.bytes_by_layer(outcome, epoch, direction)
+            np.testing.assert_array_equal(got, want[direction])
+
+
+def test_parts_of_a_product_are_those_of_its_page(pool):
+    """V f (c - 1) values gathered, V f (P / c - 1) in blocks, V f (c - 1) of sums."""
+    outcome = systems.run(
+        pool, random_graph(13, vertices=30), replicated(), 4, settings=Settings(dtype="float32")
+    )
+    f1, f2 = outcome.widths[1:]
+    sent = {key: size for key, (_, size) in outcome.sent(1).items() if key[2] != "weights"}
+    assert sent == {
+        **{(1, "forward", part): 4 * 30 * f1 for part in ("gather", "blocks", "sums")},
+        **{(1, "backward", part): 4 * 30 * f2 for part in ("gather", "deltas", "sums")},
+    }
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_a_dry_run_counts_and_computes_what_a_run_does(pool, features):
+    graph = random_graph(21, vertices=40)
+    asked = Settings(model=systems.small("gcn", 3, dropout=0.5), dtype="float32", epochs=2)
+    outcome = systems.run(pool, graph, replicated(features), 4, settings=asked)
+    assert_alike(outcome, dry(replicated(features), asked, systems.shards_of(graph, outcome.assignment, 4)))
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_dropout_is_that_of_one_worker(pool, features):
+    graph = random_graph(2, vertices=40)
+    asked = Settings(systems.small("sage", 3, 6, dropout=0.4, input_dropout=0.3, residual=True), epochs=3)
+    one, four = (
+        systems.run(pool, graph, block, workers, settings=asked).losses
+        for block, workers in ((systems.block("vanilla"), 1), (replicated(features), 4))
+    )
+    np.testing.assert_allclose(four, one, rtol=1e-9)
+
+
+def test_it_goes_on_bit_for_bit(pool):
+    asked = Settings(systems.small("gcn", 3, 5, dropout=0.4), dtype="float32", epochs=4)
+    went_on, resumed = (
+        systems.run(pool, random_graph(3, vertices=30), replicated("refetch"), 4, settings=how)
+        for how in (asked, dataclasses.replace(asked, stop_at=2))
+    )
+    assert resumed.losses == went_on.losses and resumed.scores == went_on.scores
+    for mine, theirs in zip(went_on.workers, resumed.workers):
+        assert theirs["sent"] == mine["sent"] and theirs["metrics"] == mine["metrics"]
+
+
+def test_layers_multiply_by_the_weight_last(pool):
+    outcome = systems.run(pool, random_graph(3, vertices=30), replicated("refetch"), 4)
+    for worker in outcome.workers:
+        assert [worker["metrics"][1][layer, "transform_first"] for layer in range(2)] == [0, 0]
+
+
+@pytest.mark.nightly(6)
+def test_rows_may_travel_as_bfloat16(pool):
+    half, whole = (
+        trained(pool, "cagnet, 1.5D", where="cpu", wire=wire).losses for wire in ("bfloat16", "float32")
+    )
+    assert half != whole
+    np.testing.assert_allclose(half, whole, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "replication,workers,mend",
+    [
+        (2, 6, "system.replication=1 or workers=8"),
+        (4, 8, "system.replication=2 or workers=16"),
+        (3, 1, "system.replication=1 or workers=9"),
+    ],
+)
+def test_workers_that_its_square_does_not_divide_are_refused(replication, workers, mend):
+    system = make_system(systems.block("cagnet", replication=replication))
+    facts = dataclasses.replace(facts_of("gcn"), num_workers=workers)
+    assert system.supports(facts) == (
+        f"system.replication={replication} needs workers that {replication**2} divides, and"
+        f" workers={workers}: give {mend}"
+    )
+    assert system.supports(dataclasses.replace(facts, num_workers=144)) is None
