@@ -7,6 +7,7 @@ training decides, measured where `probe` asks for it; seconds are modelled. docs
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +17,17 @@ import numpy as np
 from rich.table import Table
 
 from harness.base import tables
-from harness.base.errors import check_place
+from harness.base.errors import InputError, check_place
 from harness.base.subcommand import command
 from harness.base.terminal import Terminal, unfolded
 from harness.base.words import key_of
-from harness.model.plan.plan import Plan, plan
+from harness.core.cluster import Cluster
+from harness.model.plan.grids import communication, grids
+from harness.model.plan.plan import Plan, partitioned, plan
 from harness.model.plan.probe import Probe, probe
 from harness.model.plan.words import parse
 from harness.model.replay.__main__ import write_csv
+from harness.run.config import Run
 
 DESCRIPTION = """\
 What runs would take on a cluster, before anybody waits for them: memory of a worker, bytes and seconds of an
@@ -46,10 +50,17 @@ def main(words: list[str], program: str) -> None:
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
+    parser.add_argument(
+        "--grids", action="store_true", help="add what CAGNET 2D, 3D and Plexus send by published formulas"
+    )
     options = parser.parse_intermixed_args(words)
     if options.csv is not None:
         check_place("csv", options.csv)
     given, console, rows = parse(options.words), unfolded(), []
+    if options.grids and given.sample is not None:
+        raise InputError(
+            f"--grids needs the graph itself, and sample={given.sample:g} is given: leave one out"
+        )
     for asked, run in given.runs:
         made = plan(run, given.cluster, given.sample, given.per_host)
         found = probe(asked, given) if given.probe else None
@@ -57,6 +68,10 @@ def main(words: list[str], program: str) -> None:
         rows += table_rows(made, found, asked)
     if len(given.runs) > 1:
         console.print(_beside(rows))
+    if options.grids:
+        formulas = grid_rows([run for _, run in given.runs], given.cluster, given.per_host)
+        console.print(_formulas(formulas))
+        rows += formulas
     if options.csv is not None:
         write_csv(options.csv, rows)
 
@@ -183,6 +198,42 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
             "?" if first["memory_bytes"] is None else f"{first['memory_bytes'] / 1e9:.3f}",
             "?" if sent is None else _range((sent[0], sent[1]), 1e6),
             "?" if times[0] is None else _range((times[0], times[1]), 1e-3),
+        )
+    return shown
+
+
+def grid_rows(runs: Sequence[Run], cluster: Cluster, per_host: int | None) -> list[dict[str, Any]]:
+    """A row per grid of each graph, number of workers and widths among the runs."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for run in runs:
+        stats = json.loads((partitioned(run)[0] / "stats.json").read_text())
+        workers = run.settings.workers
+        widths = [stats["features"], *[run.model.hidden] * (run.model.layers - 1), stats["classes"]]
+        for grid in grids(stats["vertices"], stats["edges"], widths, workers):
+            sent = grid.bytes
+            found[grid.name, run.graph_name, workers, *widths] = {
+                "system": grid.name,
+                "dataset": run.graph_name,
+                "workers": workers,
+                "cluster": cluster.name,
+                "memory_bytes": grid.memory,
+                "bytes_least": sent,
+                "bytes_most": sent,
+                "communication_s": None if sent is None else communication(sent, cluster, workers, per_host),
+                "note": grid.note,
+            }
+    return list(found.values())
+
+
+def _formulas(rows: list[dict[str, Any]]) -> Table:
+    """Grids by their published formulas, whose seconds have no computing in them."""
+    shown = tables.shown(["no system here", "GB per worker", "MB per epoch", "communication, ms", "note"])
+    for row in rows:
+        numbers = row["memory_bytes"], row["bytes_least"], row["communication_s"]
+        shown.add_row(
+            f"{row['system']}, {row['dataset']}, {row['workers']} workers",
+            *("" if each is None else f"{each / unit:.3f}" for each, unit in zip(numbers, (1e9, 1e6, 1e-3))),
+            row["note"],
         )
     return shown
 
