@@ -23,6 +23,7 @@ BESIDE = (
     mixins.OwnLoss,
     mixins.BesideClock,
     mixins.FitsDevices,
+    mixins.ComputesOthers,
 )
 
 

@@ -24,9 +24,9 @@ from harness.core.evaluate import ExactForward
 from harness.core.features import Features
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
-from harness.core.mixins import FitsDevices
+from harness.core.mixins import ComputesOthers, FitsDevices
 from harness.core.models import AnyAdjacency, Strategy
-from harness.core.needed import NeededAdjacency, PerLayer, needed_rows
+from harness.core.needed import NeededAdjacency, NeededRows, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout, WrongRows, checked
 from harness.core.replicas import VertexCut
 from harness.core.system import AnySystem, System, display_name
@@ -37,8 +37,8 @@ class Cut(Protocol):
     """shard, plan, plans (a plan for each layer) and adjacency are what the system is given; the rest is the
     trainer's.
 
-    x      [rows, f0] features of the own rows that training takes
-    rows   which of the shard's these are, the training vertices first; None: all of them, as they stand
+    x      [rows, f0] features of the rows that layer 0 takes
+    rows   which of the shard's the last layer gives: its training vertices; None: all, as they stand
     taken  by layer: how many of them it takes; empty where every layer takes all
     """
 
@@ -85,18 +85,20 @@ def make_cut(
     kernel: Kernel,
     x: torch.Tensor,
     features_wire: str,
-    needed: bool = False,
+    needed: bool,
+    widths: list[int],
 ) -> Cut:
     """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the
     other kind.
 
     features_wire   how features that are fetched once travel (`harness.comm.sparse`)
     needed   train on the rows that the loss needs (`harness.core.needed`); over an edge-cut only
+    widths   [L + 1], as in `Context`
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     if isinstance(shard, ReplicaShard):
         return VertexCut(shard, comm, model, kernel, x, features_wire)
-    return EdgeCut(shard, comm, system, model, kernel, x, needed)
+    return EdgeCut(shard, comm, system, model, kernel, x, needed, widths)
 
 
 class EdgeCut:
@@ -114,7 +116,8 @@ class EdgeCut:
         model: ModelConfig,
         kernel: Kernel,
         x: torch.Tensor,
-        needed: bool = False,
+        needed: bool,
+        widths: list[int],
     ):
         self.whole = shard
         self.comm = comm
@@ -130,8 +133,10 @@ class EdgeCut:
         ids, halo = (torch.as_tensor(each).to(comm.device) for each in (shard.inner, self.shard.halo))
         self.ids = [(ids, halo)] * model.layers  # by layer: of the own rows that it takes, and of its halo
         self.adjacency: Adjacency | PerLayer
-        if needed:
-            self.adjacency = self._needed(ids, halo)
+        if isinstance(system, ComputesOthers):
+            self.adjacency = self._of_rows(*system.rows_of_layers(self.shard, widths, needed, comm), needed)
+        elif needed:
+            self.adjacency = self._of_rows(self.shard, needed_rows(self.shard, model.layers, comm), needed)
         else:
             self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
         first = self.adjacency.at(0)
@@ -139,22 +144,30 @@ class EdgeCut:
         for layer in range(model.layers):
             self.adjacency.at(layer).passes = system.passes
 
-    def _needed(self, ids: torch.Tensor, halo: torch.Tensor) -> PerLayer:
-        """Take the rows that the loss needs, and no others."""
-        needed, device = needed_rows(self.shard, self.model.layers, self.comm), self.comm.device
-        self.plans, self.taken = needed.plans, needed.counts[:-1]
-        self.rows = torch.from_numpy(needed.order).to(device)
-        self.x, ids = self.features[self.rows], ids[self.rows]
+    def _of_rows(self, shard: Shard, taken: NeededRows, needed: bool) -> PerLayer:
+        """Take these rows of `shard`, and no others."""
+        device, own = self.comm.device, len(self.features)
+        self.plans, order = taken.plans, torch.from_numpy(taken.order).to(device)
+        if needed:
+            self.taken, self.rows = taken.counts[:-1], order[: taken.counts[-1]]
+        if shard is self.shard:
+            self.x = self.features[order]
+        else:  # the row after its own stands for those that are not
+            nothing = self.features.new_zeros(1, self.features.shape[1])
+            self.x = torch.cat([self.features, nothing])[order.clamp(max=own)]
+        ids, halo = (torch.as_tensor(each).to(device) for each in (shard.inner, shard.halo))
+        ids = ids[order]
         self.ids = [
             (ids[:count], halo[torch.from_numpy(places).to(device)])
-            for count, places in zip(needed.counts, needed.halos)
+            for count, places in zip(taken.counts, taken.halos)
         ]
-        return PerLayer(
-            [
-                NeededAdjacency(self.shard, needed, layer, self.model.aggregation, self.kernel, device)
-                for layer in range(self.model.layers)
-            ]
-        )
+        layers = [
+            NeededAdjacency(shard, taken, layer, self.model.aggregation, self.kernel, device)
+            for layer in range(self.model.layers)
+        ]
+        for each in layers:  # which are the first, where batch norm asks
+            each.num_own = min(each.num_rows, own)
+        return PerLayer(layers)
 
     def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
         return HaloDropout(p, *self.ids[layer], key)
@@ -178,7 +191,7 @@ class EdgeCut:
 
     def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
         sent_exactly = not self.comm.halves
-        whole = self.shard is self.whole and self.rows is None
+        whole = self.shard is self.whole and isinstance(self.adjacency, Adjacency)
         if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
         exact = self.exact_forward(purpose)

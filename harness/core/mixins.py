@@ -10,6 +10,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.core.cluster import Cluster
 from harness.core.context import A, RunFacts, S
+from harness.core.needed import NeededRows
 from harness.core.system import AnySystem, System, display_name
 from harness.data.partition.shard import Shard
 
@@ -52,6 +53,24 @@ class FitsDevices:
     def restrict(self, shard: Shard, comm: Comm) -> Shard:
         """The shard to train on: the worker's own, or one with halo vertices and their edges taken away
         (RAPA), agreed between the workers through `comm`. Evaluation always uses the whole."""
+        raise NotImplementedError
+
+
+class ComputesOthers:
+    """Computes rows of other workers' vertices beside its own, in place of fetching them."""
+
+    def rows_of_layers(
+        self, shard: Shard, widths: list[int], needed: bool, comm: Comm
+    ) -> tuple[Shard, NeededRows]:
+        """The rows that each layer takes and gives, agreed between the workers through `comm`, and `shard`
+        with more vertices: the worker's own, as they were, and then others, among which the rows are.
+        `inner`, `halo` and their degrees are of all of these; so are the rows and the columns of both blocks
+        of edges, which may be one. Features of the rows that are not the worker's own are 0 until the system
+        writes them, before layer 0 reads them.
+
+        widths   [L + 1], as in `Context`
+        needed   whether the last layer gives the training vertices alone; if not, all of the worker's own
+        """
         raise NotImplementedError
 
 

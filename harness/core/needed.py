@@ -58,12 +58,12 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
     asked: list[np.ndarray] = []  # by layer: which of the rows that may be sent are
     for layer in reversed(range(layers)):
         given = depth > layer
-        remote = _touched(halo, given)
+        remote = touched(halo, given)
         mine = torch.from_numpy(remote.astype(np.uint8)).to(comm.device)[:, None]
         flight, theirs = comm.start_exchange(mine, halo_counts, send_counts, -1, "backward", "needed")
         flight.wait()
         asked.append(theirs[:, 0].cpu().numpy().astype(bool))
-        taken = _touched(inner, given)
+        taken = touched(inner, given)
         taken[shard.send_rows[asked[-1]]] = True
         depth[taken & (depth < 0)] = layer
         halos.append(np.flatnonzero(remote))
@@ -83,15 +83,17 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
     return NeededRows(order, counts, halos[::-1], plans[::-1])
 
 
-def _touched(block: Csr, rows: np.ndarray) -> np.ndarray:
+def touched(block: Csr, rows: np.ndarray) -> np.ndarray:
     """[columns] bool: the columns with an entry in one of `rows` [rows] bool."""
-    touched = np.zeros(block.num_columns, bool)
-    touched[block.indices[np.repeat(rows, np.diff(block.indptr))]] = True
-    return touched
+    found = np.zeros(block.num_columns, bool)
+    found[block.indices[np.repeat(rows, np.diff(block.indptr))]] = True
+    return found
 
 
 class NeededAdjacency(Propagation):
-    """A_ii [counts[l + 1], counts[l]] and A_ih of layer l, over the rows that it needs."""
+    """A_ii [counts[l + 1], counts[l]] and A_ih of layer l, over the rows that it needs. An edge is in the
+    block that has its source; the blocks of `shard` may be one and the same.
+    """
 
     fixed = True
 
@@ -154,19 +156,29 @@ class PerLayer:
 
 
 def _part(block: Csr, rows: np.ndarray, columns: np.ndarray, self_loops: bool) -> Csr:
-    """The block's `rows`, whose entries are all in `columns`, in these orders; entries ascend in a row.
+    """The entries of the block's `rows` that are in `columns`, in these orders; they ascend in a row.
 
     self_loops   each row also has column v, v being its number
     """
-    place = np.zeros(block.num_columns, np.int32)
+    place = np.full(block.num_columns, -1, np.int32)
     place[columns] = np.arange(len(columns))
-    lengths = (block.indptr[rows + 1] - block.indptr[rows]) + int(self_loops)
+    lengths = _count(block.indptr, block.indices, rows, place) + int(self_loops)
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(block.indptr.dtype)
     indices = np.empty(indptr[-1], np.int32)
     values = np.empty(indptr[-1] if block.values is not None else 0, np.float32)
     given = block.values if block.values is not None else values
     _take(block.indptr, block.indices, given, rows, place, self_loops, indptr, indices, values)
     return Csr(indptr, indices, len(columns), None if block.values is None else values)
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(starts: np.ndarray, columns: np.ndarray, rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """[rows] how many entries of each have a place."""
+    counts = np.zeros(len(rows), np.int64)
+    for v in range(len(rows)):
+        for e in range(starts[rows[v]], starts[rows[v] + 1]):
+            counts[v] += place[columns[e]] >= 0
+    return counts
 
 
 @numba.njit(cache=True, nogil=True)
@@ -182,12 +194,13 @@ def _take(
     values: np.ndarray,
 ) -> None:
     for v in range(len(rows)):
-        first, start = indptr[v], starts[rows[v]]
+        start = starts[rows[v]]
         found = place[columns[start : starts[rows[v] + 1]]]
         if self_loops:
             found = np.append(found, np.int32(v))
         order = np.argsort(found)
-        for i in range(len(found)):
+        first = indptr[v + 1] - len(order)  # those without a place come before it
+        for i in range(indptr[v] - first, len(order)):
             indices[first + i] = found[order[i]]
             if len(values):
                 own = order[i] == len(found) - 1 and self_loops

@@ -25,6 +25,7 @@ import torch
 
 from harness.base.errors import choice
 from harness.base.target import target_of
+from harness.comm.flight import HaloPlan
 from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import Propagation
 from harness.core.context import A, Context, RunFacts, S
@@ -138,7 +139,10 @@ class System(Generic[S, A]):
 
     def input_halo(self, x: torch.Tensor) -> torch.Tensor:
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then."""
-        plan = self.plans[0]
+        return self._features_of(self.plans[0], x)
+
+    def _features_of(self, plan: HaloPlan, x: torch.Tensor) -> torch.Tensor:
+        """The rows of x [n, F] that a plan brings, as `features_wire` says."""
         if self.features_wire == "dense":
             return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
         pieces = (x.index_select(0, rows) for rows in plan.send_rows.split(plan.send_counts))

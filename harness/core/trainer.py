@@ -91,6 +91,7 @@ class Trainer:
         traits = system.traits()
         features_wire = features_wire or traits.features_wire
         needed = (rows or traits.rows) == "needed"
+        widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         cut = self.cut = make_cut(
             shard,
             comm,
@@ -100,13 +101,13 @@ class Trainer:
             self.x,
             features_wire,
             needed,
+            widths,
         )
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
         self.targets = self.labels  # of the rows that training takes
         if cut.rows is not None:
             self.targets = self.labels[cut.rows]
             self.train_rows = torch.arange(len(masks[0]), device=device)
-        widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
