@@ -110,7 +110,7 @@ def test_a_dry_run_counts_and_computes_what_a_run_does(pool, variant):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["vanilla", "cagnet", "cdfgnn", "lean"])
+@pytest.mark.parametrize("name", ["vanilla", "cagnet", "cdfgnn", "lean", "replicate"])
 def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices):
     asked = Settings(**{"model": SMALL, "dtype": "float32", "epochs": 2, **choices})
     block = systems.block(name, **({"cache": False} if name == "cdfgnn" else {}))
@@ -125,7 +125,7 @@ def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices):
     assert_alike(outcome, dry(block, asked, systems.shards_of(graph, outcome.assignment, 2)))
 
 
-@pytest.mark.parametrize("name", ["vanilla", "zero_halo", "cagnet", "lean"])
+@pytest.mark.parametrize("name", ["vanilla", "zero_halo", "cagnet", "lean", "replicate"])
 @pytest.mark.parametrize("features", ["once", "refetch"])
 def test_features_of_which_few_are_not_0_are_sparse_in_both(pool, name, features):
     rng, width = np.random.default_rng(0), 400

@@ -45,6 +45,7 @@ BUDGET = {
     "local": Cost(synchronisations=2, drains=0, launches=43, collectives=1),
     "pipegcn": Cost(synchronisations=4, drains=0, launches=57, collectives=3),
     "pscgcn": Cost(synchronisations=12, drains=0, launches=128, collectives=5),
+    "replicate": Cost(synchronisations=2, drains=0, launches=43, collectives=1),
     "sancus": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "sancus/official": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "skipg": Cost(synchronisations=4, drains=0, launches=52, collectives=5),

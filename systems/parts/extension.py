@@ -1,0 +1,179 @@
+"""Rows of other workers' vertices that a worker computes itself, instead of fetching them.
+
+A worker knows the vertices that its own depend on, and the edges into them. Layer l takes the rows C_l and
+gives the rows C_{l+1}; C_L are its own rows, or its training vertices. From the last layer back:
+
+    N_l = C_{l+1} and its in-neighbours,    C_l = N_l without the remote rows F_l that are fetched
+
+Who calls says which remote rows of N_l are in C_l. In layer 0 none are computed: C_0 are C_1 and own rows,
+and features of the rest are fetched as F_0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
+from harness.comm.pulls import Exchanged, Own
+from harness.comm.work import moved
+from harness.core.needed import NeededRows, touched
+from harness.data.partition.shard import Csr, Shard
+from systems.parts.in_neighbours import lists_of
+from systems.parts.neighbours import ALL, Chosen, Expander, Names, everybodys
+
+
+@dataclass
+class Around:
+    """What a worker knows: u vertices, its n own ones as in its shard, then others by owner and row.
+
+    shard   the worker's own with all of them, as `ComputesOthers.rows_of_layers` gives it
+    own     n
+    owners, rows   [u - n] of the others: who owns each, and its row there
+    asked   bytes that this worker's questions for lists and their answers took
+    """
+
+    shard: Shard
+    own: int
+    owners: np.ndarray
+    rows: np.ndarray
+    asked: int
+
+    @property
+    def edges(self) -> Csr:
+        """[u, u] in-edges; of a vertex so far away that its list was not asked for, none."""
+        return self.shard.inner_edges
+
+
+def around(shard: Shard, comm: Comm, hops: int) -> Around:
+    """The vertices within `hops` + 1 edges of the worker's own, and the lists of those within `hops`.
+    Collective, outside the train clock.
+    """
+    names = Names.gathered(comm, shard, np.asarray(shard.degrees))
+    lists = lists_of(shard, local=False)
+    expander = Expander(names, Exchanged(comm, lists) if comm.size > 1 else Own(comm, lists))
+    first = int(names.bounds[comm.rank])
+    frontier = own = np.arange(first, first + shard.num_inner, dtype=np.int32)
+    seen = np.zeros(len(names.ids), bool)
+    listed, found, asked = [], [], 0
+    for hop in range(hops + 1):
+        seen[frontier] = True
+        listed.append(frontier)
+        found.append(expander.choose(frontier, 0, ALL, -1))
+        if hop:  # an id and the length of its list, and the list
+            asked += 8 * len(frontier) + found[-1].edges.nbytes
+        frontier = np.unique(found[-1].edges[:, 0])
+        frontier = frontier[~seen[frontier]]
+    seen[frontier] = True
+    seen[own] = False
+    every = np.concatenate([own, np.flatnonzero(seen).astype(np.int32)])
+    place = np.empty(len(names.ids), np.int32)
+    place[every] = np.arange(len(every))
+    edges = _block(np.concatenate(listed), Chosen.joined(found), place, len(every))
+    ids, degrees = names.ids[every], names.degrees[every]
+    wide = dataclasses.replace(
+        shard, inner=ids, degrees=degrees, halo=ids, halo_degrees=degrees, inner_edges=edges, halo_edges=edges
+    )
+    others = every[len(own) :]
+    owners = names.owners(others)
+    return Around(wide, len(own), owners, others - names.bounds[owners], asked)
+
+
+def _block(listed: np.ndarray, found: Chosen, place: np.ndarray, count: int) -> Csr:
+    """Lists of the vertices `listed`, in rows and columns by `place`; [count, count]."""
+    rows = place[listed]
+    edges = found.of(np.argsort(rows)).edges
+    lengths = np.zeros(count, np.int64)
+    lengths[rows] = found.taken
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    weights = np.ascontiguousarray(edges[:, 1]).view(np.float32) if edges.shape[1] > 1 else None
+    indptr = indptr.astype(np.int32 if len(edges) < 2**31 else np.int64)
+    return Csr(indptr, place[edges[:, 0]], count, weights)
+
+
+class Extension:
+    """The rows that each layer takes and gives, and how features of others' rows that layer 0 takes come.
+
+    choose   choose(layer, wanted, depth), of layers L-1 to 1: which of the remote rows `wanted` [k] of N_l,
+             which are places in `of`, are computed here. It raises `depth` [u] to l or more for these, and
+             for all that they then need of lower layers and shall not be fetched: a row is in C_l where its
+             depth is at least l
+    rows     for `ComputesOthers.rows_of_layers`
+    others   by layer: how many rows of C_l are other workers'
+    fetched  by layer: rows of F_l of all workers; where there are none, nobody needs to ask
+    """
+
+    def __init__(
+        self,
+        of: Around,
+        layers: int,
+        needed: bool,
+        comm: Comm,
+        choose: Callable[[int, np.ndarray, np.ndarray], None],
+    ):
+        self.comm, own = comm, of.own
+        train = np.asarray(of.shard.train)
+        depth = np.full(of.edges.num_rows, -1)
+        depth[:own] = np.where(train, layers, -1) if needed else layers
+        halos: list[np.ndarray] = []
+        asked: list[tuple[np.ndarray, list[int], list[int]]] = []
+        for layer in reversed(range(layers)):
+            sources = touched(of.edges, depth > layer)
+            depth[:own][sources[:own] & (depth[:own] < layer)] = layer
+            if layer:
+                choose(layer, own + np.flatnonzero(sources[own:] & (depth[own:] < layer)), depth)
+            halos.append(own + np.flatnonzero(sources[own:] & (depth[own:] < layer)))
+            asked.append(_told(comm, of, halos[-1]))
+            self._raise(depth, asked[-1][0], layer)
+        kept = own + np.flatnonzero(depth[own:] >= 0)  # rows of layer 0 whose features are fetched
+        theirs, send, receive = _told(comm, of, kept)
+        self._raise(depth, theirs, 0)
+        halos, asked = halos[::-1], asked[::-1]
+        counted = np.array([*map(len, halos), len(kept)], np.int64)
+        *self.fetched, self._kept = everybodys(comm, counted).reshape(comm.size, -1).sum(0).tolist()
+        order = np.lexsort((np.arange(len(depth)), -depth))
+        counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
+        order = order[: counts[0]]
+        place = np.empty(len(depth), np.int64)
+        place[order] = np.arange(len(order))
+        device = comm.device
+        plans = [HaloPlan(torch.from_numpy(place[rows]).to(device), s, r) for rows, s, r in asked]
+        self.rows = NeededRows(order, counts, halos, plans)
+        self.plan = HaloPlan(torch.from_numpy(place[theirs]).to(device), send, receive)
+        self.others = [int((order[:count] >= own).sum()) for count in counts]
+        mine = np.flatnonzero(order < own)
+        self._mine = torch.from_numpy(mine).to(device)
+        # Own rows first, then what was fetched: where in these each row of layer 0 is.
+        back = np.argsort(np.concatenate([mine, place[kept]]), kind="stable")
+        self._back = torch.from_numpy(back).to(device)
+
+    @staticmethod
+    def _raise(depth: np.ndarray, rows: np.ndarray, layer: int) -> None:
+        """Own rows that others fetch are computed, however little this worker needs of them."""
+        depth[rows] = np.maximum(depth[rows], layer)
+
+    def fill(self, x: torch.Tensor, fetch: Callable[[HaloPlan, torch.Tensor], torch.Tensor]) -> None:
+        """Write the features of other workers' vertices into layer 0's rows x [counts[0], f0]; `fetch` gives
+        those that a plan brings. Collective."""
+        if not self._kept:  # by nobody
+            return
+        fetched = fetch(self.plan, x)
+        x.copy_(torch.cat([x.index_select(0, self._mine), fetched]).index_select(0, self._back))
+        self.comm.recorder.work(moved(x))
+
+
+def _told(comm: Comm, of: Around, wanted: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
+    """Tell owners which of their rows this worker wants; outside the train clock. The own rows that others
+    want, by them, and how many go to each worker and come from it."""
+    at = wanted - of.own
+    receive = np.bincount(of.owners[at], minlength=comm.size).tolist()
+    send = comm.exchange_counts(receive, -1, "forward", "plan")
+    rows = torch.from_numpy(of.rows[at]).to(comm.device, torch.int64)[:, None]
+    flight, theirs = comm.start_exchange(rows, receive, send, -1, "forward", "plan")
+    flight.wait()
+    return theirs[:, 0].clone().cpu().numpy(), send, receive
