@@ -295,6 +295,11 @@ def _filled(
         return 0
     elif name == "cat":
         return joined([given.get(id(each)) for each in args[0]])
+    elif name == "index_copy_" and not args[1] and isinstance(first, Hollow):
+        written, source = filled_of(first).copy(), given[id(args[3])]
+        assert isinstance(source, Hollow)
+        written[given[id(args[2])].numpy()] = filled_of(source)
+        return written
     filled = first.filled if isinstance(first, Hollow) else None
     rows = {"index_select": lambda: args[2], "index": lambda: args[1][0]}
     if name in SAME or filled is None:

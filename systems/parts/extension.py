@@ -146,11 +146,7 @@ class Extension:
         self.rows = NeededRows(order, counts, halos, plans)
         self.plan = HaloPlan(torch.from_numpy(place[theirs]).to(device), send, receive)
         self.others = [int((order[:count] >= own).sum()) for count in counts]
-        mine = np.flatnonzero(order < own)
-        self._mine = torch.from_numpy(mine).to(device)
-        # Own rows first, then what was fetched: where in these each row of layer 0 is.
-        back = np.argsort(np.concatenate([mine, place[kept]]), kind="stable")
-        self._back = torch.from_numpy(back).to(device)
+        self._places = torch.from_numpy(place[kept]).to(device)  # in layer 0's rows, of those that come so
 
     @staticmethod
     def _raise(depth: np.ndarray, rows: np.ndarray, layer: int) -> None:
@@ -160,11 +156,10 @@ class Extension:
     def fill(self, x: torch.Tensor, fetch: Callable[[HaloPlan, torch.Tensor], torch.Tensor]) -> None:
         """Write the features of other workers' vertices into layer 0's rows x [counts[0], f0]; `fetch` gives
         those that a plan brings. Collective."""
-        if not self._kept:  # by nobody
-            return
-        fetched = fetch(self.plan, x)
-        x.copy_(torch.cat([x.index_select(0, self._mine), fetched]).index_select(0, self._back))
-        self.comm.recorder.work(moved(x))
+        if self._kept:  # by anybody
+            fetched = fetch(self.plan, x)
+            x.index_copy_(0, self._places, fetched)
+            self.comm.recorder.work(moved(fetched, of=len(x)))
 
 
 def _told(comm: Comm, of: Around, wanted: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
