@@ -70,6 +70,7 @@ from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
+from harness.core.features import as_precise
 from harness.core.mixins import BesideClock
 from harness.core.system import Ready, check_features, without_effect
 from harness.core.traits import Traits
@@ -137,7 +138,7 @@ class Gas(BesideClock, BatchSystem):
         hidden = range(1, self.num_layers) if self.outside == "history" else ()
         # By hidden layer, [n, f_l] of the own vertices.
         self.history = {layer: np.zeros((shard.num_inner, self.widths[layer]), dtype) for layer in hidden}
-        own = {"features": np.ascontiguousarray(shard.features, dtype)}
+        own = {"features": as_precise(shard.features)}
         own |= {_name(layer): rows for layer, rows in self.history.items()}
         others = comm.size > 1 and self.outside == "history"
         self.pulls: Pulls = Exchanged(comm, own) if others else Own(comm, own)

@@ -57,8 +57,10 @@ from harness.base.errors import choice
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
+from harness.core.features import given
 from harness.core.system import without_effect
 from harness.core.traits import Traits
+from harness.data.partition.shard import Csr
 from systems.parts.neighbours import everybodys
 from systems.parts.subgraphs import Counts, Sampler, induced
 
@@ -117,7 +119,7 @@ class Graphsaint(BatchSystem):
         most, self.total = self._everybodys_sizes()
         self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))
         self.dtype = str(torch.get_default_dtype()).removeprefix("torch.")
-        self.own_features = torch.from_numpy(np.ascontiguousarray(shard.features, self.dtype)).to(self.device)
+        self.own_features = given(shard.features, self.device)
         self.labels = targets(shard.labels, self.device)
 
     def _everybodys_sizes(self) -> tuple[int, int]:
@@ -166,7 +168,8 @@ class Graphsaint(BatchSystem):
         self.totals.update(edges=edges.num_entries, inputs=len(rows))
         taken = torch.from_numpy(self.own[rows]).long().to(self.device)
         with inside("rest", "gather", 0):
-            x = self.own_features[taken]
+            table = self.own_features
+            x = torch.from_numpy(table[self.own[rows]]) if isinstance(table, Csr) else table[taken]
             self.recorder.work(moved(x, of=len(self.own_features)))
         weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(self.dtype))
         return Batch(

@@ -55,6 +55,7 @@ class Llcg(OwnLoss, System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
+    sparse_features: ClassVar[bool] = True
     refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
 
     def __post_init__(self):

@@ -21,6 +21,7 @@ class Local(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
+    sparse_features: ClassVar[bool] = True
     refuses: ClassVar = Refuses(needed_rows="drops the edges that remote rows would come over")
 
     def halo(self, layer, h):

@@ -228,7 +228,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         if self.recording:
             self.norm_sums.zero_()
             if self.features == "once":
-                self.record(0, self.full.features.x, self.model.layers[0].weight)
+                self.record(0, self.full.features.own, self.model.layers[0].weight)
 
     @torch.no_grad()
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:

@@ -20,6 +20,7 @@ class ZeroHalo(System):
     role: ClassVar[str] = "control"
     refuses: ClassVar = Refuses(needed_rows="")
     exact_input: ClassVar[bool] = False
+    sparse_features: ClassVar[bool] = True
 
     def halo(self, layer, h):
         return Ready(h.new_zeros(self.plans[layer].num_halo, h.shape[1]))

@@ -63,7 +63,7 @@ def test_sparse_rows_become_dense_as_in_scipy(entries):
     values = np.arange(len(pairs), dtype=np.float64)
     order = np.argsort(pairs[:, 0], kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
-    dense = csr.dense_rows(indptr, pairs[order, 1], values[order], n, "attr")
+    dense = csr.sparse_rows(indptr, pairs[order, 1], values[order], n, "attr").dense()
     np.testing.assert_array_equal(
         dense, sp.csr_matrix((values[order], pairs[order, 1], indptr), (n, n)).toarray()
     )
@@ -108,15 +108,15 @@ def test_rows_out_of_order_are_seen():
             "endpoint 7 is not a vertex",
         ),
         (
-            lambda: csr.dense_rows(np.array([0, 1]), np.array([4]), np.ones(1), 4, "attr"),
+            lambda: csr.sparse_rows(np.array([0, 1]), np.array([4]), np.ones(1), 4, "attr"),
             "column 4 is out of range",
         ),
         (
-            lambda: csr.dense_rows(np.array([0, 2]), np.array([1]), np.ones(1), 4, "attr"),
+            lambda: csr.sparse_rows(np.array([0, 2]), np.array([1]), np.ones(1), 4, "attr"),
             "must rise from 0 to 1",
         ),
         (
-            lambda: csr.dense_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"),
+            lambda: csr.sparse_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"),
             "give one integer index per value",
         ),
     ],

@@ -25,7 +25,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,8 +33,9 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
 from harness.comm.work import copied, pack
+from harness.data.partition.shard import Csr
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, Any]  # arrays, or compressed rows (`Csr`), which give those asked for as an array does
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
 # (an owner's arrays, rows [q], the worker that asks) -> how many neighbours each has [q] int32, and the
 # chosen ones [items, c]
@@ -45,6 +46,7 @@ Lists = tuple[np.ndarray, np.ndarray]
 Answer = TypeVar("Answer")
 
 COUNTS = "counts"
+CSR = ("indptr", "indices", "values")
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,11 @@ class _Reading:
 
 def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
     """Every worker's arrays, by worker, in memory that all map."""
+    compressed = {name: rows for name, rows in own.items() if isinstance(rows, Csr)}
+    own = {name: array for name, array in own.items() if name not in compressed}
+    for name, rows in compressed.items():
+        parts = rows.indptr, rows.indices, rows.entries()
+        own |= {f"{name}.{part}": array for part, array in zip(CSR, parts)}
     lengths = [
         _gathered(comm, torch.tensor([len(array)], dtype=torch.int64)).tolist() for array in own.values()
     ]
@@ -254,9 +261,9 @@ def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
         for of_worker in zip(*lengths)
     ]
     maps = map_shared(comm, [sum(size) for size in sizes], instead)
-    views: list[Arrays] = []
+    views: list[dict[str, Any]] = []
     for j, memory in enumerate(maps):
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, Any] = {}
         at = 0
         for i, (name, array) in enumerate(own.items()):
             shape = (lengths[i][j], *array.shape[1:])
@@ -268,7 +275,11 @@ def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
     for name, array in own.items():
         np.copyto(views[comm.rank][name], array)
     comm.barrier()  # nobody reads what is not there yet
-    return views
+    for found in views:
+        for name, rows in compressed.items():
+            indptr, indices, values = (found.pop(f"{name}.{part}") for part in CSR)
+            found[name] = Csr(indptr, indices, rows.num_columns, values)
+    return list(views)
 
 
 def _width(array: np.ndarray) -> int:

@@ -11,11 +11,14 @@ What is 0 is all its bits: -0.0 and NaN travel as they are. Where all values of 
 that occur or do not) one of them is sent. "auto" takes the least of the three, message by message, "sparse"
 the lesser of the last two. Either also tells each peer the length of its message, 8 bytes of purpose
 `lengths`.
+
+Rows that a worker holds compressed (`Csr`) are coded, and arrive, without being made dense. Where they are to
+travel dense they are made so in blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numba
@@ -25,10 +28,37 @@ import torch
 from harness.base.heap import give_back_freed_memory
 from harness.base.hollow import UNLIKE, Hollow, filled_of
 from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
+from harness.data.partition.shard import Csr
 
 FORMS = ("auto", "dense", "sparse")
 DENSE, IDS, BITS, ALIKE = 0, 1, 2, 4  # of a message's first byte; ALIKE is added to one of the others
 WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # what values are read as
+BLOCK = 16 << 20  # bytes of compressed rows that are made dense at a time
+
+Given = torch.Tensor | Csr  # features [n, F], dense or compressed
+
+
+def fetch_halo(comm: Comm, plan: HaloPlan, x: Given, most: int, purpose: str, form: str) -> Given:
+    """The halo's features [m, F] of `plan`, given a worker's own x [n, F], sent once as `form` says;
+    compressed where x is.
+
+    most   rows that any worker sends another are no more than this, which is the same on every worker
+    """
+    rows = plan.send_rows.split(plan.send_counts)
+    if isinstance(x, Csr):
+        pieces = [x.rows(each.numpy()) for each in rows]
+        if form == "dense":
+            return _fetch_dense(comm, pieces, plan.receive_counts, most, purpose)
+        coded, messages = _exchanged(comm, pieces, 0, purpose, form)
+        shapes = [(count, x.num_columns) for count in plan.receive_counts]
+        parts = [_decoded(*each, coded.dtype) for each in zip(messages, shapes)]
+        return _joined(parts, coded.dtype, _type(x))
+    if form == "dense":
+        rows_of_halo: torch.Tensor = comm.exchange(plan, x, layer=0, purpose=purpose).wait()
+        return rows_of_halo
+    chosen = (x.index_select(0, each) for each in rows)
+    return fetch_rows(comm, chosen, plan.receive_counts, 0, purpose, form)
 
 
 def fetch_rows(
@@ -41,6 +71,23 @@ def fetch_rows(
              to oneself
     form     "auto" or "sparse"; what is to travel dense, `Comm.start_exchange` sends
     """
+    coded, messages = _exchanged(comm, pieces, layer, purpose, form)
+    found = torch.zeros(sum(receive), coded.like.shape[1], dtype=coded.dtype)
+    if isinstance(found, Hollow):  # how full the rows are that travel is told apart
+        filled = torch.from_numpy(np.concatenate([np.empty((0, 2), np.int64), *coded.filled]))
+        theirs = torch.empty(sum(receive), 2, dtype=torch.int64)
+        comm.transport.exchange(theirs, filled, receive, coded.rows).wait()
+        found.filled = theirs.numpy()
+        return found
+    for message, rows in zip(messages, found.split(receive)):
+        decode(message, rows)
+    return found.to(coded.like.device, coded.like.dtype)
+
+
+def _exchanged(
+    comm: Comm, pieces: Iterable[Given], layer: int, purpose: str, form: str
+) -> tuple[_Coded, Sequence[torch.Tensor]]:
+    """The pieces as they were coded, and the messages that arrive in turn, by sender."""
     coded = _coded(comm, pieces, layer, purpose, form)
     lengths = [len(message) for message in coded.messages]
     incoming = comm.exchange_counts(lengths, layer, "forward", "lengths")
@@ -52,16 +99,25 @@ def fetch_rows(
         packed, lengths, incoming, layer, "forward", purpose, counted=coded.rows
     )
     flight.wait()
-    found = torch.zeros(sum(receive), coded.like.shape[1], dtype=coded.dtype)
-    if isinstance(found, Hollow):  # how full the rows are that travel is told apart
-        filled = torch.from_numpy(np.concatenate([np.empty((0, 2), np.int64), *coded.filled]))
-        theirs = torch.empty(sum(receive), 2, dtype=torch.int64)
-        comm.transport.exchange(theirs, filled, receive, coded.rows).wait()
-        found.filled = theirs.numpy()
-        return found
-    for message, rows in zip(arrived[:, 0].cpu().split(incoming), found.split(receive)):
-        decode(message, rows)
-    return found.to(coded.like.device, coded.like.dtype)
+    return coded, arrived[:, 0].cpu().split(incoming)
+
+
+def _fetch_dense(comm: Comm, pieces: Sequence[Csr], receive: list[int], most: int, purpose: str) -> Csr:
+    """As `fetch_halo`, rows travelling dense: in blocks, of which all workers send the same number."""
+    step = max(1, BLOCK // (pieces[0].num_columns * pieces[0].dtype.itemsize * comm.size))
+    found: list[list[Csr]] = [[] for _ in receive]
+    for first in range(0, most, step):
+        block = [piece[first : first + step] for piece in pieces]
+        incoming = [max(0, min(step, count - first)) for count in receive]
+        rows = torch.from_numpy(np.concatenate(block))
+        flight, arrived = comm.start_exchange(
+            rows, [len(each) for each in block], incoming, 0, "forward", purpose
+        )
+        flight.wait()
+        for parts, each in zip(found, arrived.split(incoming)):
+            parts.append(_compressed(each))
+        give_back_freed_memory()  # small arrays lie where the next block would
+    return _joined([part for parts in found for part in parts], _type(pieces[0]), _type(pieces[0]))
 
 
 @dataclass
@@ -76,18 +132,20 @@ class _Coded:
     filled: list[np.ndarray]  # of a dry run's rows
 
 
-def _coded(comm: Comm, pieces: Iterable[torch.Tensor], layer: int, purpose: str, form: str) -> _Coded:
+def _coded(comm: Comm, pieces: Iterable[Given], layer: int, purpose: str, form: str) -> _Coded:
     """Of `fetch_rows`. Rows may be most of a worker's memory: at most two pieces are there at a time."""
     made: _Coded | None = None
     nothing = message = torch.zeros(0, dtype=torch.uint8)
-    before: torch.Tensor | None = None
+    before: Given | None = None
     for worker, piece in enumerate(pieces):
         if made is None:
-            dtype = torch.bfloat16 if comm.halved(piece.dtype, layer, purpose) else piece.dtype
-            made = _Coded([], [], piece.new_empty(0, piece.shape[1]), dtype, [])
+            device = "cpu" if isinstance(piece, Csr) else piece.device
+            like = torch.empty(0, piece.shape[1], dtype=_type(piece), device=device)
+            dtype = torch.bfloat16 if comm.halved(like.dtype, layer, purpose) else like.dtype
+            made = _Coded([], [], like, dtype, [])
         sent = worker != comm.rank and len(piece) > 0
         if sent and piece is not before:
-            before, message = piece, encoded(piece.to(made.dtype), form)
+            before, message = piece, encoded(piece, form, made.dtype)
         made.messages.append(message if sent else nothing)
         made.rows.append(len(piece) * sent)
         if sent and isinstance(piece, Hollow):
@@ -96,67 +154,111 @@ def _coded(comm: Comm, pieces: Iterable[torch.Tensor], layer: int, purpose: str,
     return made
 
 
-def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:
-    """The message [bytes] uint8 of rows [k, F], on the CPU."""
+def encoded(rows: torch.Tensor | Csr, form: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The message [bytes] uint8 of rows [k, F], on the CPU; their values travel as `dtype` (None: as they
+    are)."""
     if isinstance(rows, Hollow):
-        return torch.empty(1 + _size(rows, form), dtype=torch.uint8)
-    words = rows.detach().cpu().contiguous().view(WORDS[rows.dtype.itemsize]).numpy()
-    counts = np.count_nonzero(words, axis=1)
-    places = np.empty(int(counts.sum()), np.int32)
-    values = np.empty(len(places), words.dtype)
-    _gather(words, places, values)
-    wide = _id_type(words.shape[1])
+        return torch.empty(1 + _size(rows, form, dtype or rows.dtype), dtype=torch.uint8)
+    given = _compressed(rows, dtype)
+    places, values = given.indices, given.entries()
+    wide = _id_type(given.num_columns)
     alike = len(values) > 0 and bool((values == values[0]).all())
     kept = values[:1] if alike else values
-    sizes = _sizes(words, form, len(places), kept.nbytes)
+    sizes = _sizes(given.shape, form, len(places), kept.nbytes, values.itemsize)
     kind = min(sizes, key=lambda each: sizes[each])
     if kind == DENSE:
-        parts = [words]
+        parts = [given.dense()]
     elif kind == IDS:
-        parts = [counts.astype(wide), places.astype(wide), kept]
+        parts = [np.diff(given.indptr).astype(wide), places.astype(wide), kept]
     else:
-        parts = [np.packbits(words != 0, axis=1, bitorder="little"), kept]
+        parts = [np.packbits(given.dense() != 0, axis=1, bitorder="little"), kept]
     kind += ALIKE if alike and kind != DENSE else 0
     joined = [np.array([kind], np.uint8), *(part.reshape(-1).view(np.uint8) for part in parts)]
     return torch.from_numpy(np.concatenate(joined))
 
 
-def _sizes(rows: np.ndarray | torch.Tensor, form: str, filled: int, kept: int) -> dict[int, int]:
+def _compressed(rows: torch.Tensor | Csr, dtype: torch.dtype | None = None) -> Csr:
+    """Rows [k, F] whose values are the bits, as whole numbers, of what they are as `dtype` (None: as they
+    are)."""
+    if isinstance(rows, Csr):
+        values = torch.from_numpy(rows.entries())
+        return Csr(rows.indptr, rows.indices, rows.num_columns, _words(values, dtype))
+    return _gathered(_words(rows, dtype))
+
+
+def _gathered(words: np.ndarray) -> Csr:
+    """Rows [k, F] without what is 0."""
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(words, axis=1))])
+    places, found = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], words.dtype)
+    _gather(words, places, found)
+    return Csr(indptr, places, words.shape[1], found)
+
+
+def _words(values: torch.Tensor, dtype: torch.dtype | None) -> np.ndarray:
+    values = values.detach().cpu().to(dtype or values.dtype).contiguous()
+    return values.view(WORDS[values.dtype.itemsize]).numpy()
+
+
+def _type(rows: torch.Tensor | Csr) -> torch.dtype:
+    return torch.from_numpy(rows.entries()).dtype if isinstance(rows, Csr) else rows.dtype
+
+
+def _joined(parts: Sequence[Csr], dtype: torch.dtype, wanted: torch.dtype) -> Csr:
+    """The rows of `_compressed` parts, one after the other: their values are the bits of `dtype`, and become
+    `wanted`."""
+    words = torch.from_numpy(np.concatenate([part.entries() for part in parts]))
+    counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
+    indptr, indices = np.cumsum(counts), np.concatenate([part.indices for part in parts])
+    if indptr[-1] < 2**31:
+        indptr = indptr.astype(np.int32)
+    return Csr(indptr, indices, parts[0].num_columns, words.view(dtype).to(wanted).numpy())
+
+
+def _sizes(shape: Sequence[int], form: str, filled: int, kept: int, itemsize: int) -> dict[int, int]:
     """Bytes of rows [k, F] with so many values that are not 0 in each form, `kept` of them for values."""
-    k, width = rows.shape
+    k, width = shape
     sizes = {IDS: (k + filled) * _id_type(width).itemsize + kept, BITS: k * -(-width // 8) + kept}
-    return sizes | ({DENSE: rows.nbytes} if form == "auto" else {})
+    return sizes | ({DENSE: k * width * itemsize} if form == "auto" else {})
 
 
-def _size(rows: Hollow, form: str) -> int:
+def _size(rows: Hollow, form: str, dtype: torch.dtype) -> int:
     """Bytes of the rows of a dry run, the first byte left out."""
     counts, values = filled_of(rows).T
     filled, told = int(counts.sum()), np.unique(values[counts > 0])
     alike = len(told) == 1 and told[0] != UNLIKE
-    return min(_sizes(rows, form, filled, (1 if alike else filled) * rows.itemsize).values())
+    kept = (1 if alike else filled) * dtype.itemsize
+    return min(_sizes(rows.shape, form, filled, kept, dtype.itemsize).values())
 
 
 def decode(message: torch.Tensor, rows: torch.Tensor) -> None:
     """Write a message's rows into `rows` [k, F], which are 0."""
-    count, width = rows.shape
-    if not count:
+    if not len(rows):
         return
     words = rows.view(WORDS[rows.dtype.itemsize]).numpy()
-    data, wide = message.numpy(), _id_type(width)
-    kind, data = int(data[0]), data[1:]
-    if kind == DENSE:
-        words.reshape(-1).view(np.uint8)[:] = data
+    if int(message[0]) == DENSE:
+        words.reshape(-1).view(np.uint8)[:] = message[1:].numpy()
         return
-    at: tuple[np.ndarray, ...]
+    found = _decoded(message, rows.shape, rows.dtype)
+    words[np.repeat(np.arange(len(found)), np.diff(found.indptr)), found.indices] = found.entries()
+
+
+def _decoded(message: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> Csr:
+    """A message's rows [k, F], as `_compressed` has them."""
+    (count, width), words = shape, np.dtype(f"i{dtype.itemsize}")
+    data, wide = message.numpy(), _id_type(width)
+    kind, data = int(data[0]) if count else DENSE, data[1:]
+    if kind == DENSE:
+        return _gathered(data.copy().view(words).reshape(count, width))
     if kind & IDS:
         counts, data = _read(data, count, wide)
-        places, data = _read(data, int(counts.sum()), wide)
-        at = np.repeat(np.arange(count), counts), places
+        places, data = _read(data, int(counts.sum(dtype=np.int64)), wide)
     else:
         bits, data = _read(data, count * -(-width // 8), np.dtype(np.uint8))
         at = np.nonzero(np.unpackbits(bits.reshape(count, -1), axis=1, count=width, bitorder="little"))
-    values, _ = _read(data, 1 if kind & ALIKE else len(at[0]), words.dtype)
-    words[at] = values
+        counts, places = np.bincount(at[0], minlength=count), at[1]
+    values, _ = _read(data, 1 if kind & ALIKE else len(places), words)
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return Csr(indptr, places.astype(np.int32), width, np.broadcast_to(values, places.shape))
 
 
 def _id_type(width: int) -> np.dtype:

@@ -18,10 +18,11 @@ from harness.base.errors import InputError
 from harness.base.heap import give_back_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
+from harness.comm.sparse import Given
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.config import ModelConfig
 from harness.core.evaluate import ExactForward
-from harness.core.features import Features
+from harness.core.features import Features, dense
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
 from harness.core.mixins import ComputesOthers, FitsDevices
@@ -30,26 +31,28 @@ from harness.core.needed import NeededAdjacency, NeededRows, PerLayer, needed_ro
 from harness.core.propagate import HaloDropout, WrongRows, checked
 from harness.core.replicas import VertexCut
 from harness.core.system import AnySystem, System, display_name
-from harness.data.partition.shard import ReplicaShard, Shard
+from harness.data.partition.shard import Csr, ReplicaShard, Shard
 
 
 class Cut(Protocol):
     """shard, plan, plans (a plan for each layer) and adjacency are what the system is given; the rest is the
     trainer's.
 
-    x      [rows, f0] features of the rows that layer 0 takes
+    x      [rows, f0] features of the rows that layer 0 takes, dense
     rows   which of the shard's the last layer gives: its training vertices; None: all, as they stand
     taken  by layer: how many of them it takes; empty where every layer takes all
     """
 
     plan: HaloPlan
     plans: list[HaloPlan]
-    x: torch.Tensor
     rows: torch.Tensor | None
     taken: list[int]
 
     @property
     def shard(self) -> Shard | ReplicaShard: ...
+
+    @property
+    def x(self) -> torch.Tensor: ...
 
     @property
     def adjacency(self) -> AnyAdjacency | PerLayer: ...
@@ -83,7 +86,7 @@ def make_cut(
     system: AnySystem,
     model: ModelConfig,
     kernel: Kernel,
-    x: torch.Tensor,
+    x: Given,
     features_wire: str,
     needed: bool,
     widths: list[int],
@@ -97,7 +100,7 @@ def make_cut(
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     if isinstance(shard, ReplicaShard):
-        return VertexCut(shard, comm, model, kernel, x, features_wire)
+        return VertexCut(shard, comm, model, kernel, dense(x), features_wire)
     return EdgeCut(shard, comm, system, model, kernel, x, needed, widths)
 
 
@@ -115,7 +118,7 @@ class EdgeCut:
         system: System,
         model: ModelConfig,
         kernel: Kernel,
-        x: torch.Tensor,
+        x: Given,
         needed: bool,
         widths: list[int],
     ):
@@ -124,7 +127,7 @@ class EdgeCut:
         self.system = system
         self.model = model
         self.kernel = kernel
-        self.features = self.x = x
+        self.features = self.own = x
         self.shard = system.restrict(shard, comm) if isinstance(system, FitsDevices) else shard
         self.plan = halo_plan(self.shard, comm.device)
         self.plans = [self.plan] * model.layers
@@ -140,7 +143,7 @@ class EdgeCut:
         else:
             self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
         first = self.adjacency.at(0)
-        first.features = Features(self.x, first.num_entries, kernel)
+        first.features = self.layer_0 = Features(self.own, first.num_entries, kernel)
         for layer in range(model.layers):
             self.adjacency.at(layer).passes = system.passes
 
@@ -151,10 +154,11 @@ class EdgeCut:
         if needed:
             self.taken, self.rows = taken.counts[:-1], order[: taken.counts[-1]]
         if shard is self.shard:
-            self.x = self.features[order]
+            x = self.features
+            self.own = x.rows(taken.order) if isinstance(x, Csr) else x[order]
         else:  # the row after its own stands for those that are not
-            nothing = self.features.new_zeros(1, self.features.shape[1])
-            self.x = torch.cat([self.features, nothing])[order.clamp(max=own)]
+            table = dense(self.features)
+            self.own = torch.cat([table, table.new_zeros(1, table.shape[1])])[order.clamp(max=own)]
         ids, halo = (torch.as_tensor(each).to(device) for each in (shard.inner, shard.halo))
         ids = ids[order]
         self.ids = [
@@ -169,20 +173,32 @@ class EdgeCut:
             each.num_own = min(each.num_rows, own)
         return PerLayer(layers)
 
+    @property
+    def x(self) -> torch.Tensor:
+        return self.layer_0.x
+
     def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
         return HaloDropout(p, *self.ids[layer], key)
 
     def training_input(self) -> StaticInput:
         first = self.adjacency.at(0)
-        return self._static(first, self.x, lambda: self._input_halo(first.num_halo))
+        system = self.system
+        knows = system.sparse_features or type(system).input_halo is System.input_halo
+        x = self.own if knows else self.x  # which the system may write to
+        return self._static(first, x, lambda: self._input_halo(x, first.num_halo))
 
-    def _input_halo(self, rows: int) -> torch.Tensor | None:
+    def _input_halo(self, x: Given, rows: int) -> Given | None:
         """The system's `input_halo`, held to its shape [rows, f0]; None where no halo is aggregated."""
-        given = self.system.input_halo(self.x)
+        found = self.system.input_halo(x)
         if not rows:
             return None
+        shape = rows, x.shape[1]
         try:
-            return checked(given, (rows, self.x.shape[1]), self.x, "the halo's features")
+            if not isinstance(x, Csr):
+                return checked(found, shape, x, "the halo's features")
+            if not isinstance(found, Csr) or (found.shape, found.dtype) != (shape, x.dtype):
+                raise WrongRows(f"gave {type(found).__name__}; needed is a Csr {list(shape)} of {x.dtype}")
+            return found
         except WrongRows as wrong:
             raise InputError(f"{self.system.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
@@ -194,8 +210,8 @@ class EdgeCut:
         whole = self.shard is self.whole and isinstance(self.adjacency, Adjacency)
         if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
-        exact = self.exact_forward(purpose)
-        return self._static(exact.adjacency, self.features, lambda: exact.halo(0, self.features).wait())
+        exact, most = self.exact_forward(purpose), int(self.whole.sizes.max())
+        return self._static(exact.adjacency, self.features, lambda: exact.features(self.features, most))
 
     @cached_property
     def exact_plan(self) -> HaloPlan:
@@ -208,9 +224,7 @@ class EdgeCut:
             return own
         return Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
 
-    def _static(
-        self, adjacency: Propagation, x: torch.Tensor, fetch: Callable[[], torch.Tensor | None]
-    ) -> StaticInput:
+    def _static(self, adjacency: Propagation, x: Given, fetch: Callable[[], Given | None]) -> StaticInput:
         """`fetch` gives the halo's features, and is called once."""
         with self.comm.for_once():
             x_halo = fetch()

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
+from harness.comm.sparse import Given, fetch_halo
 from harness.core.adjacency import Adjacency
 from harness.core.counted import Score
 from harness.core.inputs import Static
@@ -31,6 +32,10 @@ class ExactForward:
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending:
         return self.comm.exchange(self.plan, h, layer, self.purpose)
+
+    def features(self, x: Given, most: int) -> Given:
+        """The halo's features [m, f0], where the own ones are x [n, f0]; most: see `fetch_halo`."""
+        return fetch_halo(self.comm, self.plan, x, most, self.purpose, "dense")
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout

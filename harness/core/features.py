@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from harness.base.hollow import Hollow, filled_of, storage_of
+from harness.base.hollow import Hollow, count_filled, dry, filled_of, rows_like, storage_of
 from harness.comm.recorder import Recorder
+from harness.comm.sparse import Given
 from harness.core.counting import times
 from harness.core.dropout import drop_entries, dropout
 from harness.core.kernels.spmm import Kernel, SparseOperator, spmm
-from harness.data.partition.shard import Csr
+from harness.data.partition.shard import Csr, Table
 
+BLOCK = 4096  # rows that a dry run looks at together
 CHUNK = 16  # values that are looked at together: nearly all chunks of a bag of words are 0
 
 
@@ -47,13 +49,50 @@ Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
 R = TypeVar("R", bound=Rows)
 
 
-def saves(entries: int, x: torch.Tensor, rows: int | None = None) -> bool:
+def _precision() -> str:
+    return str(torch.get_default_dtype()).removeprefix("torch.")
+
+
+def as_precise(table: Table) -> Table:
+    """A shard's features [n, F] in the default precision."""
+    return (
+        table.astype(_precision(), False)
+        if isinstance(table, Csr)
+        else np.ascontiguousarray(table, _precision())
+    )
+
+
+def given(table: Table, device: torch.device) -> Given:
+    """The same on a device; compressed rows stay so on the CPU."""
+    if not isinstance(table, Csr):
+        return torch.as_tensor(table).to(device, torch.get_default_dtype())
+    rows = table.astype(_precision(), False)
+    return rows if device.type == "cpu" else dense(rows, device)
+
+
+def dense(x: Given, device: torch.device | str = "cpu") -> torch.Tensor:
+    """The same rows [n, F]; x itself where it is dense."""
+    if not isinstance(x, Csr):
+        return x
+    if dry():
+        blocks = [count_filled(x[first : first + BLOCK]) for first in range(0, len(x), BLOCK)]
+        return rows_like(*x.shape, np.concatenate(blocks))
+    return torch.from_numpy(x.dense()).to(device)
+
+
+def filled(x: Given) -> int:
+    """How many values are not 0."""
+    return x.num_entries if isinstance(x, Csr) else int(torch.count_nonzero(x))
+
+
+def saves(entries: int, x: Given, rows: int | None = None) -> bool:
     """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
     operands at random where the dense one streams: it has to save more than half.
 
     rows   of the dense product, where it is of fewer than x has: of A X, of whose rows not all are needed
     """
-    return x.device.type == "cpu" and 2 * entries < (len(x) if rows is None else rows) * x.shape[1]
+    on_cpu = isinstance(x, Csr) or x.device.type == "cpu"
+    return on_cpu and 2 * entries < (len(x) if rows is None else rows) * x.shape[1]
 
 
 def rows_times(
@@ -80,15 +119,17 @@ def first_rows(x: R, count: int) -> R:
     return first  # type: ignore[no-any-return]
 
 
-def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseRows:
+def sparse_rows(x: Given, kernel: Kernel) -> SparseRows:
     """The rows of x [n, F] as an operator."""
-    rows = compact(x, kernel, x.numel())
+    rows = compact(x, kernel, len(x) * x.shape[1])
     assert isinstance(rows, SparseRows)
     return rows
 
 
-def compact(x: torch.Tensor, kernel: Kernel, most: int) -> Rows:
-    """x [n, F] on the CPU as an operator where at most `most` of its values are not 0, else x itself."""
+def compact(x: Given, kernel: Kernel, most: int) -> Rows:
+    """x [n, F] on the CPU as an operator where at most `most` of its values are not 0, else x, dense."""
+    if isinstance(x, Csr):
+        return SparseRows(x, x.entries(), kernel, torch.device("cpu")) if x.num_entries <= most else dense(x)
     if isinstance(x, Hollow):
         ends = np.concatenate([[0], np.cumsum(filled_of(x)[:, 0])])
         block = Csr(ends.astype(np.int32), np.empty(ends[-1], np.int32), x.shape[1])
@@ -191,20 +232,32 @@ def _interleave(
 class Features:
     """A worker's own rows of X, and layer 0's products with them and with the halo's.
 
-    x         [n, f0], as the model is given it: a layer whose input is this very tensor is layer 0
+    given     [n, f0], dense or compressed
     entries   of the propagation matrix that is applied after X W
     """
 
-    def __init__(self, x: torch.Tensor, entries: int, kernel: Kernel):
-        self.x, self._entries, self._kernel = x, entries, kernel
+    def __init__(self, given: Given, entries: int, kernel: Kernel):
+        self.given, self._entries, self._kernel = given, entries, kernel
         self._halo: tuple[tuple[StorageWeakRef, int, torch.Size], Rows] | None = None
+
+    @cached_property
+    def x(self) -> torch.Tensor:
+        """X, dense, as the model is given it: a layer whose input is this very tensor is layer 0. Of
+        compressed rows it is made when it is first asked for, as under `features=refetch`."""
+        return dense(self.given)
 
     @cached_property
     def own(self) -> Rows:
         """X, sparse where that saves."""
-        if not saves(self._entries, self.x):
+        x = self.given
+        most = len(x) * x.shape[1] // 2 - self._entries
+        if not saves(self._entries, x) or (isinstance(x, Csr) and x.num_entries > most):
             return self.x
-        return compact(self.x, self._kernel, self.x.numel() // 2 - self._entries)
+        return compact(x, self._kernel, most)
+
+    def are(self, h: torch.Tensor) -> bool:
+        """Whether h is X, which is not made dense for the question."""
+        return h is self.given or h is vars(self).get("x")
 
     @property
     def sparse(self) -> bool:
@@ -233,7 +286,7 @@ class TakesFeatures:
 
     def layer_0(self, h: torch.Tensor) -> Features | None:
         """The features, where a layer's input h is they."""
-        return self.features if self.features is not None and h is self.features.x else None
+        return self.features if self.features is not None and self.features.are(h) else None
 
     def inner_rows(self, h: torch.Tensor) -> Rows:
         """A layer's own input h [n, F]; features sparse where that saves."""

@@ -10,9 +10,19 @@ from typing import Any, Protocol
 import torch
 
 from harness.base.autograd import applied
+from harness.comm.sparse import Given
 from harness.core.adjacency import Propagation
 from harness.core.counting import times
-from harness.core.features import Rows, SparseRows, first_rows, rows_times, saves, sparse_rows
+from harness.core.features import (
+    Rows,
+    SparseRows,
+    dense,
+    filled,
+    first_rows,
+    rows_times,
+    saves,
+    sparse_rows,
+)
 from harness.core.kernels.spmm import Kernel, spmm
 from harness.core.propagate import HaloDropout
 
@@ -33,8 +43,8 @@ class StaticInput:
     Features with few non-zeros (bags of words) are kept sparse, where A (X W) costs far less than a dense A X
     would.
 
-    x          [n, f0] float32, the worker's own rows
-    x_halo     [m, f0] float32, or None where the adjacency has no halo
+    x          [n, f0] the worker's own rows
+    x_halo     [m, f0], or None where the adjacency has no halo
     rows_only  X and X_halo are kept and A X is not made: for an attention layer, whose weights change every
                epoch, and for dropout of the features
     """
@@ -42,25 +52,25 @@ class StaticInput:
     def __init__(
         self,
         adjacency: Propagation,
-        x: torch.Tensor,
-        x_halo: torch.Tensor | None,
+        x: Given,
+        x_halo: Given | None,
         kernel: Kernel,
         rows_only: bool = False,
     ):
         self.adjacency, self.recorder = adjacency, kernel.recorder
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
-        nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
+        nonzeros = filled(x) + (0 if x_halo is None else filled(x_halo))
         given = len(x) if rows_only else adjacency.num_rows
         self.sparse = rows > 0 and saves(nonzeros + adjacency.num_entries, x, given)
-        self.x: Rows = sparse_rows(x, kernel) if self.sparse else x
+        self.x: Rows = sparse_rows(x, kernel) if self.sparse else dense(x)
         self.x_halo: Rows | None = None
         self.product: torch.Tensor | None = None  # A [X; X_halo], where it is kept instead of X_halo
         if self.sparse:
             self.x_halo = None if x_halo is None else sparse_rows(x_halo, kernel)
         elif rows_only:
-            self.x_halo = x_halo
+            self.x_halo = None if x_halo is None else dense(x_halo)
         else:
-            self.product = adjacency.apply(x, x_halo)
+            self.product = adjacency.apply(dense(x), None if x_halo is None else dense(x_halo))
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""

@@ -26,7 +26,7 @@ import torch
 from harness.base.errors import choice
 from harness.base.target import target_of
 from harness.comm.flight import HaloPlan
-from harness.comm.sparse import fetch_rows
+from harness.comm.sparse import fetch_halo
 from harness.core.adjacency import Propagation
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
@@ -63,6 +63,8 @@ class System(Generic[S, A]):
     features: str = "once"
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
+    # whether an `input_halo` of its own takes large features of words as compressed rows (`Csr`)
+    sparse_features: ClassVar[bool] = False
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
     role: ClassVar[str] = ""
     # knobs at which it is exact full-graph training (`harness.dev.conformance` holds it to that); None: none
@@ -137,16 +139,17 @@ class System(Generic[S, A]):
         """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
         raise NotImplementedError
 
-    def input_halo(self, x: torch.Tensor) -> torch.Tensor:
-        """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then."""
+    def input_halo(self, x: Any) -> Any:
+        """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then.
+
+        x   [n, F] the own ones, dense; compressed rows, as the halo's are then to be, only here and where
+            `sparse_features` says that the system's own takes them
+        """
         return self._features_of(self.plans[0], x)
 
-    def _features_of(self, plan: HaloPlan, x: torch.Tensor) -> torch.Tensor:
+    def _features_of(self, plan: HaloPlan, x: Any) -> Any:
         """The rows of x [n, F] that a plan brings, as `features_wire` says."""
-        if self.features_wire == "dense":
-            return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
-        pieces = (x.index_select(0, rows) for rows in plan.send_rows.split(plan.send_counts))
-        return fetch_rows(self.comm, pieces, plan.receive_counts, 0, "features", self.features_wire)
+        return fetch_halo(self.comm, plan, x, int(self.shard.sizes.max()), "features", self.features_wire)
 
     def propagate(
         self: System[Shard, Propagation],

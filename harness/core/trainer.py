@@ -23,6 +23,7 @@ from harness.core.counting import lost, stepped
 from harness.core.cuts import make_cut
 from harness.core.dropout import dropout_key
 from harness.core.evaluate import Evaluator, local_loss, targets
+from harness.core.features import given
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
 from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, evaluation_weights
@@ -82,7 +83,7 @@ class Trainer:
         self.recorder: Recorder = comm.recorder
         self.kernel = make_kernel(kernel, device) if isinstance(kernel, str) else kernel
         self.kernel.order, self.kernel.recorder = order or Order(), comm.recorder
-        self.x = torch.as_tensor(shard.features).to(device, torch.get_default_dtype())
+        x = given(shard.features, device)
         self.labels = targets(shard.labels, device)
         masks = [
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
@@ -91,14 +92,14 @@ class Trainer:
         traits = system.traits()
         features_wire = features_wire or traits.features_wire
         needed = (rows or traits.rows) == "needed"
-        widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
+        widths = [x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         cut = self.cut = make_cut(
             shard,
             comm,
             system,
             model,
             self.kernel,
-            self.x,
+            x,
             features_wire,
             needed,
             widths,
@@ -209,7 +210,7 @@ class Trainer:
             if self.straggler is not None:
                 self.straggler.begin()
             self.system.before_epoch(epoch)
-            loss = self.x.new_zeros(())
+            loss = torch.zeros((), device=self.comm.device)
             steps = self.system.steps() if isinstance(self.system, BatchSystem) else 1
             for step in range(steps):
                 self.recorder.segment("compute", "forward", 0)
@@ -253,7 +254,7 @@ class Trainer:
             raise InputError(self._too_large(batch, epoch, step)) from error
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
-        return self.x.new_zeros(())
+        return torch.zeros((), device=self.comm.device)
 
     def _too_large(self, batch: Batch | None, epoch: int, step: int) -> str:
         """That a step's batch asked for more memory than there is, before or after it was made."""
@@ -306,8 +307,10 @@ class Trainer:
     ) -> torch.Tensor:
         step = self.passes if masks is None else masks
         self.passes += masks is None
+        # No layer reads the features where there is a static input.
+        x = self.cut.x if static is None else torch.empty(0, device=self.comm.device)
         logits = self.model(
-            self.cut.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
+            x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
         return self._backward(local_loss(logits, self.targets, rows, divisor), logits, len(rows), strategy)
 

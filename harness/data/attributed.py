@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.data.csr import from_csr, from_edges
+from harness.data.partition.shard import Csr
 from harness.data.raw import (
     Raw,
     arrays,
@@ -48,7 +49,8 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
             where="adjacency",
         )
         features = sparse_features(parts, path)
-        features[features > 0] = 1
+        counted = features.entries() if isinstance(features, Csr) else features
+        counted[counted > 0] = 1
         labels = single_labels(parts["labels"])
         num_classes = class_count(labels)
     return Raw(edges, features, labels, num_classes, None)

@@ -15,6 +15,7 @@ from numba import njit
 
 from harness.base.errors import InputError
 from harness.data import weighted
+from harness.data.partition.shard import Csr
 
 
 class InEdges(NamedTuple):
@@ -118,10 +119,10 @@ def rows_ascend(indptr: np.ndarray, indices: np.ndarray) -> bool:
     return bool(_rows_ascend(indptr, indices))
 
 
-def dense_rows(
+def sparse_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_columns: int, where: str
-) -> np.ndarray:
-    """[rows, num_columns] float32 of a sparse matrix in compressed rows; repeated entries add up.
+) -> Csr:
+    """[rows, num_columns] float32 of a sparse matrix's parts, without zeros; repeated entries add up.
 
     Raises InputError where the parts do not fit each other.
     """
@@ -139,14 +140,15 @@ def dense_rows(
     if len(indices) and not 0 <= indices.min() <= indices.max() < num_columns:
         bad = indices[(indices < 0) | (indices >= num_columns)][0]
         raise InputError(f"{where}: column {bad} is out of range; columns are 0 to {num_columns - 1}")
-    dense = np.zeros((len(indptr) - 1, num_columns), np.float32)
-    _scatter(
-        indptr.astype(np.int64),
-        indices.astype(np.int32, copy=False),
-        values.astype(np.float32, copy=False),
-        dense,
-    )
-    return dense
+    from scipy import sparse  # most graphs have dense features and start without it
+
+    shape = len(indptr) - 1, num_columns
+    found = sparse.csr_array((values.astype(np.float32), indices, indptr), shape, copy=True)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    starts = found.indptr.astype(np.int32) if found.nnz < 2**31 else found.indptr
+    kept = None if np.all(found.data == 1) else found.data
+    return Csr(starts, found.indices.astype(np.int32, copy=False), num_columns, kept)
 
 
 def _vertices(ids: np.ndarray, num_vertices: int, where: str, rows_of: str) -> np.ndarray:
@@ -299,10 +301,3 @@ def _rows_ascend(indptr, indices):
             if indices[k - 1] >= indices[k]:
                 return False
     return True
-
-
-@njit(cache=True, nogil=True)
-def _scatter(indptr, indices, values, dense):
-    for row in range(len(indptr) - 1):
-        for k in range(indptr[row], indptr[row + 1]):
-            dense[row, indices[k]] += values[k]

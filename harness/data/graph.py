@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.data import csr
+from harness.data.partition.shard import Csr, Table
 
 CLASSES = 1 << 16  # that a graph of fewer vertices may have all the same
 
@@ -21,7 +22,7 @@ class Graph:
     indptr       [V+1] int32 (int64 from 2^31 edges on): row v of the CSR holds v's in-neighbours
     indices      [E] int32, ascending and without repeats inside a row; edge u -> v is `u` in row v.
                  Self-loops may be present: the propagation operator drops them and adds each vertex once.
-    features     [V, F] float32
+    features     [V, F] float32; as compressed rows where few values are not 0 and the table is large
     labels       [V] int32, -1 where a vertex has none; or [V, C] uint8 of 0 and 1 (multi-label)
     num_classes  C
     train, val, test   [V] bool, disjoint
@@ -34,7 +35,7 @@ class Graph:
     name: str
     indptr: np.ndarray
     indices: np.ndarray
-    features: np.ndarray
+    features: Table
     labels: np.ndarray
     num_classes: int
     train: np.ndarray
@@ -106,7 +107,7 @@ def validate(graph: Graph) -> Graph:
             raise InputError(
                 f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one per vertex"
             )
-    if graph.features.ndim != 2 or graph.features.shape[1] < 1:
+    if len(graph.features.shape) != 2 or graph.features.shape[1] < 1:
         raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")
     label_type = np.uint8 if graph.multilabel else np.int32
     for field, dtype in (
@@ -120,14 +121,14 @@ def validate(graph: Graph) -> Graph:
             raise InputError(
                 f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}"
             )
-    # A blockwise look keeps the temporary small on graphs whose features fill half the memory.
-    for start in range(0, n, 65536):
-        finite = np.isfinite(graph.features[start : start + 65536]).all(axis=1)
-        if not finite.all():
-            raise InputError(
-                f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean"
-                " them first"
-            )
+    if isinstance(graph.features, Csr) and not _ascends(graph.features):
+        raise InputError(
+            f"{name}: features are no compressed rows of columns 0 to {graph.num_features - 1}, each row"
+            " ascending; build them with harness.data.csr.sparse_rows"
+        )
+    bad = _not_finite(graph.features)
+    if bad is not None:
+        raise InputError(f"{name}: features of vertex {bad} hold NaN or infinity; clean them first")
     if graph.num_classes > max(n, CLASSES):
         raise InputError(
             f"{name}: num_classes={graph.num_classes} for {n} vertices costs a column of weights each; give"
@@ -160,3 +161,27 @@ def validate(graph: Graph) -> Graph:
             f"{name}: vertex {vertex} is in a split but has no label; leave it out of train, val and test"
         )
     return graph
+
+
+def _ascends(rows: Csr) -> bool:
+    """Whether these are compressed rows, each of ascending columns that there are."""
+    indptr, indices = rows.indptr, rows.indices
+    fits = (
+        indptr[0] == 0 and indptr[-1] == len(indices) == len(rows.entries()) and (np.diff(indptr) >= 0).all()
+    )
+    within = fits and (not len(indices) or 0 <= indices.min() <= indices.max() < rows.num_columns)
+    return bool(within) and csr.rows_ascend(indptr, indices)
+
+
+def _not_finite(features: Table) -> int | None:
+    """The first vertex whose features are not all finite numbers."""
+    if isinstance(features, Csr):
+        finite = np.isfinite(features.entries())
+        bad = int(np.argmin(finite)) if not finite.all() else None
+        return None if bad is None else int(np.searchsorted(features.indptr, bad, side="right")) - 1
+    # A blockwise look keeps the temporary small on graphs whose features fill half the memory.
+    for start in range(0, len(features), 65536):
+        finite = np.isfinite(features[start : start + 65536]).all(axis=1)
+        if not finite.all():
+            return start + int(np.argmin(finite))
+    return None

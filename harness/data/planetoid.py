@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from harness.base.errors import InputError
-from harness.data.csr import dense_rows, from_edges
+from harness.data.csr import from_edges, sparse_rows
 from harness.data.raw import Raw, affordable, class_count, mask_of, reading
 
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -97,9 +97,9 @@ def _dense(path: Path) -> np.ndarray:
                     f"{len(found.indptr.value)} row pointers for {rows} rows: fetch the file again"
                 )
             affordable(path, 4 * rows * columns)
-            return dense_rows(
+            return sparse_rows(
                 found.indptr.value, found.indices.value, found.data.value, columns, "csr_matrix"
-            )
+            ).dense()
         if isinstance(found, _Array) and found.value.ndim == 2:
             return found.value.astype(np.float32)
         raise InputError("this holds no matrix: fetch the file again")

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from harness.base.errors import InputError, listed
-from harness.data.csr import InEdges, dense_rows
+from harness.data.csr import InEdges, sparse_rows
+from harness.data.partition.shard import Table
 
 FETCH = "fetch the file again"
 ARCHIVE, ARRAY = "a zip archive", "a single array (npy)"
@@ -41,13 +42,14 @@ Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # (train, val, test), each [K
 # real graphs, made dense, about 300.
 EXPANSION = 2000
 SPARED = 64 << 20  # bytes that any file may take
+LARGE = 256 << 20  # bytes of a dense table from which on features that a file keeps sparse stay so
 
 
 @dataclass
 class Raw:
     """A data set as its files give it, before a split is chosen.
 
-    features     [V, F] float32
+    features     [V, F] float32; see `harness.data.graph.Graph`
     labels       [V] int32, -1 where a vertex has none; or [V, C] uint8
     num_classes  C
     masks        (train, val, test), each [K, V] bool for K alternative splits; None where the data set has
@@ -55,7 +57,7 @@ class Raw:
     """
 
     edges: InEdges
-    features: np.ndarray
+    features: Table
     labels: np.ndarray
     num_classes: int
     masks: Masks | None
@@ -152,9 +154,9 @@ def features_of(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> np.ndarray:
+def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> Table:
     """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` of the
-    file `path`.
+    file `path`; they stay compressed where the dense table would be LARGE and at least twice the size.
     """
     rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
     indptr = parts[f"{prefix}_indptr"]
@@ -162,8 +164,10 @@ def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "att
         raise InputError(
             f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows"
         )
-    affordable(path, 4 * rows * columns)
-    return dense_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
+    dense = 4 * rows * columns
+    affordable(path, dense)
+    found = sparse_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
+    return found if dense >= LARGE and 2 * found.nbytes <= dense else found.dense()
 
 
 def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:

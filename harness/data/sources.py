@@ -16,6 +16,7 @@ from harness.data import npz, real, splits
 from harness.data.config import LABELS_PER_CLASS, USED_BY, DatasetConfig
 from harness.data.dataset import Dataset, identity_of
 from harness.data.graph import Graph, validate
+from harness.data.partition.shard import Csr
 from harness.data.raw import Raw
 
 FORMAT = 1  # raise it when a reader, a split or a normalisation begins to give another graph
@@ -167,13 +168,19 @@ def _with_split(graph: Graph, masks: splits.Masks) -> Graph:
 def _normalise(graph: Graph) -> None:
     """Divide every row of features by its sum, in place; a row of zeros stays."""
     features = graph.features
-    lowest = np.unravel_index(np.argmin(features), features.shape)
-    if features[lowest] < 0:
+    if isinstance(features, Csr):
+        features.values = values = features.entries()
+        row = np.repeat(np.arange(len(features)), np.diff(features.indptr))
+        sums = features.row_sums().astype(np.float32)[row]  # of those with an entry
+    else:
+        values, row = features, np.arange(len(features))
+        sums = features.sum(axis=1, keepdims=True)
+    if values.min(initial=0) < 0:
+        lowest = np.unravel_index(np.argmin(values), values.shape)
         raise InputError(
             f"dataset.normalise_features=true divides by the sum of features of 0 or more, but {graph.name} "
-            f"has {features[lowest]} at "
-            f"vertex {lowest[0]}: leave it false"
+            f"has {values[lowest]} at "
+            f"vertex {row[lowest[0]]}: leave it false"
         )
-    sums = features.sum(axis=1, keepdims=True)
     sums[sums == 0] = 1
-    features /= sums
+    values /= sums

@@ -192,7 +192,8 @@ class FeatureCache:
         told = told[:, 0]
         self.told = told > 0
         wanted = told == 2
-        x = torch.as_tensor(system.shard.features).to(device, system.dtype)
+        assert system.full.features is not None
+        x = system.full.features.x
         send = [int(part.sum()) for part in wanted.split(plan.send_counts)]
         receive = [int(part.sum()) for part in fresh.split(plan.receive_counts)]
         flight, rows = comm.start_exchange(x[plan.send_rows[wanted]], send, receive, 0, "forward", "cache")

@@ -13,6 +13,7 @@ import torch
 from harness.base.splitmix import mix_int
 from harness.comm.pulls import Pulls, Purpose
 from harness.comm.work import Work, moved, pack
+from harness.data.partition.shard import Csr
 from systems.parts.neighbours import Names
 
 Pieces = Sequence[tuple[np.ndarray, np.ndarray]]  # names [q] and their rows [q, F]
@@ -67,7 +68,12 @@ class KeptRows:
             assert len(each) == len(missing), "every row that is missing has been pulled"
             self._put(each, np.concatenate([own[:0], *(rows for _, rows in pulled)])[first])
         rows = np.empty((len(wanted), own.shape[1]), own.dtype)
-        _gather(wanted, self.low, own, self.slot, self.store, rows)
+        if isinstance(own, Csr):
+            at = wanted - self.low
+            near = (at >= 0) & (at < len(own))
+            rows[near], rows[~near] = own[at[near]], self.store[self.slot[wanted[~near]]]
+        else:
+            _gather(wanted, self.low, own, self.slot, self.store, rows)
         if not keep:
             self.slot[missing], self.taken = -1, before
         self.counts = Counter(inputs=len(wanted), remote=len(remote), pulled=count)

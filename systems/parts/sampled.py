@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from harness.base.errors import InputError, choice
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
+from harness.core.features import as_precise
 from harness.core.system import check_features, without_effect
 from harness.core.traits import Traits
 from systems.parts.feature_cache import KeptRows, Pieces, in_order
@@ -128,10 +129,9 @@ class SampledBatches(BatchSystem):
         self.most = fanouts * self.num_layers if len(fanouts) == 1 else fanouts  # by hop
         degrees = shard.inner_edges.row_sums() if self.remote == "drop" else np.asarray(shard.degrees)
         self.names = Names.gathered(comm, shard, degrees.astype(shard.degrees.dtype, copy=False))
-        dtype = str(torch.get_default_dtype()).removeprefix("torch.")
-        own = {
+        own: dict[str, Any] = {
             **lists_of(shard, local=self.remote == "drop"),
-            "features": np.ascontiguousarray(shard.features, dtype),
+            "features": as_precise(shard.features),
             "labels": np.ascontiguousarray(shard.labels),
         }
         self.own = Own(comm, own)

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.data.csr import transpose_entries
 from harness.data.graph import Graph
-from harness.data.partition.shard import Csr, Shard
+from harness.data.partition.shard import Csr, Shard, rows_of
 
 
 def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[Shard]:
@@ -78,7 +78,7 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
             num_classes=graph.num_classes,
             symmetric=graph.symmetric,
             inner=inner,
-            features=graph.features[inner],
+            features=rows_of(graph.features, inner),
             labels=graph.labels[inner],
             train=graph.train[inner],
             val=graph.val[inner],

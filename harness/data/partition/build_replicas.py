@@ -14,7 +14,7 @@ from numba import njit
 from harness.data.graph import Graph
 from harness.data.partition.build import degrees_of, unfilled, values_of
 from harness.data.partition.config import VertexCutPartitioner
-from harness.data.partition.shard import Csr, ReplicaShard
+from harness.data.partition.shard import Csr, ReplicaShard, rows_of
 from harness.data.partition.vertexcut import EdgeAssignment
 
 
@@ -55,7 +55,7 @@ def build_replicas(
             num_classes=graph.num_classes,
             symmetric=graph.symmetric,
             vertices=vertices,
-            features=graph.features[vertices],
+            features=rows_of(graph.features, vertices),
             labels=graph.labels[own[rank]],
             train=graph.train[own[rank]],
             val=graph.val[own[rank]],

@@ -34,7 +34,7 @@ from harness.data.partition.config import EdgeCutPartitioner, Partitioner, Verte
 from harness.data.partition.stats import LabelCounts, Statistics, facts, two_hops
 from harness.data.partition.vertexcut import EdgeAssignment, assign_edges, statistics
 
-FORMAT = 3  # of shards and graphs on disk: a new one leaves old entries untouched and unused
+FORMAT = 4  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
 
 class Cache:

@@ -45,7 +45,9 @@ def _faults(shard: Shard | ReplicaShard, ranges: bool):
         yield _range(shard, "labels", 0 if multilabel else -1, 2 if multilabel else classes)
     rows = yield from _edge_cut(shard, ranges) if isinstance(shard, Shard) else _vertex_cut(shard, ranges)
     features = shard.features
-    if features.ndim != 2 or len(features) != rows or features.dtype != np.float32:
+    if isinstance(features, Csr):
+        yield _block(shard, "features", rows, features.num_columns, ranges)
+    elif features.ndim != 2 or len(features) != rows or features.dtype != np.float32:
         yield f"features has type {features.dtype} and shape {features.shape}"
 
 
@@ -132,7 +134,8 @@ def _block(shard, name: str, rows: int, columns: int, ranges: bool) -> str | Non
         return f"the rows of {name} do not rise from 0 to {len(indices)}"
     if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
         return f"{name} has a column that is none of its {columns}"
-    if values is not None and not (np.isfinite(values).all() and values.min(initial=0) >= 0):
+    signed = name == "features"
+    if values is not None and not (np.isfinite(values).all() and (signed or values.min(initial=0) >= 0)):
         return f"{name} has a weight that is not a number of 0 or more"
     return None
 

@@ -26,21 +26,8 @@ SHARDS = {kind.cut: kind for kind in (Shard, ReplicaShard)}
 
 def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
     """Write worker `shard.rank`'s file into `folder`; InputError where it cannot be written."""
-    arrays: dict[str, np.ndarray] = {}
-    scalars: dict[str, object] = {"cut": shard.cut}
-    for field in dataclasses.fields(shard):
-        value = getattr(shard, field.name)
-        if isinstance(value, Csr):
-            arrays[f"{field.name}.indptr"], arrays[f"{field.name}.indices"] = value.indptr, value.indices
-            scalars[f"{field.name}.num_columns"] = value.num_columns
-            if value.values is not None:
-                arrays[f"{field.name}.values"] = value.values
-        elif isinstance(value, np.ndarray):
-            arrays[field.name] = value
-        elif value is not None:
-            scalars[field.name] = value
     path = _path(folder, shard.rank)
-    _write(arrays, scalars, path)
+    _write(shard, {"cut": shard.cut}, path)
     return path
 
 
@@ -55,16 +42,7 @@ def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
     kind = SHARDS.get(str(scalars.pop("cut", None)))
     if kind is None:
         raise _damaged(path, "it is of no known cut")
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        name = field.name
-        if f"{name}.indptr" in arrays:
-            indices, columns = arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
-            values[name] = None
-            if indices is not None and columns is not None:
-                values[name] = Csr(arrays[f"{name}.indptr"], indices, columns, arrays.get(f"{name}.values"))
-        else:
-            values[name] = arrays.get(name, scalars.get(name))
+    values = _values(kind, arrays, scalars)
     optional = values["symmetric"] is True
     missing = [
         name for name, value in values.items() if value is None and not (optional and name.startswith("out_"))
@@ -89,18 +67,14 @@ def shard_name(rank: int) -> str:
 
 def save_graph(graph: Graph, path: Path) -> None:
     """Write a whole graph; InputError where it cannot be written."""
-    values = {field.name: getattr(graph, field.name) for field in dataclasses.fields(Graph)}
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    scalars = {name: value for name, value in values.items() if name not in arrays and value is not None}
-    _write(arrays, scalars, path)
+    _write(graph, {}, path)
 
 
 def load_graph(path: Path) -> Graph:
     """Map a graph, copy-on-write; InputError where its file is missing or damaged."""
     arrays, scalars = _read(path)
     try:
-        values: dict[str, Any] = {**arrays, **scalars}
-        return validate(Graph(**values))
+        return validate(Graph(**_values(Graph, arrays, scalars)))
     except (InputError, TypeError, AttributeError, IndexError) as error:
         raise _damaged(path, error) from None
 
@@ -109,7 +83,20 @@ def _path(folder: Path, rank: int) -> Path:
     return Path(folder) / shard_name(rank)
 
 
-def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path) -> None:
+def _write(held: Graph | Shard | ReplicaShard, scalars: dict[str, object], path: Path) -> None:
+    """Write every field of a dataclass, and `scalars` beside them."""
+    arrays: dict[str, np.ndarray] = {}
+    for field in dataclasses.fields(held):
+        value = getattr(held, field.name)
+        if isinstance(value, Csr):
+            arrays[f"{field.name}.indptr"], arrays[f"{field.name}.indices"] = value.indptr, value.indices
+            scalars[f"{field.name}.num_columns"] = value.num_columns
+            if value.values is not None:
+                arrays[f"{field.name}.values"] = value.values
+        elif isinstance(value, np.ndarray):
+            arrays[field.name] = value
+        elif value is not None:
+            scalars[field.name] = value
     part = path.with_suffix(".part")
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     scalars = {
@@ -126,6 +113,21 @@ def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path
         raise InputError(
             f"{path} cannot be written ({error}); give cache=FOLDER on a disk with room"
         ) from None
+
+
+def _values(kind: type, arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> dict[str, Any]:
+    """What `_write` wrote of the fields of `kind`; None of those that are not there."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        name = field.name
+        if f"{name}.indptr" in arrays:
+            indices, columns = arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
+            values[name] = None
+            if indices is not None and columns is not None:
+                values[name] = Csr(arrays[f"{name}.indptr"], indices, columns, arrays.get(f"{name}.values"))
+        else:
+            values[name] = arrays.get(name, scalars.get(name))
+    return values
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

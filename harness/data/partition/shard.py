@@ -20,7 +20,8 @@ class Csr:
     indptr: np.ndarray  # [rows + 1] int32, int64 from 2^31 entries on
     indices: np.ndarray  # [entries] int32
     num_columns: int
-    values: np.ndarray | None = None  # [entries] float32 edge weights; None where all are 1
+    # [entries] float32, of edges their weights; None where all are 1
+    values: np.ndarray | None = None
 
     @property
     def num_rows(self) -> int:
@@ -30,9 +31,57 @@ class Csr:
     def num_entries(self) -> int:
         return len(self.indices)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.num_rows, self.num_columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32) if self.values is None else self.values.dtype
+
+    @property
+    def nbytes(self) -> int:
+        parts = (self.indptr, self.indices, self.values)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
     def emptied(self, num_columns: int) -> Csr:
         """As many rows, with no entry in `num_columns` columns."""
         return Csr(np.zeros_like(self.indptr), self.indices[:0], num_columns)
+
+    def new_zeros(self, rows: int, num_columns: int) -> Csr:
+        """A block of this shape without an entry, of the same types."""
+        values = None if self.values is None else self.values[:0]
+        return Csr(np.zeros(rows + 1, self.indptr.dtype), self.indices[:0], num_columns, values)
+
+    def entries(self) -> np.ndarray:
+        """[entries] the values, written out where all are 1."""
+        return np.ones(self.num_entries, np.float32) if self.values is None else self.values
+
+    def rows(self, ids: np.ndarray | slice) -> Csr:
+        """The rows that an array would give for `ids`: numbers in any order, a mask, or a slice."""
+        ids = np.arange(self.num_rows)[ids]
+        starts, counts = self.indptr[ids].astype(np.int64), np.diff(self.indptr)[ids]
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        place = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], counts)
+        values = None if self.values is None else self.values[place]
+        return Csr(indptr.astype(self.indptr.dtype), self.indices[place], self.num_columns, values)
+
+    def dense(self) -> np.ndarray:
+        """[rows, num_columns]; of a row, no two entries are in the same column."""
+        table = np.zeros(self.shape, self.dtype)
+        table[np.repeat(np.arange(self.num_rows), np.diff(self.indptr)), self.indices] = self.entries()
+        return table
+
+    def __getitem__(self, ids: np.ndarray | slice) -> np.ndarray:
+        """[k, num_columns] the same rows as the dense table gives them."""
+        return self.rows(ids).dense()
+
+    def astype(self, dtype: np.typing.DTypeLike, copy: bool = True) -> Csr:
+        """The same of values of another type. Index arrays are not copied."""
+        return Csr(self.indptr, self.indices, self.num_columns, self.entries().astype(dtype, copy=copy))
 
     def row_sums(self) -> np.ndarray:
         """[rows] the sums of the values, float64; the numbers of entries where all values are 1."""
@@ -42,6 +91,14 @@ class Csr:
         return np.bincount(
             np.repeat(np.arange(self.num_rows), counts), weights=self.values, minlength=self.num_rows
         )
+
+
+Table = np.ndarray | Csr  # features [rows, F] float32: of words, and large, without what is 0
+
+
+def rows_of(table: Table, ids: np.ndarray) -> Table:
+    """The rows `ids` [k], kept as the table is."""
+    return table.rows(ids) if isinstance(table, Csr) else table[ids]
 
 
 @dataclass
@@ -73,7 +130,7 @@ class Shard:
     symmetric: bool  # of the whole graph
 
     inner: np.ndarray  # [n] int32 global ids, ascending
-    features: np.ndarray  # [n, F] float32
+    features: Table  # [n, F] float32
     labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8
     train: np.ndarray  # [n] bool
     val: np.ndarray  # [n] bool
@@ -169,7 +226,7 @@ class ReplicaShard:
 
     # [r] int32 global ids: masters ascending, then mirrors by their master's worker, ascending inside one
     vertices: np.ndarray
-    features: np.ndarray  # [r, F] float32
+    features: Table  # [r, F] float32
     labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8, of masters
     train: np.ndarray  # [n] bool
     val: np.ndarray  # [n] bool

@@ -121,8 +121,9 @@ def dry_run(
 
     def job(rank: int) -> None:
         shard, recorder, held = shards[rank], DryRecorder(), turns.held[rank]
-        n, width = shard.features.shape
-        x: Any = rows_like(n, width, count_filled(shard.features))
+        x: Any = shard.features
+        if not isinstance(x, Csr):
+            x = rows_like(x.shape[0], x.shape[1], count_filled(x))
         graph = sum(
             each.nbytes
             for name, each in vars(shard).items()
@@ -130,7 +131,10 @@ def dry_run(
         )
         held.add(graph)
         with Dry(held, most) as mode, contextlib.ExitStack() as stack:
-            held.made(x)
+            if isinstance(x, Csr):
+                held.add(x.nbytes)
+            else:
+                held.made(x)
             transport = DryTransport(rank, turns) if size > 1 else ALONE
             comm = Comm(rank, size, torch.device("cpu"), recorder, transport, wire)
             kernel = Shapes(held, 8 if place == "cuda" else 4)
