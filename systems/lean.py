@@ -48,21 +48,15 @@ from typing import ClassVar
 
 from harness.base.bounds import one_of
 from harness.base.errors import choice
-from harness.core.adjacency import Propagation
 from harness.core.combine import Exact, Quantised
-from harness.core.counting import times
-from harness.core.features import rows_times
-from harness.core.needed import PerLayer
-from harness.core.system import System, check_features
+from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
-from harness.data.partition.shard import Shard
-from systems.parts.messages import CodedHalo, CodedMessages, MessageAdjacency, Messages, served
-
-EXACT_BITS = 32
+from systems.parts.message_system import AS_THEY_ARE, MessageSystem
+from systems.parts.messages import CodedMessages
 
 
 @dataclass
-class Lean(System[Shard, PerLayer]):
+class Lean(MessageSystem):
     """messages  "cover": the fewest rows and partial sums; "rows": rows alone
     narrow    send the narrower of H and H W, and in the last layer C - 1 of C columns; false: H
     bits      per value of a message: 4, 8, or 32: as they are
@@ -71,67 +65,19 @@ class Lean(System[Shard, PerLayer]):
 
     messages: str = "cover"
     narrow: bool = True
-    bits: int = one_of(8, 4, 8, EXACT_BITS)
+    bits: int = one_of(8, 4, 8, AS_THEY_ARE)
     features: str = "once"
 
-    exact: ClassVar = {"bits": EXACT_BITS}
+    exact: ClassVar = {"bits": AS_THEY_ARE}
     refuses: ClassVar = Refuses(needed_rows="", attention="")
 
     def __post_init__(self):
         choice("messages", self.messages, ("rows", "cover"))
         check_features(self.features)
 
-    def supports(self, run):
-        if run.wire != "float32" and self.bits != EXACT_BITS:
-            return f"wire={run.wire} cannot be: lean codes what it sends; give wire=float32 or system.bits=32"
-        return super().supports(run)
-
     def traits(self):
-        combine = Exact() if self.bits == EXACT_BITS else Quantised()
+        combine = Exact() if self.bits == AS_THEY_ARE else Quantised()
         return Traits(overlaps=True, rows="needed", features_wire="auto", combine=combine)
 
-    def setup(self, context):
-        super().setup(context)
-        self.epoch = 0
-        self.under_way: dict[int, Messages] = {}  # by layer
-        if not context.matrix:
-            return
-        softmax = self.shard.labels.ndim == 1 and self.widths[-1] > 1
-        layers: list[Propagation] = [context.adjacency.at(layer) for layer in range(self.num_layers)]
-        made: dict[int, MessageAdjacency] = {}  # layers that need the same rows share a plan
-        for layer in range(0 if self.features == "refetch" else 1, self.num_layers):
-            of = layers[layer]
-            if id(of) not in made:
-                made[id(of)] = MessageAdjacency(of, self.plans[layer], self.comm, self.messages == "cover")
-            f_in, f_out = self.widths[layer : layer + 2]
-            spared = int(softmax and layer == self.num_layers - 1)
-            layers[layer] = made[id(of)].sending(of, self.narrow and f_out - spared < f_in, spared)
-        self.adjacency = PerLayer(layers)
-
-    def before_epoch(self, epoch):
-        self.epoch = epoch
-
-    def propagate(self, layer, h, weight, dropout):
-        a = self.adjacency.at(layer)
-        assert isinstance(a, MessageAdjacency)
-        x = dropout.inner(a.inner_rows(h))
-        y = rows_times(x, weight, self.recorder, a.fixed) if a.transformed else x
-        z = served(y, a, self.messages_of(layer, *a.counts))
-        return z if a.transformed else times(z, weight, self.recorder, a.fixed)
-
-    def halo(self, layer, h):
-        plan = self.plans[layer]
-        if self.bits == EXACT_BITS:
-            return self.comm.exchange(plan, h, layer)
-        return CodedHalo(self.messages_of(layer, plan.send_counts, plan.receive_counts), plan, h)
-
-    def messages_of(self, layer, send, receive):
-        """So many messages to and from each worker, as they are or coded, the same object in every epoch."""
-        if layer not in self.under_way:
-            given = self.comm, layer, send, receive
-            exact = self.bits == EXACT_BITS
-            self.under_way[layer] = Messages(*given) if exact else CodedMessages(*given, self.bits, self.seed)
-        found = self.under_way[layer]
-        if isinstance(found, CodedMessages):
-            found.epoch = self.epoch
-        return found
+    def coded(self, layer, send, receive):
+        return CodedMessages(self.comm, layer, send, receive, self.bits, self.seed)

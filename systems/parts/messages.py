@@ -160,7 +160,10 @@ class Messages:
     """A layer's messages under way, as they are, in one pass after the other: `start`, then `finish`.
 
     send, receive   how many go to and come from each worker in the forward pass
+    epoch           that noise is drawn for: to be set in each
     """
+
+    epoch = 0
 
     def __init__(self, comm: Comm, layer: int, send: list[int], receive: list[int]):
         self.comm, self.recorder, self.layer = comm, comm.recorder, layer
@@ -183,13 +186,11 @@ class CodedMessages(Messages):
     stochastically (`harness.core.quantise.ColumnCode`).
 
     Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2).
-
-    epoch   that noise is drawn for: to be set in each
     """
 
     def __init__(self, comm: Comm, layer: int, send: list[int], receive: list[int], bits: int, seed: int):
         super().__init__(comm, layer, send, receive)
-        self.bits, self.seed, self.epoch = bits, seed, 0
+        self.bits, self.seed = bits, seed
         self._codes: dict[tuple[str, int], tuple[ColumnCode, ColumnCode]] = {}
 
     def start(self, direction: str, rows: torch.Tensor) -> None:
@@ -231,7 +232,7 @@ class CodedMessages(Messages):
 class CodedHalo(Crossing):
     """The rows of a plan on their way, and their gradients back, as such messages."""
 
-    def __init__(self, messages: CodedMessages, plan: HaloPlan, h: torch.Tensor):
+    def __init__(self, messages: Messages, plan: HaloPlan, h: torch.Tensor):
         self.messages, self.plan = messages, plan
         super().__init__(messages.recorder, messages.layer, h)
 
