@@ -132,14 +132,20 @@ def test_as_they_are_messages_are_full_graph_training(pool, run, rows, weighted,
 
 
 @settings(max_examples=8)
-@given(bits=st.sampled_from([4, 8, 32]), run=st.fixed_dictionaries(RUN))
-def test_bytes_are_the_closed_form(pool, bits, run):
+@given(
+    bits=st.sampled_from([4, 8, 32]),
+    rows=st.sampled_from(["needed", "all"]),
+    run=st.fixed_dictionaries(RUN),
+)
+def test_bytes_are_the_closed_form(pool, bits, rows, run):
     """Of every pair of workers, from the dense matrix: as many messages as a maximum matching has edges."""
     graph, how = drawn(run)
-    how = replace(how, epochs=2, dtype="float32")
+    how = replace(how, epochs=2, dtype="float32", rows=rows)
     knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
     edges, sets = dense.adjacency(graph) != 0, needed_sets(graph, run["layers"])
+    if rows == "all":
+        sets = [np.ones_like(graph.train)] * len(sets)
     own = [outcome.assignment == part for part in range(run["parts"])]
     for l in range(1, run["layers"]):
         f_in, f_out = outcome.widths[l : l + 2]

@@ -48,8 +48,12 @@ class MessageAdjacency(Propagation):
     def __init__(self, of: Propagation, plan: HaloPlan, comm: Comm, cover: bool):
         block = of.halo.block if of.halo is not None else Csr(np.zeros(of.num_rows + 1, np.int32), _NONE, 0)
         weights = of.halo.weights() if of.halo is not None else np.zeros(0)
+        # A shard's rows are in the order of the vertices, and a cover is found of rows in halo order.
+        rows = np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
+        block = block_of(rows, block.indices, weights, (block.num_rows, block.num_columns))
+        assert block.values is not None
         found = (least_cover if cover else rows_alone)(block, plan.receive_counts)
-        receive, received, told = _receiving(block, weights, found, plan.receive_counts)
+        receive, received, told = _receiving(block, block.values, found, plan.receive_counts)
         sent, send = _sending(plan, of.num_inner, *tell(comm, *told))
         kernel, device = of.inner.kernel, of.inner.device
         self.receive = SparseOperator(received, values=received.values, kernel=kernel, device=device)
