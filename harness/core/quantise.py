@@ -5,7 +5,8 @@
 with low and high the least and largest entry of each row. To round is floor(q + u): u = 0.5 to the nearest,
 halves up; u uniform in [0, 1) stochastically, which is unbiased. A row whose entries are all equal is
 restored exactly. A row travels as B F bits of codes (whole bytes) and the two constants in the rows' own
-precision; `quantise_scaled` has one constant instead, of two bytes. On the CPU codes are made and read by
+precision; `quantise_scaled` has one constant instead, of two bytes, and `quantise_even` has both in two bytes
+each. On the CPU codes are made and read by
 compiled loops, to the bit what the torch operations give.
 """
 
@@ -107,6 +108,35 @@ def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dt
         return rows
     scale = wire[:, -2:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
     return _read_codes(wire, width, *_range(scale, bits, dtype), bits)
+
+
+def quantise_even(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """The wire form [k, code_bytes + 4] uint8 of x [k, F] whose constants are rounded to bfloat16 first:
+
+        q = (x - low) / S, rounded to the nearest, halves to the even one, in 0..2^B - 1;   x' = low + q S
+
+    with S = (high - low) / (2^B - 1), and 1 where that is 0.
+    """
+    wire = x.new_empty(len(x), code_bytes(x.shape[1], bits) + 4, dtype=torch.uint8)
+    if not x.numel():
+        return wire
+    least, top = x.amin(1, keepdim=True), (1 << bits) - 1
+    ends = torch.cat([least, (x.amax(1, keepdim=True) - least) / top], 1).to(torch.bfloat16)
+    ends[:, 1] = torch.where(ends[:, 1] == 0, 1, ends[:, 1])
+    wire[:, -4:] = ends.view(torch.uint8)
+    low, step = ends.to(x.dtype).split(1, 1)
+    codes = (x - low).div_(step).round_().clamp_(0, top)
+    _write_codes(wire, codes, torch.zeros_like(low), torch.ones_like(step), bits, 0.0)
+    return wire
+
+
+def dequantise_even(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
+    """The rows [k, width] that a wire form of `quantise_even` stands for."""
+    if not len(wire) or not width:
+        return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
+    ends = wire[:, -4:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
+    low, step = ends.to(dtype).split(1, 1)
+    return _read_codes(wire, width, low, step, bits)
 
 
 # Of a matrix, rows that go to or come from several places of a message: `places` [p, 3] int64 are the first

@@ -51,6 +51,8 @@ BUDGET = {
     "skipg": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "sylvie": Cost(synchronisations=4, drains=0, launches=176, collectives=3),
     "sanqus": Cost(synchronisations=4, drains=0, launches=136, collectives=5),
+    "supergnn": Cost(synchronisations=4, drains=0, launches=46, collectives=3),
+    "supergnn, coded": Cost(synchronisations=4, drains=0, launches=118, collectives=3),
     "vanilla": Cost(synchronisations=4, drains=0, launches=54, collectives=3),
     "vanilla/cover": Cost(synchronisations=4, drains=0, launches=58, collectives=3),
     "varco": Cost(synchronisations=6, drains=0, launches=62, collectives=3),

@@ -40,6 +40,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in YAMLS},
     "digest_a": ("digest_a", {"order": "rotation"}),
     "cagnet, 1.5D": ("cagnet", {"replication": 2}),
+    "supergnn, coded": ("supergnn", {"bits": 4}),
     "adaqp, adaptive": ("adaqp", {"bits": 4, "assignment": "adaptive", "period": 2}),
 }
 

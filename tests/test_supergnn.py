@@ -1,0 +1,83 @@
+"""SuperGNN: what its rounding gives, and that it sends what a least cover of all cut edges says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from harness.core.quantise import dequantise_even, quantise_even
+from tests import systems
+from tests.oracles import dense
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+from tests.test_cover import matching
+
+CODED = st.sampled_from([2, 4, 8])
+ROWS = hnp.arrays(
+    np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32)
+)
+
+
+@given(rows=ROWS, bits=CODED, shift=st.sampled_from([0.0, 1e6]))
+def test_a_row_is_rounded_to_the_nearest_value_that_its_constants_have(rows, bits, shift):
+    """Constants of bfloat16 may leave a row's ends outside what they span: these take the outmost codes."""
+    x = torch.from_numpy(rows + shift)
+    wire = quantise_even(x, bits)
+    assert wire.shape == (len(x), -(-x.shape[1] * bits // 8) + 4) and wire.dtype == torch.uint8
+    got = dequantise_even(wire, x.shape[1], bits, x.dtype)
+
+    def rounded(value):
+        return value.to(torch.bfloat16).to(x.dtype)
+
+    low, step = rounded(x.amin(1)), rounded((x.amax(1) - x.amin(1)) / (2**bits - 1))
+    step[step == 0] = 1
+    values = low[:, None] + torch.arange(2**bits) * step[:, None]  # [rows, codes]
+    least = (values[:, None] - x[:, :, None]).abs().amin(2)
+    torch.testing.assert_close((got - x).abs(), least, rtol=1e-9, atol=1e-9)
+
+
+def test_halves_go_to_the_even_code_and_equal_values_stay():
+    row = torch.tensor([[0.0, 0.5, 1.5, 2.5, 3.0], [0.5, 0.5, 0.5, 0.5, 0.5]])
+    got = dequantise_even(quantise_even(row, 2), 5, 2, row.dtype)
+    assert got.tolist() == [[0.0, 0.0, 2.0, 2.0, 3.0], [0.5] * 5]
+
+
+@pytest.mark.parametrize("features", ["once", "refetch"])
+@settings(max_examples=4)
+@given(seed=st.integers(0, 10_000), parts=st.integers(2, 4), bits=st.sampled_from([2, 4, 8, 16, 32]))
+def test_bytes_are_those_of_a_least_cover_of_all_cut_edges(pool, features, seed, parts, bits):
+    """Of every pair of workers as many messages as a maximum matching of its cut edges has edges, of rows as
+    wide as the layer takes; backwards as many."""
+    graph = random_graph(seed, vertices=24)
+    how = Settings({"name": "gcn", "layers": 3, "hidden": 9, "dropout": 0.0}, dtype="float32", epochs=2)
+    block = systems.block("supergnn", bits=bits, features=features)
+    outcome = systems.run(pool, graph, block, parts, settings=how)
+    edges = dense.adjacency(graph) != 0
+    own = [outcome.assignment == part for part in range(parts)]
+    for l in range(0 if features == "refetch" else 1, 3):
+        width = outcome.widths[l]
+        row = {16: 2 * width, 32: 4 * width}.get(bits, -(-width * bits // 8) + 4)
+        for i, j in np.argwhere(~np.eye(parts, dtype=bool)):
+            count = matching(edges[np.ix_(own[i], own[j])])
+            for worker, peer, way in ((j, i, "forward"), *([(i, j, "backward")] if l else [])):
+                for sent in outcome.workers[worker]["sent"]:
+                    assert sent.get((l, way, "halo", peer), (0, 0)) == (count, row * count)
+
+
+def test_rows_that_the_loss_needs_alone_can_be_asked_for(pool):
+    """Fewer bytes, and nearly the same losses: messages are other sums, so they are rounded otherwise."""
+    graph = random_graph(5, vertices=40)
+    every, needed = (
+        systems.run(pool, graph, systems.block("supergnn", bits=8), 3, settings=Settings(rows=rows, epochs=3))
+        for rows in ("all", "needed")
+    )
+    total = [
+        sum(size for epoch in range(3) for size in systems.bytes_by_layer(ran, epoch, "forward"))
+        for ran in (every, needed)
+    ]
+    assert total[1] < total[0]
+    np.testing.assert_allclose(every.losses, needed.losses, rtol=1e-2)

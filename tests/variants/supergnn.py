@@ -1,0 +1,8 @@
+EXACT = {"supergnn": [{"bits": 32}, {"bits": 32, "features": "refetch"}]}
+STALE = [
+    ("supergnn", {"bits": 4}),
+    ("supergnn", {"bits": 2, "features": "refetch"}),
+    ("supergnn", {"bits": 16}),
+]
+CONTROL = [("supergnn", {"bits": 4})]
+MODELS = ["gcn", "sage", "gat"]
