@@ -78,15 +78,19 @@ class RoundedMessages(Messages):
     def start(self, direction, rows):
         self.width, self.dtype = rows.shape[1], rows.dtype
         with self.recorder.inside("rest", "quantise", self.layer):
-            half = self.bits == HALF
-            self.wire = rows.to(torch.bfloat16) if half else quantise_even(rows, self.bits)
+            if self.bits == HALF:  # as bytes, which every transport takes
+                self.wire = rows.to(torch.bfloat16).view(torch.uint8)
+            else:
+                self.wire = quantise_even(rows, self.bits)
             super().start(direction, self.wire)  # it stays untouched until it has been sent
             self.recorder.work(code(len(rows), self.width, rows.nbytes, self.wire.nbytes))
 
     def finish(self, direction):
         wire = super().finish(direction)
         with self.recorder.inside("rest", "unpack", self.layer):
-            half = self.bits == HALF
-            rows = wire.to(self.dtype) if half else dequantise_even(wire, self.width, self.bits, self.dtype)
+            if self.bits == HALF:
+                rows = wire.view(torch.bfloat16).to(self.dtype)
+            else:
+                rows = dequantise_even(wire, self.width, self.bits, self.dtype)
             self.recorder.work(code(len(rows), self.width, wire.nbytes, rows.nbytes))
             return rows

@@ -117,17 +117,14 @@ def quantise_even(x: torch.Tensor, bits: int) -> torch.Tensor:
 
     with S = (high - low) / (2^B - 1), and 1 where that is 0.
     """
-    wire = x.new_empty(len(x), code_bytes(x.shape[1], bits) + 4, dtype=torch.uint8)
     if not x.numel():
-        return wire
+        return x.new_empty(len(x), code_bytes(x.shape[1], bits) + 4, dtype=torch.uint8)
     least, top = x.amin(1, keepdim=True), (1 << bits) - 1
     ends = torch.cat([least, (x.amax(1, keepdim=True) - least) / top], 1).to(torch.bfloat16)
     ends[:, 1] = torch.where(ends[:, 1] == 0, 1, ends[:, 1])
-    wire[:, -4:] = ends.view(torch.uint8)
     low, step = ends.to(x.dtype).split(1, 1)
     codes = (x - low).div_(step).round_().clamp_(0, top)
-    _write_codes(wire, codes, torch.zeros_like(low), torch.ones_like(step), bits, 0.0)
-    return wire
+    return torch.cat([packed(codes, bits), ends.view(torch.uint8)], 1)
 
 
 def dequantise_even(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
@@ -137,6 +134,20 @@ def dequantise_even(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtyp
     ends = wire[:, -4:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
     low, step = ends.to(dtype).split(1, 1)
     return _read_codes(wire, width, low, step, bits)
+
+
+def packed(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    """The bytes [k, code_bytes] uint8 of codes [k, F], whole numbers from 0 to 2^B - 1 in floating point."""
+    wire = codes.new_empty(len(codes), code_bytes(codes.shape[1], bits), dtype=torch.uint8)
+    low = codes.new_zeros(len(codes), 1)
+    _write_codes(wire, codes, low, torch.ones_like(low), bits, 0.0)
+    return wire
+
+
+def unpacked(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
+    """The codes [k, width] in such bytes, in floating point."""
+    low = torch.zeros(len(wire), 1, dtype=dtype, device=wire.device)
+    return _read_codes(wire, width, low, torch.ones_like(low), bits)
 
 
 # Of a matrix, rows that go to or come from several places of a message: `places` [p, 3] int64 are the first
