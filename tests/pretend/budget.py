@@ -38,6 +38,7 @@ BUDGET = {
     "distdgl": Cost(synchronisations=8, drains=0, launches=126, collectives=1),
     "distdgl/dgl": Cost(synchronisations=8, drains=0, launches=126, collectives=1),
     "distdgl/sage": Cost(synchronisations=8, drains=0, launches=126, collectives=1),
+    "ecgraph": Cost(synchronisations=9, drains=0, launches=311, collectives=4),
     "gas": Cost(synchronisations=26, drains=0, launches=113, collectives=7),
     "graphsaint": Cost(synchronisations=8, drains=0, launches=81, collectives=1),
     "lean": Cost(synchronisations=6, drains=0, launches=365, collectives=5),

@@ -1,0 +1,13 @@
+EXACT = {
+    "ecgraph": [
+        {"period": 1, "backward_bits": 32},
+        {"period": 1, "backward_bits": 32, "features": "refetch"},
+    ]
+}
+STALE = [
+    ("ecgraph", {"period": 3}),
+    ("ecgraph", {"period": 4, "tune": False, "rate": "computed", "features": "refetch"}),
+    ("ecgraph", {"period": 1, "backward_bits": 1}),
+]
+CONTROL = [("ecgraph", {})]
+MODELS = ["gcn", "sage", "gat"]
