@@ -131,8 +131,11 @@ def restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows
             if width % 2:
                 rows[r, width - 1] = least + number(wire[r, width // 2] & np.uint8(15)) * each
         else:
-            for k in range(width):
-                rows[r, k] = least + number(wire[r, k // per] >> (bits * (k % per)) & mask) * each
+            for b in range((width + per - 1) // per):
+                packed = np.int32(wire[r, b])
+                for k in range(b * per, min((b + 1) * per, width)):
+                    rows[r, k] = least + number(packed & mask) * each
+                    packed >>= bits
 
 
 @numba.njit(cache=True, nogil=True)
