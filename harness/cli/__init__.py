@@ -1,8 +1,8 @@
 """The command `halobench`, which is `python -m harness` too: its subcommands, and the one it is without any.
 
 A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for
-another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`. No words at all
-are help for `halobench`, and the run of the config's own values for `python -m harness`.
+another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`; no words at all
+are help.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _answered(words: list[str]) -> int:
     typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
     from harness.base.terminal import read_as_far_as_wanted  # rich: in `main`, a Ctrl-C meanwhile is one line
 
-    if not words and typed == "halobench":
+    if not words:
         with read_as_far_as_wanted():
             print(_listed())
         return 0
