@@ -31,7 +31,7 @@ COUNTS = re.compile(rf"(?<=<!-- from results/reference: {COMMAND} -->\n).*?(?=\n
 def results(root: Path = ROOT) -> list[Result]:
     """What is kept; no run is read."""
     nothing = root / "results" / "none"
-    return decided(None, Places(nothing, nothing, nothing, None), root / reference.FOLDER)
+    return decided(None, Places(nothing, nothing, nothing), root / reference.FOLDER)
 
 
 def verdicts(found: Sequence[Result]) -> str:

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from harness.base.errors import InputError
+from harness.base.places import OWN_CONFIG
 from harness.base.terminal import Terminal
 from harness.papers.claims.experiment import FOLDER
 from harness.papers.figures import __main__ as figures
@@ -230,8 +231,8 @@ def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkey
     monkeypatch.syspath_prepend(place.folder / "modules")
 
     monkeypatch.setattr(runner, "start", place.sweep)
-    places = {"config-dir": place.folder / "conf", "out": tmp_path / "o", "results": tmp_path / "r",
-              "cache": tmp_path / "c"}  # fmt: skip
+    monkeypatch.setenv(OWN_CONFIG, str(place.folder / "conf"))
+    places = {"out": tmp_path / "o", "results": tmp_path / "r", "cache": tmp_path / "c"}
     arguments = ["--from", str(folder), *(f"--{name}={path}" for name, path in places.items())]
     assert figures.main([*arguments, "--list"]) == 0
     assert capsys.readouterr().out == "mine  the loss of a system of one's own\n"

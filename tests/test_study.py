@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from harness.base.errors import InputError
+from harness.base.places import OWN_CONFIG
 from harness.papers.study import __main__ as study
 from harness.papers.study.parts import read_table
 from harness.run import runner
@@ -184,7 +185,8 @@ def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, c
         runner, "expand", lambda sweep: expand(sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1"))
     )
     page = tmp_path / "page.md"
-    arguments = ["--config-dir", str(place.folder / "conf"), "--kinds", "one setting", "--epochs", "2",
+    monkeypatch.setenv(OWN_CONFIG, str(place.folder / "conf"))
+    arguments = ["--kinds", "one setting", "--epochs", "2",
                  "--seeds", "1", "--partitions", "random", "--out", str(page), "--systems", "mine",
                  "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
     assert study.main([*arguments, "--row", "mine=system=trouble system.epoch=7"]) == 0, capsys.readouterr()

@@ -2,11 +2,13 @@
 
 A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for
 another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`; no words at all
-are help.
+are help. `--config-dir FOLDER` may stand beside any: Hydra reads it for `run` and `prepare`, the others find
+it in the environment.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import harness
 from harness.base.loading import load
+from harness.base.places import OWN_CONFIG
 
 
 @dataclass(frozen=True)
@@ -146,8 +149,17 @@ def _called(words: list[str], typed: str) -> int:
         print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
         return 2
     command = COMMANDS[name or "run"]
-    entry = getattr(load(command.module), command.function)
-    return entry([*words, *command.after], f"{typed} {name}" if name else typed)
+    given = os.environ.get(OWN_CONFIG)
+    if command.function != "run":
+        parser = argparse.ArgumentParser(prog=f"{typed} {name}", add_help=False, allow_abbrev=False)
+        parser.add_argument("--config-dir", default=given)
+        own, words = parser.parse_known_args(words)
+        os.environ[OWN_CONFIG] = own.config_dir or ""
+    try:
+        entry = getattr(load(command.module), command.function)
+        return entry([*words, *command.after], f"{typed} {name}" if name else typed)
+    finally:
+        os.environ[OWN_CONFIG] = given or ""
 
 
 def _listed() -> str:
@@ -159,7 +171,8 @@ def _listed() -> str:
             "commands (halobench COMMAND --help says more; KEY=VALUE words alone are those of run):",
             *rows,
             "",
-            "options: --version, --help",
+            "options: --version, --help, --config-dir FOLDER (configs of one's own, as system/NAME.yaml; or",
+            f"         {OWN_CONFIG}=FOLDER in the environment)",
             "",
         ]
     )

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base import yaml_text
 from harness.base.errors import InputError, did_you_mean
-from harness.base.places import CONF
+from harness.base.places import CONF, own_config
 from harness.base.words import key_value
 from harness.run import refused
 
@@ -34,8 +34,12 @@ PLUGINS = {
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The words as Hydra's own parser reads them, options and overrides in any order."""
-    return get_args_parser().parse_intermixed_args(arguments)
+    """The words as Hydra's own parser reads them, options and overrides in any order, with the folder of
+    configs of one's own that the environment names where they name none."""
+    args = get_args_parser().parse_intermixed_args(arguments)
+    if not args.config_dir and (own := own_config()):
+        args.config_dir = str(own)
+    return args
 
 
 def check(arguments: list[str], conf: str) -> bool:

@@ -34,7 +34,9 @@ def unknown(group: str, value: str, options: Sequence[str]) -> str:
             f'dataset="{value}" names a file, not a data set: make an npz of it with `halobench import` and'
             " give dataset=npz dataset.path=GRAPH.npz"
         )
-    return f'{group}="{value}" is not known{did_you_mean(value, options)}'
+    near = did_you_mean(value, options)
+    own = "" if near.endswith("?") else "; for one of your own add --config-dir FOLDER"
+    return f'{group}="{value}" is not known{near}{own}'
 
 
 def unresolved(given: str) -> str:

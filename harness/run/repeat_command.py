@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from harness.base.errors import InputError
+from harness.base.places import own_config, own_config_option
 from harness.results.report.groups import flatten
 from harness.run import config as configs
 from harness.run import runner
@@ -32,7 +33,9 @@ def command(stored: Sequence[Mapping[str, Any]]) -> str:
     Raises InputError where the run is made of a piece that is not of this tree.
     """
     seeds = sorted({config.get("seed", 1) for config in stored})
-    given = [*words(stored[0]), *_places(stored[0])]
+    chosen = words(stored[0])
+    own = any(not (Path(runner.CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
+    given = [*(own_config_option() if own else []), *chosen, *_places(stored[0])]
     if len(seeds) > 1:
         given = [word for word in given if not word.startswith("seed=")]
         return shlex.join(["halobench", "run", "-m", *given]) + f" seed={','.join(map(str, seeds))}"
@@ -73,9 +76,10 @@ def _base(chosen: tuple[str, ...]) -> dict[str, Any]:
 
 
 @cache
-def _options(group: str) -> dict[str, dict[str, Any]]:
-    """The options of a group by name, those of the folder itself before those of folders in it."""
-    root = Path(runner.CONF) / group
+def _options(group: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """The options that a folder has of a group, by name, its own before those of folders in
+    it."""
+    root = folder / group
     paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     return {
         path.relative_to(root).with_suffix("").as_posix(): yaml.safe_load(path.read_text()) for path in paths
@@ -89,10 +93,12 @@ def _option(group: str, block: Mapping[str, Any]) -> str:
         differing = [key for key, value in option.items() if key != "defaults" and block.get(key) != value]
         return "name" in differing, len(differing)
 
-    own = OWN.get(group)
+    own, known = OWN.get(group), _options(group, Path(runner.CONF))
+    if (folder := own_config()) is not None:
+        known = {**known, **_options(group, folder)}
     found = {
         name: option
-        for name, option in _options(group).items()
+        for name, option in known.items()
         if own is None or own not in option or option[own] == block.get(own)
     }
     target = block.get("_target_")

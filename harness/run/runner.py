@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base import yaml_text
 from harness.base.errors import InputError
-from harness.base.places import CONF
+from harness.base.places import CONF, own_config
 from harness.base.scratch import scratch
 from harness.data import real
 from harness.run import config as configs
@@ -36,22 +36,21 @@ from harness.run import overrides, process
 
 @dataclass
 class Places:
-    """Where runs go, graphs and shards are cached, raw data lie, and options of one's own are found."""
+    """Where runs go, graphs and shards are cached, and raw data lie."""
 
     results: Path
     cache: Path
     data_dir: Path
-    config_dir: Path | None = None
 
     @classmethod
     def of(cls, asked: argparse.Namespace) -> Places:
         """From the options of `add_places`."""
-        return cls(asked.results, asked.cache, asked.data_dir, asked.config_dir)
+        return cls(asked.results, asked.cache, asked.data_dir)
 
     @property
     def overrides(self) -> list[str]:
         return [
-            *searchpath(self.config_dir),
+            *searchpath(),
             f"results={self.results}",
             f"cache={self.cache}",
             f"data_dir={self.data_dir}",
@@ -62,9 +61,6 @@ class Places:
 def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
     """The options of a command that starts the runs it lacks: the `Places` of these, and `--out`, where
     `what` goes, by default to `out`."""
-    parser.add_argument(
-        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
-    )
     for name, place, says in (
         ("out", out, what),
         ("results", "results", "where runs are found and go"),
@@ -74,10 +70,11 @@ def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
         parser.add_argument(f"--{name}", type=Path, default=Path(place), help=f"{says} (default {place})")
 
 
-def searchpath(config_dir: Path | str | None) -> list[str]:
-    """The override by which options of one's own are found in a folder, as `--config-dir` does; none without
-    a folder. InputError where a yaml in it is beyond limits.
+def searchpath(config_dir: Path | str | None = None) -> list[str]:
+    """The override by which options of one's own are found in a folder, by default that of `own_config`; none
+    without a folder. InputError where a yaml in it is beyond limits.
     """
+    config_dir = config_dir or own_config()
     if not config_dir:
         return []
     yaml_text.check_folder(Path(config_dir))
@@ -120,7 +117,7 @@ def composed(runs: list[list[str]], places: Places | None = None) -> list[config
     Composing takes most of a second. Runs that differ in plain values alone, as seeds, are composed once, and
     these values set as Hydra sets them.
     """
-    common, made = places.overrides if places else [], []
+    common, made = places.overrides if places else searchpath(), []
     shared = set(runs[0]).intersection(*runs[1:]) if runs else set()
     bases: dict[tuple[str, ...], DictConfig] = {}
     with initialize_config_dir(CONF, version_base="1.3"):
@@ -158,20 +155,22 @@ def _plain(config: DictConfig, key: str, value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _cut(system: str, config_dir: Path | None) -> str:
-    """What the system that these words ask for is over: "edge" or "vertex"."""
-    return composed([[*searchpath(config_dir), *system.split()]])[0].system.cut
+def _cut(system: str, own: Path | None) -> str:
+    """What the system that these words ask for, with configs of one's own, is over: "edge" or "vertex"."""
+    return composed([[*searchpath(own), *system.split()]])[0].system.cut
 
 
-def brings_partition(system: str, places: Places) -> bool:
+def brings_partition(system: str) -> bool:
     """Whether the system that these words ask for is over a vertex-cut, whose partitions are no other
     system's."""
-    return _cut(" ".join(expand(system)[0]), places.config_dir) == "vertex"
+    return _cut(" ".join(expand(system)[0]), own_config()) == "vertex"
 
 
 def configured() -> dict[str, dict[str, Any]]:
-    """Every system of `conf/system/` by name, and its block there without Hydra's own keys."""
-    found = sorted((Path(CONF) / "system").glob("*.yaml"))
+    """Every system of `conf/system/`, and of one's own, by name, and its block there without Hydra's own
+    keys."""
+    folders = [Path(CONF), *filter(None, [own_config()])]
+    found = [path for folder in folders for path in sorted((folder / "system").glob("*.yaml"))]
     blocks = {path.stem: yaml.safe_load(path.read_text()) for path in found}
     return {name: {k: v for k, v in block.items() if k != "defaults"} for name, block in blocks.items()}
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.base.errors import InputError, check_place
 from harness.base.loading import load
+from harness.base.places import own_config_option
 from harness.base.subcommand import RUN_HELP, command
 from harness.cli.page import content
 from harness.cli.page.layout import rendered, write
@@ -46,7 +47,7 @@ def main(words: list[str], program: str) -> None:
     given = parser.parse_args(words)
     options = {"out": given.out, "title": given.title, "figures": given.figures}
     again = [f"--{name}={value}" for name, value in options.items() if value]
-    again += ["--claims"] * given.claims
+    again += [*["--claims"] * given.claims, *own_config_option()]
     check_place("out", given.out)
     text = page(
         given.runs,

@@ -22,10 +22,9 @@ def main(words: list[str], program: str) -> int:
     """Exit code 1 where a check failed."""
     parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n\n")[1])
     parser.add_argument("words", nargs="+", metavar="system=NAME", help="the system, and knobs of it")
-    parser.add_argument("--config-dir", metavar="FOLDER", help="a folder with a system/NAME.yaml in it")
     parser.add_argument("-k", metavar="EXPRESSION", help="only checks whose name matches, as pytest's -k")
     asked = parser.parse_args(words)
-    subject(asked.words, asked.config_dir)
+    subject(asked.words)
     if importlib.util.find_spec("pytest") is None:
         raise InputError("pytest is not installed; install it with pip install pytest")
     import pytest
@@ -33,7 +32,6 @@ def main(words: list[str], program: str) -> int:
     # None of the settings and fixtures of the folder that this is called in.
     options = ["-c", os.devnull, "--rootdir", os.curdir, "--noconftest", "-p", "no:cacheprovider"]
     options += ["-p", "harness.dev.conformance.plugin", "--check", " ".join(asked.words)]
-    options += ["--check-config-dir", asked.config_dir] if asked.config_dir else []
     options += ["-k", asked.k] if asked.k else []
     options += ["-v", "-rs", "--tb=short", "--pyargs", "harness.dev.conformance.checks"]
     return int(pytest.main(options) != 0)

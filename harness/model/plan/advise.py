@@ -17,6 +17,7 @@ import pandas as pd
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place
+from harness.base.places import own_config_option
 from harness.base.subcommand import command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.cli.page.layout import write
@@ -96,7 +97,7 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     for line in [*said, *command]:
         console.say(line)
     if html is not None:
-        again = shlex.join(["halobench", "advise", *words, "--html", str(html)])
+        again = shlex.join(["halobench", "advise", *own_config_option(), *words, "--html", str(html)])
         write("html", html, page.made(found, exact, rows, said, winner, again))
         console.say(f"{html}: open it in a browser")
 

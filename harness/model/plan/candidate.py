@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from harness.base.places import own_config_option
 from harness.model.plan.plan import Plan
 from harness.model.plan.trial import Trial
 from harness.model.replay.times import Times
@@ -39,7 +40,7 @@ class Candidate:
     @property
     def command(self) -> str:
         """What trains it."""
-        return f"halobench run {shlex.join(self.words)}"
+        return shlex.join(["halobench", "run", *own_config_option(), *self.words])
 
     @property
     def role(self) -> str:

@@ -38,9 +38,6 @@ def main(words: list[str], program: str) -> None:
         help="a folder with experiments of one's own, a NAME.yaml each, beside these",
     )
     parser.add_argument(
-        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
-    )
-    parser.add_argument(
         "--reference",
         type=Path,
         default=reference.FOLDER,
@@ -57,7 +54,7 @@ def main(words: list[str], program: str) -> None:
     asked = parser.parse_args(words)
     if asked.paper:
         choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
-    places = Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir)
+    places = Places(asked.results, asked.results / "cache", Path("data"))
     found = decided(asked.folder, places, asked.reference)
     if asked.paper:
         found = [each for each in found if published.entry(each.entry).paper == asked.paper]

@@ -228,7 +228,7 @@ def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
     for word, other in GRAPHS[graph].instead.items():
         asked = asked.replace(word, other)
     system = " ".join(word for word in asked.split() if word.startswith("system"))
-    if "partition=" not in asked and not runner.brings_partition(system, places):
+    if "partition=" not in asked and not runner.brings_partition(system):
         asked += f" partition={extent.partitions}"
     epochs = f"epochs={extent.epochs}"
     if "epochs=EPOCHS/5" in asked:
