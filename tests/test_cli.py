@@ -85,3 +85,14 @@ def test_the_option_for_a_sweep_stands_anywhere(at):
     words.insert(at, "-m")
     assert overrides.check(words, CONF) is True
     assert overrides.parse(words).overrides == ["system=vanilla,sancus", "seed=1,2"]
+
+
+def test_a_misspelled_report_is_one_sentence(capsys):
+    assert cli.main(["report", "tabel"]) == 2
+    assert capsys.readouterr().err == 'error: tabel is neither a run nor a report; did you mean "table"?\n'
+
+
+def test_help_doubles_no_per_cent_sign(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["report", "table", "--help"])
+    assert "95 % interval" in capsys.readouterr().out

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 D = TypeVar("D", bound="DataclassInstance")
+LISTED = 20  # names that an error lists at most
 
 
 class InputError(ValueError):
@@ -88,10 +89,16 @@ def check_text(config: Mapping[Any, Any], where: str = "") -> None:
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
-    """`'; did you mean "metis"?'`, or `'; known: a, b, c'` where nothing is near."""
-    names = [str(name) for name in known]
-    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
-    return f'; did you mean "{near[0]}"?' if near else f"; known: {', '.join(sorted(names))}"
+    """`'; did you mean "metis"?'`, in capitals or not; where nothing is near `'; known: a, b, c'`, of more
+    than LISTED names the three nearest."""
+    names = {str(name).lower(): str(name) for name in known}
+    near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.6)
+    if near:
+        return f'; did you mean "{names[near[0]]}"?'
+    if not word or len(names) <= LISTED:
+        return f"; known: {', '.join(sorted(names.values()))}"
+    nearest = difflib.get_close_matches(str(word).lower(), sorted(names), n=3, cutoff=0.0)
+    return f"; nearest of {len(names)}: {', '.join(names[name] for name in nearest)}"
 
 
 def check_place(field: str, path: Path) -> None:

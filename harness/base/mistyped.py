@@ -31,6 +31,10 @@ def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConf
     give = "one of them" if options == [bool] else "one"
     if isinstance(default, int | float | str) and default != "" and options != [bool]:
         give += f", as {name}={default}"
+    if options == [int] and re.fullmatch(r"\d+-\d+", str(value)):
+        first, last = map(int, str(value).split("-"))
+        few = [str(each) for each in range(first, last + 1)][:3]
+        give += f"; for several give -m {name}={','.join(few)}"
     null = ", or null" if type(None) in _options(kind) else ""
     return f"{name}={as_given(value)} is not {wanted}: give {give}{null}"
 

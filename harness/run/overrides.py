@@ -36,7 +36,12 @@ PLUGINS = {
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The words as Hydra's own parser reads them, options and overrides in any order, with the folder of
     configs of one's own that the environment names where they name none."""
-    args = get_args_parser().parse_intermixed_args(arguments)
+    parser = get_args_parser()
+    options = [option for action in parser._actions for option in action.option_strings]
+    for word in arguments:
+        if word.startswith("--") and not any(each.startswith(word.partition("=")[0]) for each in options):
+            raise InputError(f"{word} is not an option{did_you_mean(word, options)}")
+    args = parser.parse_intermixed_args(arguments)
     if not args.config_dir and (own := own_config()):
         args.config_dir = str(own)
     return args
@@ -375,7 +380,10 @@ def _check_key(key: str, composed: DictConfig, named: Callable[[str], str] = str
             inside = [
                 f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
             ]
-            mend = f"; did you mean {' or '.join(inside)}?" if inside else did_you_mean(part, known)
+            mend = f"; did you mean {' or '.join(inside)}?" if inside else ""
+            if walked == ["system"]:
+                mend = refused.in_papers(part, known)
+            mend = mend or did_you_mean(part, known)
             block = named(".".join(walked)) if walked else "the config"
             raise InputError(f"{key} is not a key of {block}{mend}{_preset_with(part, block)}")
         walked.append(part)

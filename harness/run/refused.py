@@ -39,6 +39,19 @@ def unknown(group: str, value: str, options: Sequence[str]) -> str:
     return f'{group}="{value}" is not known{near}{own}'
 
 
+# By what a paper calls a knob, in small letters: the keys that systems have for it here.
+IN_PAPERS = {
+    "epsilon": ("bound", "rate"), "eps": ("bound", "epsilon", "rate"), "n": ("interval",), "m": ("interval",),
+    "cache": ("capacity", "policy"), "p": ("rate",),
+}  # fmt: skip
+
+
+def in_papers(key: str, known: Sequence[str]) -> str:
+    """For a key that a system does not have and its paper may: what it is here; "" where none is."""
+    here = [f"system.{name}" for name in IN_PAPERS.get(key.lower(), ()) if name in known]
+    return f"; what papers call {key} is {' and '.join(here)} here" if here else ""
+
+
 def unresolved(given: str) -> str:
     """For a key and its value, as written, that refers, as ${KEY}, to what is not there."""
     return (

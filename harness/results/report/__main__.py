@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.results.report.table import Section
 
-from harness.base.errors import InputError, writing
+from harness.base.errors import InputError, did_you_mean, writing
 from harness.base.subcommand import RUN_HELP, command
 from harness.base.terminal import Terminal, printable
 from harness.results.reader import Trace
@@ -41,11 +41,11 @@ def main(words: list[str], program: str) -> None:
 
     def add(name: str, act: Callable[[argparse.Namespace], None], said: str) -> argparse.ArgumentParser:
         prog = program if plot and name == "plot" else None
-        made = commands.add_parser(name, prog=prog, help=said, description=said)
+        made = commands.add_parser(name, prog=prog, help=said.replace("%", "%%"), description=said)
         made.set_defaults(act=act)
         return made
 
-    tables = add("table", _table, "runs side by side: mean and 95 %% interval over seeds")
+    tables = add("table", _table, "runs side by side: mean and 95 % interval over seeds")
     plots = add("plot", _plot, "accuracy over time, bytes and epochs; where an epoch's time goes")
     spans = add("perfetto", _perfetto, "a run's spans as a file for ui.perfetto.dev")
     spans.add_argument("run", metavar="RUN", type=Path, help="a run folder")
@@ -111,6 +111,8 @@ def main(words: list[str], program: str) -> None:
     if plot:
         words.insert(0, "plot")
     elif words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
+        if not Path(words[0]).exists() and (near := did_you_mean(words[0], commands.choices)).endswith("?"):
+            raise InputError(f"{words[0]} is neither a run nor a report{near}")
         words.insert(0, "table")
     given = parser.parse_args(words)
     given.act(given)
