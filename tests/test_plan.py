@@ -97,7 +97,7 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
     assert said.startswith("fits" if range_said else "whether it fits is not planned")
     rows = planned([*words, "probe=3"], tmp_path)
     assert "probed: 3 epochs here sent" in capsys.readouterr().out
-    (path,) = tmp_path.glob("*/*/summary.json")
+    (path,) = tmp_path.glob("started/*/*/summary.json")
     sent = float(rows[0]["probed_bytes"])
     assert sent == sum(files.read_json(path)["bytes_epoch"].values()) > 0
     if range_said:

@@ -15,9 +15,9 @@ from harness.core.traits import Traits
 from harness.model.plan import advise
 from harness.model.plan.advise import Candidate, chosen, main, verdict
 from harness.model.plan.trial import trial
-from harness.results.reader import Trace
+from harness.results.reader import STARTED, Trace, find_runs
 from harness.run import runner
-from tests import browser
+from tests import browser, traces
 from tests.commands import commands
 from tests.test_plan import APART, SMALL
 
@@ -193,12 +193,11 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
         short[short.index("--html") + 1] = str(html)
     assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
-    trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("*/*/summary.json")}
+    trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("started/*/*/summary.json")}
     assert trained == {"vanilla", "local", "distdgl"}
     # What passing messages between hosts costs is traced, so that it is replayed.
-    assert {yaml.safe_load(path.read_text())["transport"] for path in tmp_path.glob("*/*/config.yaml")} == {
-        "sockets"
-    }
+    configs = tmp_path.glob("started/*/*/config.yaml")
+    assert {yaml.safe_load(path.read_text())["transport"] for path in configs} == {"sockets"}
     assert (
         said.count("its scores elsewhere are not known") == 1
         and said.count("one host only") == 2
@@ -237,7 +236,7 @@ def test_nothing_is_trained_where_no_system_fits(here, tmp_path, capsys):
     assert main([*SMALL, *words, *here]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert "no system fits: " in said and "not planned, since" in said and "halobench run" not in said
-    assert not list(tmp_path.glob("*/*/summary.json"))
+    assert not list(tmp_path.glob("started/*/*/summary.json"))
     text = html.read_text()
     assert "No system fits: " in text and "were trained" not in text
 
@@ -256,3 +255,10 @@ def test_what_cannot_be_advised_is_refused_in_a_sentence(words, said, here, caps
     assert main([*words, *here]) == 2
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
+
+
+def test_reports_leave_out_what_advise_has_started_unless_it_is_named(tmp_path):
+    run = traces.finished(tmp_path / "cora" / "run")
+    probed = traces.finished(tmp_path / STARTED / "cora" / "run")
+    assert find_runs([tmp_path]) == [run]
+    assert find_runs([tmp_path / STARTED]) == [probed]

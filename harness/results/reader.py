@@ -329,10 +329,14 @@ def _first_line(error: Exception) -> str:
     return (str(text).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+STARTED = "started"  # below a folder of results: runs of a command's own, as probes of `halobench advise`
+
+
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
 
-    Folders set aside by fresh=true (`NAME.old1`) count only where named. InputError for a path that holds no
+    Folders set aside by fresh=true (`NAME.old1`), and what a command started for itself (STARTED), count only
+    where named. InputError for a path that holds no
     run.
     """
     found: dict[Path, None] = {}
@@ -356,4 +360,9 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
 def _runs_below(path: Path) -> list[Path]:
     if (path / "config.yaml").is_file():
         return [path]
-    return [p.parent for p in sorted(path.rglob("config.yaml")) if not re.search(r"\.old\d+$", p.parent.name)]
+    found = [each.parent for each in sorted(path.rglob("config.yaml"))]
+    return [
+        each
+        for each in found
+        if STARTED not in each.relative_to(path).parts and not re.search(r"\.old\d+$", each.name)
+    ]

@@ -26,7 +26,7 @@ from harness.model.plan import page, trial
 from harness.model.plan.candidate import HEADINGS, Candidate
 from harness.model.plan.plan import Plan, plan
 from harness.model.plan.words import Given, parse
-from harness.results.reader import Trace
+from harness.results.reader import STARTED, Trace
 from harness.results.summary import leading_score
 from harness.run import runner
 
@@ -147,7 +147,7 @@ def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
     """
     planned = there[0].plan
     assert planned is not None
-    more = ["device=cpu", *more]
+    more = ["device=cpu", f"results={planned.run.settings.results}/{STARTED}", *more]
     if given.sample is not None:
         more.append(f"dataset.scale={given.sample:g}")
     if len({*planned.hosts}) > 1:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.model.plan.trial import run_all
 from harness.model.plan.words import Given
 from harness.results import files
+from harness.results.reader import STARTED
 from harness.run import runner
 
 
@@ -31,7 +32,8 @@ def probe(words: Sequence[str], given: Given) -> Probe:
     """Train `given.probe` epochs on this machine's processor, of the twin at `sample` where one is given.
     InputError where that fails."""
     assert given.probe is not None
-    changed = [*words, f"epochs={given.probe}", "device=cpu", "evaluate.every=0"]
+    results = f"results={given.runs[0][1].settings.results}/{STARTED}"
+    changed = [*words, results, f"epochs={given.probe}", "device=cpu", "evaluate.every=0"]
     if given.sample is not None:
         changed.append(f"dataset.scale={given.sample:g}")
     (folder,) = run_all(runner.composed([changed]), changed)
