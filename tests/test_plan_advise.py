@@ -9,12 +9,15 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from harness.base.errors import InputError
 from harness.core.cluster import Cluster, Device, Link
 from harness.core.cluster_measure import processor
 from harness.core.traits import Traits
 from harness.model.plan import advise
 from harness.model.plan.advise import Candidate, chosen, main, verdict
 from harness.model.plan.trial import trial
+from harness.model.plan.words import parse
+from harness.model.replay.settings import cluster_of
 from harness.results.reader import STARTED, Trace, find_runs
 from harness.run import runner
 from tests import browser, traces
@@ -100,12 +103,46 @@ def test_the_winner_needs_least_time_and_not_fewest_epochs():
     lines, winner = verdict(found, exact, 0.9)
     assert winner is found[1] and winner.command == "halobench run system=quick"
     assert lines[0].startswith("take quick: 24 s modelled to a validation score of 0.9000")
-    assert lines[1:3] == ["slow needs 1.25 times as long", "exact needs 1.67 times as long"]
+    assert lines[1:3] == [
+        "slow needs 1.25 times as long, which the model does not tell apart",
+        "exact needs 1.67 times as long, which the model does not tell apart",
+    ]
+    found[0].epochs = 60
+    assert "slow needs 2.5 times as long" in verdict(found, exact, 0.9)[0]
     assert not any("never" in line or "improving" in line or "fit" in line for line in lines)
     winner.words.append("results=a folder")  # which a shell must not take apart
     assert shlex.split(winner.command)[2:] == ["system=quick", "results=a folder"]
     exact.epochs = 59
     assert any("still improving after 60 epochs" in line for line in verdict(found, exact, 0.9)[0])
+
+
+@pytest.mark.parametrize("epochs, said", [(5, "remote rows do not matter"), (None, "remote rows matter")])
+def test_the_controls_verdict_comes_first_and_it_never_wins(epochs, said):
+    exact = candidate("exact", 4.0, 10, role="reference")
+    control = candidate("none", 0.1, epochs, role="control")
+    control.best = 0.7
+    lines, winner = verdict([control, exact, candidate("quick", 2.0, 12)], exact, 0.9)
+    assert lines[0].startswith(said) and lines[1].startswith("take quick") and winner.name == "quick"
+
+
+def test_one_device_is_enough_where_its_epoch_is_no_slower_than_the_best_systems():
+    exact, quick = candidate("exact", 4.0, 10, role="reference"), candidate("quick", 2.0, 12)
+    alike, slower = (verdict([exact, quick], exact, 0.9, alone)[0][0] for alone in (2.0, 2.1))
+    assert alike.startswith("too small to matter: one device is enough") and slower.startswith("take quick")
+
+
+@pytest.mark.parametrize("more, assumed", [([], True), (["device=cpu"], False)])
+def test_a_gpu_whose_launches_take_no_time_gets_an_assumption_that_is_printed(more, assumed):
+    given = parse(["system=vanilla", *SMALL, "cluster=cdfgnn", *more])
+    assert {device.launch_us for device in given.cluster.devices} == {5.0 if assumed else None}
+    assert any("launch_us=5" in said for said in given.assumed) == assumed
+    assert not parse(["system=vanilla", *SMALL, "cluster=l4"]).assumed
+
+
+def test_a_clusters_name_with_a_number_of_gpus_gets_the_preset():
+    for name, near in (("8xa100", "a100"), ("8xh100", "dgx_h100"), ("8xl4", "l4")):
+        with pytest.raises(InputError, match=f'did you mean "{near}"'):
+            cluster_of(name)
 
 
 def test_exact_training_that_does_not_fit_is_held_to_but_never_named():
@@ -194,7 +231,7 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
     assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("started/*/*/summary.json")}
-    assert trained == {"vanilla", "local", "distdgl"}
+    assert trained == {"vanilla", "local", "distdgl", "zero_halo"}
     # What passing messages between hosts costs is traced, so that it is replayed.
     configs = tmp_path.glob("started/*/*/config.yaml")
     assert {yaml.safe_load(path.read_text())["transport"] for path in configs} == {"sockets"}
@@ -204,13 +241,14 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
         and "control" in said
         and "exact training" in said
     )
+    assert re.search(r"^remote rows (do not )?matter", said, re.M)
     winner = re.search(r"^take (\w+): [\d.e-]+ s modelled to a validation score of 0\.\d{4}", said, re.M)[1]
     assert winner in trained
     assert re.search(rf"^halobench run system={winner} ", said, re.M)
     if "--html" not in short:
         return
     text = html.read_text()
-    assert f"Take {winner}: " in text and f"<strong>{winner}</strong>" in text and "<svg" in text
+    assert f"take {winner}: " in text.lower() and f"<strong>{winner}</strong>" in text and "<svg" in text
     for told in ("one host only", "which is assumed", f"halobench run system={winner} "):
         assert told in text
     with browser.started() as started:

@@ -63,6 +63,7 @@ def main(words: list[str], program: str) -> None:
         )
     for asked, run in given.runs:
         made = plan(run, given.cluster, given.sample, given.per_host)
+        made.notes += given.assumed
         found = probe(asked, given) if given.probe else None
         show(console, made, found)
         rows += table_rows(made, found, asked)

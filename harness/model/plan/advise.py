@@ -33,6 +33,7 @@ from harness.run import runner
 TRAINED = 3  # systems that are trained, beside exact training
 EPOCHS = 60  # where `epochs` is not given
 PROBED = 20  # epochs of a probe where `probe` is not given
+TOLD_APART = 2.0  # modelled seconds are down to half of the measured ones (docs/howto/plan.md)
 SHARE = 0.99  # of exact training's best validation score
 FULL = "does not fit"
 UNKNOWN = "only a run tells what it sends"
@@ -92,9 +93,9 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     goal = train_best(found, exact, given) if some else None
     rows = [_row(each, exact) for each in found]
     console.print(tables.shown(HEADINGS, rows, words=(HEADINGS[0], HEADINGS[-1])))
-    said, winner = verdict(found, exact, goal)
+    said, winner = verdict(found, exact, goal, one_device(exact, given))
     command = [] if winner is None else [winner.command]
-    for line in [*said, *command]:
+    for line in [*said, *command, *(f"note: {note}" for note in exact.plan.notes)]:
         console.say(line)
     if html is not None:
         again = shlex.join(["halobench", "advise", *own_config_option(), *words, "--html", str(html)])
@@ -117,6 +118,7 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
                 raise InputError("several values of a key are for halobench plan: give one of each")
             words, run = given.runs[0]
             planned = plan(run, given.cluster, given.sample, given.per_host)
+            planned.notes += given.assumed
         except InputError as error:
             made.append(Candidate(name, own, None, str(error)))
             continue
@@ -177,8 +179,9 @@ def probe(there: Sequence[Candidate], given: Given) -> None:
 def train_best(found: Sequence[Candidate], exact: Candidate, given: Given) -> float:
     """Train those that come first of `found` beside exact training, and the next ones while none of them
     reaches what `train` returns: whom a probe shows early may stay below it in the end."""
-    goal = train([exact, *chosen(found)], given)
-    while not any(each.epochs for each in found if each is not exact) and (more := chosen(found)):
+    controls = [each for each in found if each.role == "control" and each.plan is not None]
+    goal = train([exact, *chosen(found), *controls], given)
+    while not any(each.epochs for each in found if not each.role) and (more := chosen(found)):
         goal = train([exact, *more], given)
     return goal
 
@@ -230,12 +233,16 @@ def _scores(trace: Trace) -> pd.Series:
 
 
 def verdict(
-    found: Sequence[Candidate], exact: Candidate, goal: float | None
+    found: Sequence[Candidate], exact: Candidate, goal: float | None, alone_s: float | None = None
 ) -> tuple[list[str], Candidate | None]:
     """The answer, why and by how much; and the winner, None where no system fits or comes to `goal`, which is
-    None where nothing was trained since nothing fits."""
+    None where nothing was trained since nothing fits.
+
+    alone_s   modelled seconds of exact training's epoch on one device; None: not known, or it does not fit
+    """
     there = sorted(
-        (each for each in found if each.reached_s is not None), key=lambda each: each.reached_s or 0.0
+        (each for each in found if each.reached_s is not None and each.role != "control"),
+        key=lambda each: each.reached_s or 0.0,
     )
     assert exact.plan is not None
     if goal is None:
@@ -251,14 +258,45 @@ def verdict(
         ]
         for each in there[1:]:
             assert each.reached_s is not None
-            lines.append(f"{each.name} needs {each.reached_s / winner.reached_s:.3g} times as long")
-        lines.append("one seed, so that systems within a few per cent of each other are not told apart")
+            times = each.reached_s / winner.reached_s
+            apart = "" if times > TOLD_APART else ", which the model does not tell apart"
+            lines.append(f"{each.name} needs {times:.3g} times as long{apart}")
+        lines.append(
+            f"one seed, and modelled seconds are up to {TOLD_APART:g} times too short: what lies nearer"
+            " together is not told apart"
+        )
+        if alone_s is not None and alone_s <= _epoch_s(winner):
+            lines.insert(
+                0,
+                f"too small to matter: one device is enough, whose epoch of exact training takes"
+                f" {1e3 * alone_s:.4g} ms, no more than {winner.name}'s of {1e3 * _epoch_s(winner):.4g} ms",
+            )
+    lines[:0] = [_control(each, goal) for each in found if each.role == "control" and each.best is not None]
     if not exact.fits:
         lines.append("exact training does not fit: it was trained here for its score alone")
     epochs = exact.plan.run.settings.epochs
     if exact.epochs is not None and exact.epochs > 0.9 * epochs:
         lines.append(f"exact training was still improving after {epochs} epochs: give more epochs")
     return lines, winner
+
+
+def _control(each: Candidate, goal: float) -> str:
+    """What the control says of this graph."""
+    if each.epochs is not None:
+        return f"remote rows do not matter for this score: {each.name} uses none and comes to {each.best:.4f}"
+    return f"remote rows matter: {each.name} uses none and stays at {each.best:.4f}, below {goal:.4f}"
+
+
+def one_device(exact: Candidate, given: Given) -> float | None:
+    """Modelled seconds of an epoch of exact training by one worker; None where it does not fit, or is not
+    known."""
+    words = [word for word in exact.words if not word.startswith(("workers=", "gpus=", "per_host="))]
+    try:
+        (run,) = runner.composed([[*words, "workers=1"]])
+        alone = plan(run, given.cluster, given.sample)
+    except InputError:  # one worker is less than some configs allow
+        return None
+    return min((times.epoch for times in alone.seconds), default=None) if alone.fits is not False else None
 
 
 def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
@@ -301,4 +339,4 @@ def _epoch_s(each: Candidate) -> float:
 def _role(each: Candidate, exact: Candidate) -> str:
     if each is exact:
         return "exact training" if each.fits else f"exact training, {FULL}"
-    return each.role or ("" if each.best is not None else "slower, not trained")
+    return each.role or ("" if each.best is not None else "not trained")

@@ -11,7 +11,21 @@ from harness.model.replay.program import Program, Work
 from harness.model.replay.roofline import has_peaks
 
 MODELLED = ("dense", "sparse", "stream", "drop", "pack", "code")  # kinds of work that most runs have
+LAUNCH_US = 5.0  # of an operation on a GPU, where the cluster does not say it; assumed
 EFFICIENCY = 0.5  # of a device's peaks, for kinds of work that the cluster gives no rate of; assumed
+
+
+def with_launches(cluster: Cluster) -> tuple[Cluster, list[str]]:
+    """A cluster whose GPUs say what a launch takes, and what was assumed of them for it."""
+    lacking = [device.launch_us is None and has_peaks(device) for device in cluster.devices]
+    if cluster.rates or cluster.device_cores or not any(lacking):
+        return cluster, []
+    devices = [
+        replace(device, launch_us=LAUNCH_US) if lacks else device
+        for device, lacks in zip(cluster.devices, lacking)
+    ]
+    said = f"assumed, since the cluster does not say: launch_us={LAUNCH_US:g}, of every operation on a GPU"
+    return cluster.with_devices(devices), [said]
 
 
 def said(cluster: Cluster, device: Device) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.base.errors import InputError, at_least, did_you_mean, more_than
 from harness.base.words import key_of, key_value
 from harness.core.cluster import Cluster
+from harness.model.plan.seconds import with_launches
 from harness.model.replay.settings import MEASURED, TRACED, cluster_of
 from harness.results.identity import ALIAS
 from harness.run import overrides
@@ -23,6 +24,7 @@ class Given:
     """runs       each with its words
     cluster    described
     sample, probe, per_host   None where they are not given
+    assumed    of the cluster, in words
     """
 
     runs: list[tuple[list[str], Run]]
@@ -30,6 +32,7 @@ class Given:
     sample: float | None
     probe: int | None
     per_host: int | None
+    assumed: list[str]
 
 
 def parse(words: Sequence[str]) -> Given:
@@ -70,12 +73,16 @@ def parse(words: Sequence[str]) -> Given:
     overrides.check(["-m", *rest], CONF)
     lists = expand(rest)
     sample, probe, per_host = (own.get(key) for key in OWN)
+    runs, cluster, assumed = composed(lists), cluster_of(name, changes), list[str]()
+    if all(run.settings.device != "cpu" for run in runs):
+        cluster, assumed = with_launches(cluster)
     return Given(
-        list(zip(lists, composed(lists))),
-        cluster_of(name, changes),
+        list(zip(lists, runs)),
+        cluster,
         sample,
         None if probe is None else int(probe),
         None if per_host is None else int(per_host),
+        assumed,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -317,7 +318,10 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
     if not path.is_file():
         presets = {str(p.relative_to(PRESETS).with_suffix("")) for p in PRESETS.rglob("*.yaml")} - {MEASURED}
         nothing = "does not exist" if own else "is not known"
-        raise InputError(f'cluster="{name}" {nothing}{did_you_mean(name, [*beside, *presets])}')
+        gpu = re.sub(r"^\d+x", "", name)  # of "8xh100", which "dgx_h100" has
+        named = next((each for each in sorted(presets) if gpu != name and gpu in each), name)
+        near = did_you_mean(named, [*beside, *presets])
+        raise InputError(f'cluster="{name}" {nothing}{near}')
     try:
         block = OmegaConf.merge(OmegaConf.create(yaml_text.read(path)), OmegaConf.from_dotlist(list(changes)))
         values = OmegaConf.to_container(block)
