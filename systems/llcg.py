@@ -55,7 +55,6 @@ class Llcg(OwnLoss, System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    sparse_features: ClassVar[bool] = True
     refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
 
     def __post_init__(self):
@@ -70,7 +69,7 @@ class Llcg(OwnLoss, System):
         return super().supports(run)
 
     def traits(self):
-        return Traits(steps=self.local_steps + self.server_steps)
+        return Traits(steps=self.local_steps + self.server_steps, sparse_features=True)
 
     def setup(self, context):
         super().setup(context)

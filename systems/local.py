@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
-from harness.core.traits import Refuses
+from harness.core.traits import Refuses, Traits
 
 
 @dataclass
@@ -21,8 +21,10 @@ class Local(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    sparse_features: ClassVar[bool] = True
     refuses: ClassVar = Refuses(needed_rows="drops the edges that remote rows would come over")
+
+    def traits(self):
+        return Traits(sparse_features=True)
 
     def halo(self, layer, h):
         return Ready(h.new_empty(0, h.shape[1]))

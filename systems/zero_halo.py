@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
-from harness.core.traits import Refuses
+from harness.core.traits import Refuses, Traits
 
 
 @dataclass
@@ -20,7 +20,9 @@ class ZeroHalo(System):
     role: ClassVar[str] = "control"
     refuses: ClassVar = Refuses(needed_rows="")
     exact_input: ClassVar[bool] = False
-    sparse_features: ClassVar[bool] = True
+
+    def traits(self):
+        return Traits(sparse_features=True)
 
     def halo(self, layer, h):
         return Ready(h.new_zeros(self.plans[layer].num_halo, h.shape[1]))

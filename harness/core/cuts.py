@@ -183,7 +183,7 @@ class EdgeCut:
     def training_input(self) -> StaticInput:
         first = self.adjacency.at(0)
         system = self.system
-        knows = system.sparse_features or type(system).input_halo is System.input_halo
+        knows = system.traits().sparse_features or type(system).input_halo is System.input_halo
         x = self.own if knows else self.x  # which the system may write to
         return self._static(first, x, lambda: self._input_halo(x, first.num_halo))
 

@@ -63,8 +63,6 @@ class System(Generic[S, A]):
     features: str = "once"
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
-    # whether an `input_halo` of its own takes large features of words as compressed rows (`Csr`)
-    sparse_features: ClassVar[bool] = False
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
     role: ClassVar[str] = ""
     # knobs at which it is exact full-graph training (`harness.dev.conformance` holds it to that); None: none
@@ -143,7 +141,7 @@ class System(Generic[S, A]):
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then.
 
         x   [n, F] the own ones, dense; compressed rows, as the halo's are then to be, only here and where
-            `sparse_features` says that the system's own takes them
+            `traits()` says that the system's own takes them
         """
         return self._features_of(self.plans[0], x)
 

@@ -40,6 +40,7 @@ class Traits:
     straggler      the worker that knobs of its own slow down; None where there is none
     devices        whether it reads the workers' devices (`harness.core.mixins.FitsDevices`): they are then
                    there, measured where the run's cluster names none
+    sparse_features  whether an `input_halo` of its own takes large features of words as compressed rows
     rows, features_wire, combine   what the run has where it does not say: "all" or "needed" rows, features
                    that travel "dense", "sparse" or "auto", and how gradients become a step
     """
@@ -50,6 +51,7 @@ class Traits:
     follows_epochs: bool = False
     straggler: Straggler | None = None
     devices: bool = False
+    sparse_features: bool = False
     rows: str = "all"
     features_wire: str = "dense"
     combine: Combine = field(default_factory=Exact)
