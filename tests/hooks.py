@@ -21,6 +21,8 @@ BESIDE = (
     mixins.AsynchronousSystem,
     mixins.SeesOutput,
     mixins.OwnLoss,
+    mixins.WeighsLoss,
+    mixins.KeepsInput,
     mixins.BesideClock,
     mixins.FitsDevices,
     mixins.ComputesOthers,

@@ -25,7 +25,7 @@ from harness.core.evaluate import ExactForward
 from harness.core.features import Features, dense
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
-from harness.core.mixins import ComputesOthers, FitsDevices
+from harness.core.mixins import ComputesOthers, FitsDevices, KeepsInput
 from harness.core.models import AnyAdjacency, Strategy
 from harness.core.needed import NeededAdjacency, NeededRows, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout, WrongRows, checked
@@ -61,9 +61,9 @@ class Cut(Protocol):
         """Layer `layer`'s dropout, drawn by global vertex id."""
         ...
 
-    def training_input(self) -> Static:
+    def training_input(self) -> Static | None:
         """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is
-        called.
+        called. None: nothing.
         """
         ...
 
@@ -100,7 +100,8 @@ def make_cut(
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     if isinstance(shard, ReplicaShard):
-        return VertexCut(shard, comm, model, kernel, dense(x), features_wire)
+        own = system.static_input if isinstance(system, KeepsInput) else None
+        return VertexCut(shard, comm, model, kernel, dense(x), features_wire, own)
     return EdgeCut(shard, comm, system, model, kernel, x, needed, widths)
 
 

@@ -10,6 +10,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.core.cluster import Cluster
 from harness.core.context import A, RunFacts, S
+from harness.core.inputs import Static
 from harness.core.needed import NeededRows
 from harness.core.system import AnySystem, System, display_name
 from harness.data.partition.shard import Shard
@@ -29,6 +30,25 @@ class OwnLoss:
     def loss_divisor(self, local: int, total: int) -> float:
         """What this worker's summed training loss is divided by, of its own and all workers' training
         vertices: `total` makes shares that add up to the global mean."""
+        raise NotImplementedError
+
+
+class WeighsLoss:
+    """Its loss counts rows of its own choice, each with a weight."""
+
+    def loss_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The rows of the logits that count [t] int64, the targets of all rows (as `local_loss` takes them),
+        and what the loss of each row that counts is multiplied by [t]; asked for once, after `setup`."""
+        raise NotImplementedError
+
+
+class KeepsInput:
+    """Over a vertex-cut: says itself what is kept of layer 0 under `features="once"`."""
+
+    def static_input(self, x: torch.Tensor) -> Static | None:
+        """What no epoch changes of layer 0, x [r, f0] the features of all replicas: fetched and counted when
+        it is first called. None: nothing is kept, layer 0 is like the others, and the next epoch asks
+        again."""
         raise NotImplementedError
 
 

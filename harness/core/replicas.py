@@ -15,8 +15,10 @@ each with the part of the gradient that reaches it, so that their gradients too 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.base.autograd import applied
@@ -47,16 +49,29 @@ from harness.data.partition.shard import ReplicaShard
 
 
 class ReplicaAdjacency(TakesFeatures):
-    """A_i: the worker's own edges over all its replicas, and the masters' self-loops."""
+    """A_i: the worker's own edges over all its replicas, and the masters' self-loops.
+
+    degrees  [r] that its scales are made of; None: the whole graph's
+    apart    mirrors have self-loops too: each replica is a vertex by itself
+    """
 
     num_halo = 0  # nothing is aggregated from elsewhere
     fixed = True  # there are as many rows in every epoch
 
-    def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
-        self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
-        self.num_rows = self.num_inner
-        self.num_own = self.num_masters  # rows that are this worker's vertices; the others are mirrors
-        row, column = scales(shard.degrees, normalisation)
+    def __init__(
+        self,
+        shard: ReplicaShard,
+        normalisation: str,
+        kernel: Kernel,
+        device: torch.device,
+        degrees: np.ndarray | None = None,
+        apart: bool = False,
+    ):
+        self.normalisation, self.kernel = normalisation, kernel
+        self.num_inner = self.num_rows = shard.num_replicas
+        self.num_own = shard.num_masters  # rows that are this worker's vertices; the others are mirrors
+        self.num_looped = shard.num_replicas if apart else shard.num_masters
+        row, column = scales(shard.degrees if degrees is None else degrees, normalisation)
         self.edges = SparseOperator(
             shard.edges,
             row,
@@ -66,10 +81,10 @@ class ReplicaAdjacency(TakesFeatures):
             kernel=kernel,
             device=device,
         )
-        self.loops: torch.Tensor | None = None  # [n, 1] the diagonal of A at the masters
+        self.loops: torch.Tensor | None = None  # [num_looped, 1] the diagonal of A
         if normalisation != "mean":
             loops = row if column is None else row * column
-            self.loops = torch.as_tensor(loops[: shard.num_masters, None]).to(device)
+            self.loops = torch.as_tensor(loops[: self.num_looped, None]).to(device)
 
     def at(self, layer: int) -> ReplicaAdjacency:
         """The matrix of layer `layer`: this one in all of them."""
@@ -87,7 +102,7 @@ class ReplicaAdjacency(TakesFeatures):
 
     @property
     def num_entries(self) -> int:
-        return self.edges.num_entries + (self.num_masters if self.loops is not None else 0)
+        return self.edges.num_entries + (self.num_looped if self.loops is not None else 0)
 
     @property
     def recorder(self) -> Recorder | None:
@@ -113,9 +128,10 @@ class _Aggregate(torch.autograd.Function):
 
 def _with_loops(adjacency: ReplicaAdjacency, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if adjacency.loops is not None:
+        count = adjacency.num_looped
         if adjacency.recorder is not None:
-            adjacency.recorder.work(stream(adjacency.num_masters, z.shape[1], z.element_size(), 2, 1))
-        z[: adjacency.num_masters].addcmul_(x[: adjacency.num_masters], adjacency.loops.to(x.dtype))
+            adjacency.recorder.work(stream(count, z.shape[1], z.element_size(), 2, 1))
+        z[:count].addcmul_(x[:count], adjacency.loops.to(x.dtype))
     return z
 
 
@@ -253,7 +269,10 @@ class ExactSynchronised:
 
 
 class VertexCut:
-    """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`."""
+    """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`.
+
+    own_input   a system's own static input (`KeepsInput`), which is then not that of evaluation
+    """
 
     def __init__(
         self,
@@ -263,8 +282,9 @@ class VertexCut:
         kernel: Kernel,
         x: torch.Tensor,
         features_wire: str = "dense",
+        own_input: Callable[[torch.Tensor], Static | None] | None = None,
     ):
-        self.features_wire = features_wire
+        self.features_wire, self.own_input = features_wire, own_input
         self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
         self.plan = replica_plan(shard, comm.device)
         self.plans = [self.plan] * model.layers
@@ -277,14 +297,17 @@ class VertexCut:
     def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
         return HaloDropout(p, self.ids, self.ids[:0], key)
 
-    def training_input(self) -> StaticSums:
-        return self._static("features")
+    def training_input(self) -> Static | None:
+        if self.own_input is None:
+            return self._static("features")
+        with self.comm.for_once():
+            return self.own_input(self.x)
 
     def exact_forward(self, purpose: str) -> ExactSynchronised:
         return ExactSynchronised(self.adjacency, self.comm, self.plan, purpose)
 
     def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
-        return trained if trained is not None else self._static(purpose)
+        return trained if trained is not None and self.own_input is None else self._static(purpose)
 
     def _static(self, purpose: str) -> StaticSums:
         parts = self.adjacency.times(self.x)

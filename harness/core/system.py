@@ -203,8 +203,8 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     def supports(self, run: RunFacts) -> str | None:
         if run.input_dropout and self.features == "once":
             return (
-                f"model.input_dropout={run.input_dropout} makes other sums over replicas of layer 0 in every"
-                " epoch, and features=once keeps those of the first; give system.features=refetch"
+                f"model.input_dropout={run.input_dropout} makes another product of layer 0 in every epoch,"
+                " and features=once keeps that of the first; give system.features=refetch"
             )
         return super().supports(run)
 

@@ -26,7 +26,7 @@ from harness.core.evaluate import Evaluator, local_loss, targets
 from harness.core.features import given
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
-from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, evaluation_weights
+from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, WeighsLoss, evaluation_weights
 from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser, restore
 from harness.core.order import Order
@@ -93,17 +93,7 @@ class Trainer:
         features_wire = features_wire or traits.features_wire
         needed = (rows or traits.rows) == "needed"
         widths = [x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
-        cut = self.cut = make_cut(
-            shard,
-            comm,
-            system,
-            model,
-            self.kernel,
-            x,
-            features_wire,
-            needed,
-            widths,
-        )
+        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, x, features_wire, needed, widths)
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
         self.targets = self.labels  # of the rows that training takes
         if cut.rows is not None:
@@ -147,6 +137,9 @@ class Trainer:
                 chosen=self.chosen,
             )
         )
+        self.loss_weights: torch.Tensor | None = None  # of `train_rows`; None: 1
+        if isinstance(system, WeighsLoss):
+            self.train_rows, self.targets, self.loss_weights = system.loss_rows()
         evaluate = evaluate or EvaluateConfig()
         self.evaluator = Evaluator(
             cut.exact_forward("evaluate"),
@@ -312,7 +305,9 @@ class Trainer:
         logits = self.model(
             x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
-        return self._backward(local_loss(logits, self.targets, rows, divisor), logits, len(rows), strategy)
+        weights = self.loss_weights if rows is self.train_rows else None
+        loss = local_loss(logits, self.targets, rows, divisor, weights)
+        return self._backward(loss, logits, len(rows), strategy)
 
     def _backward(
         self, loss: torch.Tensor, logits: torch.Tensor, rows: int, strategy: Strategy
