@@ -92,7 +92,8 @@ def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
 def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     graph = random_graph(8, vertices=20)
     settings = Settings(model=systems.small(model, layers=2))
-    outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 1, "block", settings)
+    method = systems.partitions_of(variant[0])[0][1]
+    outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 1, method, settings)
     systems.assert_trained_alike(outcome, systems.exact(graph, outcome, settings))
 
 

@@ -33,6 +33,7 @@ BUDGET = {
     "cagnet, 1.5D": Cost(synchronisations=8, drains=0, launches=54, collectives=7),
     "capgnn": Cost(synchronisations=11, drains=0, launches=64, collectives=2),
     "cdfgnn": Cost(synchronisations=28, drains=0, launches=347, collectives=10),
+    "cofree": Cost(synchronisations=2, drains=0, launches=46, collectives=1),
     "digest": Cost(synchronisations=2, drains=0, launches=49, collectives=1),
     "digest_a": Cost(synchronisations=3, drains=0, launches=42, collectives=0),
     "distdgl": Cost(synchronisations=8, drains=0, launches=126, collectives=1),

@@ -1,0 +1,12 @@
+from tests.variants import REFETCH
+
+EXACT = {"cofree": None}
+STALE = [
+    ("cofree", {}),
+    ("cofree", {"drop_edges": 3}),
+    ("cofree", {"degrees": "local", **REFETCH}),
+    ("cofree", {"drop_edges": 2, "drop_rate": 0.2, **REFETCH}),
+]
+CONTROL = [("cofree", {})]
+MODELS = ["gcn", "sage"]
+METHODS = ["ebv", "hep", "dne", "metis/edges"]
