@@ -32,7 +32,8 @@ from harness.comm.comm import Comm
 from harness.core.adjacency import Adjacency, Propagation, scales
 from harness.core.attention import AttentionEdges
 from harness.core.context import RunFacts
-from harness.core.features import R, Rows
+from harness.core.features import R, Rows, first_rows
+from harness.core.inputs import Static
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import Ready, System, display_name
@@ -153,9 +154,7 @@ class Block(Propagation):
 class _BlockDropout(HaloDropout):
     def inner(self, x: R) -> R:
         """Of the destinations' rows, which are the first of x: a layer may give its whole input."""
-        assert isinstance(x, torch.Tensor), "a batch's features are dense"
-        own: R = x[: len(self.inner_ids)]  # type: ignore[assignment]  # dense rows stay dense
-        return super().inner(own)
+        return super().inner(first_rows(x, len(self.inner_ids)))
 
 
 def _times_factor(block: Csr, factor: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -175,6 +174,7 @@ class Batch:
     divisor what this worker's summed loss is divided by for its gradients, which are then summed over
             workers; None: `total`, for the mean over all seeds of the step
     weights [b] what each seed's loss is multiplied by, in the model's precision; None: 1
+    static  what is kept of layer 0, where its block is the same in many steps; `x` is then not read
     """
 
     x: torch.Tensor
@@ -183,6 +183,7 @@ class Batch:
     total: int
     divisor: float | None = None
     weights: torch.Tensor | None = None
+    static: Static | None = None
 
 
 class Blocks:

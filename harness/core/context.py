@@ -66,6 +66,7 @@ class Context(Generic[S, A]):
     plans    [L]: who sends whom which rows of the input of layer l: `plan` for each, or fewer rows where
              training takes those that the loss needs (`adjacency.at(l)` then has these too)
     matrix   whether the model's layers are of the form A H W
+    keeps_rows  whether what is kept of layer 0 are its rows rather than A X (`StaticInput`)
     combiner   what sums gradients over the workers, as the run's `combine` does
     features_wire   how features that are fetched once travel: "dense", "sparse" or "auto"
     closing  what is given to it (`closing.callback(store.close)`) is called after the last epoch, in the
@@ -85,6 +86,7 @@ class Context(Generic[S, A]):
     seed: int
     model: torch.nn.Module
     matrix: bool
+    keeps_rows: bool
     optimiser: torch.optim.Optimizer
     new_optimiser: Callable[..., torch.optim.Optimizer]
     combiner: Combiner

@@ -124,6 +124,7 @@ class Trainer:
                 seed=seed,
                 model=self.model,
                 matrix=model.matrix,
+                keeps_rows=not model.matrix or model.input_dropout > 0,
                 optimiser=self.optimiser,
                 new_optimiser=self.new_optimiser,
                 combiner=self.combiner,
@@ -269,7 +270,7 @@ class Trainer:
             block.dropout(rate, dropout_key(self.seed, epoch, l, step))
             for l, (rate, block) in enumerate(zip(self._rates(), batch.blocks))
         ]
-        logits = self.model(batch.x, None, strategy, drops, self.recorder)
+        logits = self.model(batch.x, batch.static, strategy, drops, self.recorder)
         seeds = torch.arange(len(batch.labels), device=logits.device)
         loss = local_loss(logits, batch.labels, seeds, divisor, batch.weights)
         return self._backward(loss, logits, len(seeds), strategy)
