@@ -42,6 +42,7 @@ BUDGET = {
     "ecgraph": Cost(synchronisations=9, drains=0, launches=311, collectives=4),
     "gas": Cost(synchronisations=26, drains=0, launches=113, collectives=7),
     "graphsaint": Cost(synchronisations=8, drains=0, launches=81, collectives=1),
+    "grappa": Cost(synchronisations=6, drains=0, launches=53, collectives=1),
     "lean": Cost(synchronisations=6, drains=0, launches=365, collectives=5),
     "llcg": Cost(synchronisations=5, drains=0, launches=202, collectives=4),
     "local": Cost(synchronisations=2, drains=0, launches=43, collectives=1),
