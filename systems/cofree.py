@@ -24,6 +24,8 @@ Decisions
   Which mask an epoch takes is a hash of the seed and the epoch, the same on all workers.
 - a worker's shard holds its mirrors' features; they are sent and counted all the same. Its mirrors' labels,
   and which of them are trained on, are sent before training, uncounted.
+- layer 0 keeps A X under `features=once`, but where features are bags of words or edges are dropped: it then
+  computes A (X W) in every epoch.
 - evaluation is exact, over synchronised replicas.
 Departures: the paper's full text was not at hand. The weights of the loss and DropEdge-K are from memory of
 it; K and the rate are not printed in what could be read.
@@ -113,7 +115,10 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
         if not self.fetched:
             self.input_halo(x)
             self.fetched = True
-        if self.drop_edges:
+        features = self.adjacency.features
+        assert features is not None
+        # Where few features are not 0, A (X W) is cheaper than a kept A X, which is dense.
+        if self.drop_edges or features.sparse:
             return None
         return StaticSums(x, self.adjacency.times(x), self.adjacency.kernel)
 
