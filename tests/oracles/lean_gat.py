@@ -65,12 +65,24 @@ class Worker:
         return found, flat @ w.T
 
 
-def train(graph, assignment, weights: Weights, draw, *, bits: int, epochs: int, **adam) -> History:
-    """Layer 0 is fetched once, and gradients are summed exactly."""
+def train(
+    graph,
+    assignment,
+    weights: Weights,
+    draw,
+    *,
+    bits: int,
+    sets: list[np.ndarray] | None = None,
+    coded=coded,
+    epochs: int,
+    **adam,
+) -> History:
+    """Layer 0 is fetched once, and gradients are summed exactly. `sets`: R_0 .. R_L, by default lean's;
+    coded(message, bits, u): Q."""
     edges = dense.adjacency(graph) != 0
     x, count = graph.features.astype(np.float64), int(graph.train.sum())
     layers, workers = dense.num_layers(weights), int(assignment.max()) + 1
-    sets = needed_sets(graph, layers)
+    sets = needed_sets(graph, layers) if sets is None else sets
     plan = [[Worker(edges, assignment, sets[l + 1], i) for i in range(workers)] for l in range(layers)]
     w, optimiser, history = dense.as_float64(weights), Adam(**adam), History()
 
