@@ -132,24 +132,26 @@ def loss_and_delta(
 ) -> tuple[float, np.ndarray]:
     """Sum over the rows in `train` of the vertex loss, divided by `count`, and its derivative by the logits.
 
-    `count` is the number of training vertices of the whole graph, whichever rows are given here.
+    `count` is the number of training vertices of the whole graph, whichever rows are given here; `train` [n]
+    bool, or what each row's loss counts.
     The loss of a vertex is softmax cross-entropy (labels [n]) or the mean over the classes of binary
     cross-entropy with logits (labels [n, C]).
     """
     delta = np.zeros_like(logits)
     rows = np.flatnonzero(train)
-    y = logits[rows]
+    y, share = logits[rows], train[rows, None].astype(np.float64)
     if labels.ndim == 1:
         shifted = y - y.max(axis=1, keepdims=True)
         log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
         target = np.eye(logits.shape[1])[labels[rows]]
-        loss = -(target * log_p).sum()
-        delta[rows] = (np.exp(log_p) - target) / count
+        loss = -(share * target * log_p).sum()
+        delta[rows] = share * (np.exp(log_p) - target) / count
     else:
         target, classes = labels[rows].astype(np.float64), logits.shape[1]
-        loss = (np.logaddexp(0.0, y) - target * y).sum() / classes  # -t log σ(y) - (1-t) log(1-σ(y))
+        each = np.logaddexp(0.0, y) - target * y  # -t log σ(y) - (1-t) log(1-σ(y))
+        loss = (share * each).sum() / classes
         sigmoid = np.exp(-np.logaddexp(0.0, -y))
-        delta[rows] = (sigmoid - target) / (classes * count)
+        delta[rows] = share * (sigmoid - target) / (classes * count)
     return float(loss) / count, delta
 
 
