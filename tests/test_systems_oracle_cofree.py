@@ -1,0 +1,76 @@
+"""CoFree-GNN equals its paper's equations, epoch by epoch, on random graphs and vertex-cuts, masks shared;
+its bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.base.splitmix import mix_int
+from harness.data.partition.shard import Csr
+from systems import cofree as system
+from tests import systems
+from tests.oracles import cofree
+from tests.oracles.samples import OPERATORS, RUNS, random_graph, with_edge_weights
+from tests.systems import Settings
+
+METHODS = ["ebv", "hep", "dne", "metis/edges"]
+
+
+def masks(graph, seed: int, count: int, rate: float):
+    """A run's masks as the oracle asks for them, of the whole graph."""
+    if not count:
+        return None
+    n, made = graph.num_vertices, []
+    for number in range(count):
+        left = system.kept(Csr(graph.indptr, graph.indices, n), np.arange(n), seed, number, rate)
+        made.append(np.zeros((n, n), bool))
+        made[-1][np.repeat(np.arange(n), np.diff(left.indptr)), left.indices] = True
+    return lambda epoch, _: made[mix_int((seed * 1_000_003 + epoch) & system.MASK) % count]
+
+
+def train(graph, outcome, how, mask=None, **knobs):
+    cut = outcome.assignment
+    return cofree.train(
+        graph, cut, cut.masters(), outcome.weights[0], mask, epochs=how.epochs, **knobs, **how.optimiser
+    )
+
+
+@settings(max_examples=10)
+@given(
+    degrees=st.sampled_from(["global", "local"]),
+    drop=st.tuples(st.sampled_from([0, 1, 3]), st.sampled_from([0.3, 0.5, 0.9])),
+    method=st.sampled_from(METHODS),
+    operator=st.sampled_from(OPERATORS),
+    labels=st.sampled_from(["one", "one", "several"]),
+    weighted=st.sampled_from([False, False, True]),
+    **RUNS,
+)
+def test_cofree_equals_its_oracle(
+    pool, degrees, drop, method, operator, labels, weighted, seed, parts, directed, layers
+):
+    graph = random_graph(seed, vertices=18, directed=directed, multilabel=labels == "several")
+    graph = with_edge_weights(graph, seed) if weighted else graph
+    name, normalisation = operator
+    how = Settings(systems.small(name, layers, normalisation=normalisation), epochs=6, seed=seed)
+    block = systems.block("cofree", degrees=degrees, drop_edges=drop[0], drop_rate=drop[1])
+    outcome = systems.run(pool, graph, block, parts, method, how)
+    knobs = {"degrees": degrees, "model": name, "normalisation": normalisation}
+    history = train(graph, outcome, how, masks(graph, seed, *drop), **knobs)
+    systems.assert_trained_alike(outcome, history)
+
+
+@pytest.mark.parametrize("features", ["once", "refetch"])
+@pytest.mark.parametrize("method", ["ebv", "metis/edges"])
+def test_bytes_are_the_features_of_copies(pool, features, method):
+    graph = random_graph(12, vertices=40)
+    how = Settings(systems.small("gcn", 3, 6), dtype="float32", epochs=3)
+    outcome = systems.run(pool, graph, systems.block("cofree", features=features), 4, method, how)
+    cut, width = outcome.assignment, graph.num_features
+    for epoch in range(how.epochs):
+        sent = sum(size for (_, _, purpose), (_, size) in outcome.sent(epoch).items() if purpose != "weights")
+        want = cofree.epoch_bytes(cut, cut.masters(), width, features=features, first=epoch == 0)
+        assert sent == want
