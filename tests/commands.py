@@ -125,6 +125,7 @@ TRIED = {
     "halobench -m hydra/launcher=submitit_slurm": (
         "test_gpu_page.py::test_what_submitit_submits_is_a_job_with_the_pages_gpus"
     ),
+    "halobench tune": "test_tune.py::test_the_pages_command_is_killed_and_goes_on",
     "halobench plan": "test_plan.py::test_every_command_of_the_page_is_planned",
     "halobench new": "test_new.py::test_files_are_written_once_and_the_next_commands_are_said",
     "halobench submit": "test_submissions.py::test_the_commands_say_what_comes_next_and_what_is_wrong",

@@ -71,6 +71,10 @@ COMMANDS = {
     "cluster measure": Command(
         "harness.model.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
     ),
+    "tune": Command(
+        "harness.cli.tune",
+        "each system at its best: as many trials for all, then fresh seeds beside its default",
+    ),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command(
         "harness.papers.figures.__main__", "experiments: starts the runs they lack, draws, prints verdicts"

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from harness.results import track
 from harness.results.report.columns import Column
 from harness.results.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting
 from harness.results.report.estimate import Estimate
@@ -69,7 +70,10 @@ def comparable(section: Section) -> list[Section]:
 
 
 def advise(section: Section) -> Advice:
-    """The advice on the rows of a part that `comparable` gives."""
+    """The advice on the rows of a part that `comparable` gives; on the tuned ones alone where there are
+    some."""
+    if tuned := [group for group in section.groups if group.first.track == track.TUNED]:
+        section = replace(section, groups=tuned)
     score, *costs = section.compared
     finished = [g for g in section.groups if g.finished and not g.diverged]
     exact = [g for g in finished if g.first.role == "reference"]

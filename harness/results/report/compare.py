@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from harness.base.terminal import counted
+from harness.results import track
 from harness.results.identity import MEETING_KEYS
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
@@ -51,18 +52,32 @@ def ratio(a: Group, b: Group, value: Value) -> Estimate:
 
 
 def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
-    """Exact training under the group's own setting, with raw features fetched as often as the group does
-    where that is there; None where there is none.
+    """Exact training under the group's own setting and of its track, with raw features fetched as often as
+    the group does where that is there; None where there is none.
 
     elsewhere   take it on another partition or cluster where it is not there on the group's own: exact
                 training is the same on all, and a system over a vertex-cut shares its partition with no other
     """
     exact = [g for g in groups if g.first.role == "reference" and g.finished]
+    exact = [g for g in exact if g.first.track == group.first.track]
     found = [g for g in exact if setting(g) == setting(group)]
     if elsewhere and not found:
         found = [g for g in exact if setting(g, PLACES) == setting(group, PLACES)]
     fetched = group.first.keys.get("system.features")
     return min(found, key=lambda g: g.first.keys.get("system.features") != fetched, default=None)
+
+
+def fixed_of(group: Group, groups: list[Group]) -> Group | None:
+    """Of a tuned group (`harness.results.track`) the same system at its default setting; None where there is
+    none."""
+    found = [
+        g
+        for g in groups
+        if (group.first.track, g.first.track) == (track.TUNED, track.FIXED)
+        and g.first.system == group.first.system
+        and setting(g) == setting(group)
+    ]
+    return min(found, key=lambda g: len(differing([g.first, group.first])), default=None)
 
 
 def ahead_of_controls(groups: list[Group], score: Column) -> Iterator[tuple[Group, Group, Estimate]]:
@@ -101,8 +116,9 @@ def counts(key: str, blocks: Collection[str]) -> bool:
 
 def setting(group: Group, but: tuple[str, ...] = ()) -> str:
     """What two groups must share to be compared: all that `counts`, but the system, how gradients are summed
-    and what is scored beside, and the blocks `but`.
+    and what is scored beside, the blocks `but`, and what was tuned.
     """
     blocks = {"system", "combine", "score", *but}
-    keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks)}
+    tuned = track.COMMON if group.first.track else ()
+    keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks) and key not in tuned}
     return repr(sorted(keys.items(), key=lambda pair: pair[0]))

@@ -153,7 +153,7 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
         section = shown[id(group)]
         held = {column.key: column for block in section.blocks for column in block}
         at = next(number for number, each in enumerate(section.groups) if each is group)
-        ahead = section.ahead(group)
+        ahead, gain = section.ahead(group), section.ahead_of_fixed(group)
         row = {
             "dataset": group.dataset,
             "twin": group.first.summary["twin"],
@@ -172,6 +172,8 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
             "best_of": " ".join(key for key, column in held.items() if section.best(column)[at]),
             "less_exact": ahead.mean,
             "less_exact_half95": ahead.half,
+            "less_fixed": gain.mean,
+            "less_fixed_half95": gain.half,
         }
         for key, column in every.items():
             estimate = estimate_of(group, column) if key in held else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.base.errors import InputError, choice
 from harness.data.config import LABELS_PER_CLASS
-from harness.results import consistency, resolved
+from harness.results import consistency, resolved, track
 from harness.results.identity import identity
 from harness.results.reader import AGAIN, Trace, find_runs
 from harness.results.report.estimate import Estimate, estimate
@@ -31,6 +31,8 @@ COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 OPTIONAL = {"straggler", "combine", "score"}
 # What the name of a partition does not say: METIS cuts for one host, as it does by itself.
 ONE_CUT = ("harness.data.partition.assign.Metis", "partition.hosts", 1)
+# What follows the graph's name: runs of `halobench tune` have tables of their own.
+BESIDE = {"": "", track.TRIAL: " (trials)", **dict.fromkeys((track.FIXED, track.TUNED), " (fixed and tuned)")}
 # What a graph's name says where it is otherwise.
 USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
 
@@ -57,9 +59,20 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What the config calls the run, else its system's module: the name in `system=NAME`."""
+        """What the config calls the run, else its system's module: the name in `system=NAME`. A run of
+        `halobench tune` has its track behind the name."""
+        return f"{self.system} {self.track}".rstrip()
+
+    @property
+    def system(self) -> str:
+        """Its name without the track."""
         target = str(self.keys.get("system._target_", "?"))
-        return str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2])
+        return track.parted(str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2]))[0]
+
+    @property
+    def track(self) -> str:
+        """Of `halobench tune` (`harness.results.track`); "" of any other run."""
+        return track.parted(str(self.keys.get("label")))[1]
 
     @cached_property
     def attempts(self) -> list[dict[str, Any]]:
@@ -226,8 +239,8 @@ def load(
     paths: Iterable[str | Path], x: str | None = None, metrics: Sequence[str] = ()
 ) -> tuple[list[Group], list[Path]]:
     """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
-    folders of runs that have not finished an epoch. A damaged folder is named on stderr and left out.
-    InputError where nothing is left to compare.
+    folders of runs that have not finished an epoch. A damaged folder is named on stderr and left out, and so
+    are trials of `halobench tune` where there are other runs. InputError where nothing is left to compare.
 
     x   a key that stands on the axis of a picture, and so in no name
     metrics   names of what systems record by themselves, to be put into the summaries as `means`; InputError
@@ -236,7 +249,7 @@ def load(
     together: dict[str, list[Run]] = defaultdict(list)
     empty, damaged = [], []
     recorded: set[str] = set()
-    for path in find_runs(paths):
+    for path in track.without_trials(find_runs(paths)):
         try:
             run = Run(path)
             if run.trace.epochs.empty:
@@ -275,17 +288,17 @@ def among(groups: Iterable[Group]) -> list[Group]:
 def _name(groups: list[Group], x: str | None) -> None:
     """Give every group its dataset and label: two groups on one graph that differ in the config, or in what
     they ran on, differ in what the table says."""
-    by_graph: dict[str, list[Group]] = defaultdict(list)
+    by_graph: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in groups:
-        by_graph[group.first.summary["dataset"]].append(group)
-    for graph, members in by_graph.items():
+        by_graph[group.first.summary["dataset"], BESIDE[group.first.track]].append(group)
+    for (graph, beside), members in by_graph.items():
         common = _differing(
             members,
             lambda key: key != x and not key.startswith(("system.", "dataset.", "partition.", "cluster.")),
         )
         telling = set(_differing(members, lambda key: key.startswith("dataset.")))
         for group in members:
-            alike = [g for g in members if g.first.name == group.first.name]
+            alike = [g for g in members if g.first.system == group.first.system]
             # A cluster's figures go by its name, and concern the systems that read them.
             own = _differing(
                 alike, lambda key: key != x and (key.startswith("system.") or key == "cluster.name")
@@ -306,6 +319,7 @@ def _name(groups: list[Group], x: str | None) -> None:
             group.dataset = " ".join(
                 [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)]
             )
+            group.dataset += beside
     contents: dict[str, set[str]] = defaultdict(set)
     for group in groups:
         contents[group.dataset].add(group.first.content)

@@ -11,7 +11,7 @@ from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.results.report import columns
 from harness.results.report.columns import Column
-from harness.results.report.compare import cannot_tell, change, reference_of
+from harness.results.report.compare import cannot_tell, change, fixed_of, reference_of
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group
 
@@ -101,15 +101,20 @@ class Section:
     def less_exact(self, group: Group) -> str:
         """The leading score less that of exact training under the same setting, in points, paired over seeds;
         empty where it is not there."""
-        ahead = self.ahead(group)
-        fewer = f" ({ahead.n} of {len(group.seeds)} seeds)" if ahead.n < len(group.seeds) else ""
-        return f"{ahead:+.2f}{fewer}" if ahead.n else ""
+        return _points(self.ahead(group), group)
 
     def ahead(self, group: Group) -> Estimate:
-        exact = reference_of(group, self.groups, elsewhere=True)
-        if exact is None or exact is group:
+        return self._change(group, reference_of(group, self.groups, elsewhere=True))
+
+    def ahead_of_fixed(self, group: Group) -> Estimate:
+        """Of a tuned row the leading score less that of the same system's default setting, in points, paired
+        over seeds."""
+        return self._change(group, fixed_of(group, self.groups))
+
+    def _change(self, group: Group, other: Group | None) -> Estimate:
+        if other is None or other is group:
             return estimate([])
-        return change(group, exact, columns.LEADING[self.score][0])
+        return change(group, other, columns.LEADING[self.score][0])
 
     def notes(self, best: str = "*") -> list[str]:
         """One sentence for each thing that a reader of the numbers must know; `best` is what marks the best
@@ -151,6 +156,12 @@ class Section:
             said.append(
                 "± is half a 95 % interval over seeds (Student's t); minus exact is the leading score minus"
                 " that of exact training under the same setting, paired over seeds."
+            )
+        if any(group.first.track for group in self.groups):
+            said.append(
+                "fixed rows are the systems' default settings; tuned ones those with the best validation"
+                " score of as many trials each, on seeds that no trial had; minus fixed is the difference,"
+                " paired over seeds (docs/howto/tune.md)."
             )
         said += [diverged(group, _row(group)) for group in self.groups if group.diverged]
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
@@ -229,6 +240,8 @@ class Section:
                 if several and number == 0 and at == 1:
                     text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
                     text["minus exact"] = list(map(self.less_exact, self.groups))
+                    gains = [_points(self.ahead_of_fixed(g), g) for g in self.groups]
+                    text |= {"minus fixed": gains} if any(gains) else {}
             blocks.append(list(range(first, len(text))))
         shown = pd.DataFrame(text)
         return Cells(shown, pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False), blocks)
@@ -293,6 +306,12 @@ def estimate_of(group: Group, column: Column) -> Estimate:
     flatter.
     """
     return estimate([]) if group.diverged and column.scored else group.estimate(column.value)
+
+
+def _points(ahead: Estimate, group: Group) -> str:
+    """A difference in points, with the number of seeds where not all of the group's are in it."""
+    fewer = f" ({ahead.n} of {len(group.seeds)} seeds)" if ahead.n < len(group.seeds) else ""
+    return f"{ahead:+.2f}{fewer}" if ahead.n else ""
 
 
 def _key_cells(g: Group) -> list[str]:

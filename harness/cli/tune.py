@@ -1,0 +1,299 @@
+"""`halobench tune`: every system at its best, by as many trials each, on the validation score alone.
+
+A trial is a run like any other, and its folder is all that is kept of it: Optuna's sampler is seeded, so that
+the same command asks for the same trials in the same order and takes those that have finished from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.base.bounds import KEY, SEED, Bounds, number
+from harness.base.errors import InputError, typed
+from harness.base.extras import package
+from harness.base.places import CONF
+from harness.base.scratch import scratch
+from harness.base.subcommand import command
+from harness.base.terminal import Terminal, counted, unfolded
+from harness.base.words import key_of, key_value
+from harness.results import files, objective, track
+from harness.results.reader import Trace
+from harness.results.report import formats, groups
+from harness.results.report.groups import knob
+from harness.run import overrides, runner, space
+from harness.run.config import Run
+from harness.run.process import until_stopped
+from harness.run.runner import Places
+
+SEEDS = 3  # fresh ones, where none are given
+PROBED = 3  # epochs of each system for the estimate of its time
+START = 3.0  # seconds of a run beside its epochs, on two cores
+# Keys that are set for each run here.
+OWN = ("label", "run_dir", "launch", "objective", "fresh")
+DESCRIPTION = """\
+Each system at its best: as many trials for every one, on the validation score alone. Then the best setting
+(track tuned) and the default one (track fixed) run on fresh seeds, and stand side by side in tables and
+pages. The same command goes on where it was stopped. docs/howto/tune.md is the protocol, conf/tune/ says what
+is tuned; a key that is given is not.
+
+words:
+  system=NAME,NAME,... dataset=NAME and any key of halobench run; seed=N of the trials
+  trials=N of each system (default 20)
+  seeds=N,N,... of the two tracks (default: the three after the trials' seed)
+"""
+
+
+@dataclass
+class Budget:
+    """trials  of each system
+    seeds   of the two tracks; none: the three after the trials' seed"""
+
+    trials: int = number(20, 1, 10_000)
+    seeds: list[int] = field(default_factory=list, metadata={KEY: Bounds(0, SEED)})
+
+
+@dataclass
+class Trial:
+    """values  of the keys that are tuned
+    score   the best validation score; minus infinity where the run diverged, None where there was none
+    why     it has no score; "" where it has one"""
+
+    values: dict[str, Any]
+    score: float | None
+    why: str = ""
+
+
+class Study:
+    """The trials of a system, in the order in which they are asked for.
+
+    base     the run that they change
+    space    what they choose
+    pending  the first that has not finished: what asked for it, its values and its run; None: none is left
+    """
+
+    def __init__(self, base: Run, chosen: space.Space, trials: int):
+        optuna = package("optuna", "optuna")
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.base, self.space, self.budget = base, chosen, trials
+        self.failed = optuna.trial.TrialState.FAIL
+        sampler = optuna.samplers.TPESampler(seed=base.settings.seed)
+        self.study = optuna.create_study(direction="maximize", sampler=sampler)
+        defaults = {key: space.value_of(base, key) for key in chosen}
+        with warnings.catch_warnings():  # Optuna calls this experimental
+            warnings.simplefilter("ignore")
+            self.study.enqueue_trial({key: value for key, value in defaults.items() if value in chosen[key]})
+        self.trials: list[Trial] = []
+        self.pending: tuple[Any, dict[str, Any], Run] | None = None
+        self.catch_up()
+
+    @property
+    def name(self) -> str:
+        return self.base.system_name
+
+    def catch_up(self) -> None:
+        """Take trials from where they have finished, up to the first that has not."""
+        while self.pending is None and len(self.trials) < self.budget:
+            asked = self.study.ask()
+            values = {key: each.draw(asked, key) for key, each in self.space.items()}
+            try:
+                run = space.changed(self.base, values, label=track.label(self.name, track.TRIAL))
+            except InputError as error:
+                self._note(asked, Trial(values, None, str(error)))
+                continue
+            self.pending = asked, values, run
+            if not runner.lacking([run]):
+                self.tell()
+
+    def tell(self, why: str = "") -> None:
+        """Note what became of the pending trial: its run has finished, or it has not, and why."""
+        assert self.pending is not None
+        asked, values, run = self.pending
+        self.pending = None
+        try:
+            if why:
+                raise InputError(why)
+            summary = files.read_json(run.directory / "summary.json")
+            score, diverged = objective.value(summary, None), summary["diverged"]
+        except InputError as error:
+            self._note(asked, Trial(values, None, str(error)))
+        else:
+            why = "" if diverged is None else f"diverged in epoch {diverged + 1}"
+            self._note(asked, Trial(values, score, why))
+
+    def _note(self, asked: Any, trial: Trial) -> None:
+        self.trials.append(trial)
+        if trial.score is None:
+            self.study.tell(asked, state=self.failed)
+        else:
+            self.study.tell(asked, trial.score)
+
+    @property
+    def best(self) -> Trial | None:
+        """The first with the highest validation score; None where no trial has one."""
+        scored = [trial for trial in self.trials if not trial.why]
+        return max(scored, key=lambda trial: trial.score or 0.0, default=None)
+
+    def runs(self, which: str, seeds: Sequence[int]) -> list[Run]:
+        """Of a track, a run per seed; InputError where no trial has a score."""
+        if which == track.TUNED and self.best is None:
+            raise InputError(f"{self.name}: no trial has a validation score: {self.trials[-1].why}")
+        values = self.best.values if which == track.TUNED and self.best else {}
+        label = track.label(self.name, which)
+        return [space.changed(self.base, values, label=label, seed=seed) for seed in seeds]
+
+
+@command("halobench tune")
+def main(words: list[str], program: str) -> int:
+    """Exit code 1 where a run of a track failed or a system has no setting that works; 128 + signal where it
+    was stopped."""
+    parser = argparse.ArgumentParser(
+        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
+    )
+    given = parser.parse_intermixed_args(words)
+    return until_stopped(lambda: tune(given.words, given.config_dir))
+
+
+def tune(words: Sequence[str], config_dir: Path | None = None) -> int:
+    """Run what is lacking, and print the table of the two tracks; returns the exit code."""
+    budget, bases = _asked(words, config_dir)
+    keys = {key_of(word) for word in words}
+    studies = []
+    for base in bases:
+        chosen = space.fitted(space.read(base.system_name, config_dir), base, keys)
+        studies.append(Study(base, chosen, budget.trials))
+    console, code = Terminal(stderr=True), 0
+    _announce(studies, budget, console)
+    for study in studies:
+        _search(study, console)
+        for which in (track.FIXED, track.TUNED):
+            try:
+                _start(runner.lacking(study.runs(which, budget.seeds)))
+            except InputError as error:
+                console.say(f"error: {_last(error)}", style="red")
+                code = 1
+    compared = [run for study in studies if study.best for which in (track.FIXED, track.TUNED)
+                for run in study.runs(which, budget.seeds)]  # fmt: skip
+    if there := runner.finished([run.directory for run in compared]):
+        unfolded().print(formats.plain(groups.load(there)[0]), highlight=False, soft_wrap=True)
+    return code
+
+
+def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[Run]]:
+    """The budget, and the default run of each system, by its name. InputError where the words ask for no
+    tuning."""
+    own = {key: value for key, value in map(key_value, words) if key in Budget.__dataclass_fields__}
+    rest = [*runner.searchpath(config_dir), *(word for word in words if key_of(word) not in own)]
+    for key in OWN:
+        if key in map(key_of, rest):
+            raise InputError(f"{key} is set for each run here: leave it out")
+    overrides.check(["-m", *rest], CONF)
+    swept = overrides.swept(rest)
+    if several := sorted(swept.keys() - {"system"}):
+        raise InputError(f"{several[0]} has several values: tune each in a command of its own")
+    if "system" not in map(key_of, rest) or swept.get("system", []) is None:
+        raise InputError("system is not given by name: give system=NAME,NAME,...")
+    given = {key: yaml.safe_load(f"[{value}]" if key == "seeds" else value) for key, value in own.items()}
+    budget = typed(Budget, given, "")
+    runs = runner.expand([*rest, "progress=false"])
+    names = [key_value(next(word for word in run if key_of(word) == "system"))[1] for run in runs]
+    bases = [space.changed(run, {}, label=name) for name, run in zip(names, runner.composed(runs))]
+    seed = bases[0].settings.seed
+    budget.seeds = budget.seeds or [seed + 1 + more for more in range(SEEDS)]
+    if seed in budget.seeds:
+        raise InputError(f"seeds={seed} is the seed of the trials: give others, or another seed=N")
+    return budget, bases
+
+
+def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> None:
+    """Say how many runs there are, and about how long those take that are lacking."""
+    seconds, lacking = 0.0, 0
+    for study in studies:
+        left = budget.trials - len(study.trials) + len(runner.lacking(study.runs(track.FIXED, budget.seeds)))
+        if study.pending or not study.best:  # what the tuned runs will be is not known yet
+            left += len(budget.seeds)
+        else:
+            left += len(runner.lacking(study.runs(track.TUNED, budget.seeds)))
+        lacking += left
+        seconds += left * _seconds(study.base) if left else 0.0
+    runs = len(studies) * (budget.trials + 2 * len(budget.seeds))
+    console.say(
+        f"{counted(len(studies), 'system')}, {counted(budget.trials, 'trial')} of each and"
+        f" {counted(len(budget.seeds), 'seed')} of two tracks: {counted(runs, 'run')}, {lacking} to start"
+        + (f", {_duration(seconds)}" if lacking else "")
+    )
+
+
+def _seconds(base: Run) -> float:
+    """What a run takes, from a few epochs of it; NaN where these fail, which its trials will say."""
+    with scratch() as folder:
+        probe = space.changed(base, {}, epochs=PROBED, results=str(folder))
+        try:
+            _start([probe])
+        except InputError:
+            return math.nan
+        epochs = Trace(probe.directory).epochs
+    worst = epochs.groupby("epoch")[["train_s", "log_s", "evaluate_s"]].max()
+    every, total = base.evaluate.every, base.settings.epochs
+    scored = worst["evaluate_s"][worst["evaluate_s"] > 0].median()
+    evaluations = math.ceil(total / every) if every else 1
+    trained = (worst["train_s"] + worst["log_s"].fillna(0)).iloc[1:].median()
+    return START + total * trained + evaluations * scored
+
+
+def _duration(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "for an unknown time: a short run failed"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def _search(study: Study, console: Terminal) -> None:
+    """Run the trials that are lacking, and say what came of each and which is best."""
+    while study.pending is not None:
+        began, run, why = time.monotonic(), study.pending[2], ""
+        try:
+            _start([run])
+        except InputError as error:
+            why = _last(error).removeprefix(f"{run.directory}: ")
+        study.tell(why)
+        which = f"{study.name}, trial {len(study.trials)} of {study.budget}"
+        console.say(f"{which}: {_told(study.trials[-1])}, {time.monotonic() - began:.0f} s")
+        study.catch_up()
+    console.say(
+        f"{study.name}: " + (f"best is {_told(study.best)}" if study.best else "no trial has a score")
+    )
+    reasons = [trial.why for trial in study.trials if trial.why]
+    for why in dict.fromkeys(reasons):
+        console.say(f"  {counted(reasons.count(why), 'trial')} without a score: {why}")
+
+
+def _told(trial: Trial) -> str:
+    said = " ".join(knob(key, value) for key, value in trial.values.items())
+    return f"{said}: {trial.why or f'validation {100 * (trial.score or 0.0):.2f} %'}"
+
+
+def _start(runs: Sequence[Run]) -> None:
+    """Train these runs. InputError with what the failed ones said."""
+    if runs:
+        settings = runs[0].settings
+        places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
+        runner.start(str(settings.label), places, runs)
+
+
+def _last(error: InputError) -> str:
+    """The last line of what a run said."""
+    return str(error).strip().splitlines()[-1]

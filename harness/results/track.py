@@ -1,0 +1,39 @@
+"""Runs of `halobench tune` are told from all others by their label, SYSTEM@TRACK.
+
+trial   a setting that is tried; tables leave trials out where other runs are given too
+fixed   the system's default setting, on fresh seeds
+tuned   the setting with the best validation score of all trials, on the same seeds
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+TRIAL, FIXED, TUNED = "trial", "fixed", "tuned"
+LABEL = re.compile(rf"(.+)@({TRIAL}|{FIXED}|{TUNED})")
+TRIAL_LINE = re.compile(rf"^label: .+@{TRIAL}$", re.M)
+# What is tuned for every system (conf/tune/common.yaml): rows of one table may differ in it.
+COMMON = frozenset({"optimiser.lr", "model.dropout", "model.hidden"})
+
+
+def label(system: str, track: str) -> str:
+    return f"{system}@{track}"
+
+
+def parted(label: str) -> tuple[str, str]:
+    """The system and the track that a label says; the label itself and "" where it says none."""
+    found = LABEL.fullmatch(label)
+    return (found[1], found[2]) if found else (label, "")
+
+
+def without_trials(folders: list[Path]) -> list[Path]:
+    """The run folders that are no trials; all of them where every one is. Only their labels are read."""
+    return [folder for folder in folders if not _is_trial(folder)] or folders
+
+
+def _is_trial(folder: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # damage is for whoever reads the run
+        return TRIAL_LINE.search((folder / "config.yaml").read_text()) is not None
+    return False
