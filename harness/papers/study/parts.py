@@ -27,7 +27,7 @@ options says so. 4 workers. The tables here have the columns that compare system
 every column with its interval over seeds: scores, seeds one by one, CPU seconds by kind of work, bytes by
 layer and per run, and the notes below each table.
 
-Each graph has two kinds of rows:
+Each graph has three kinds of rows:
 
 - **One setting for all** (`conf/experiment/systems.yaml` has the rows as commands): GCN of 2 layers, hidden
   64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm; raw features fetched once, which is exact
@@ -35,6 +35,10 @@ Each graph has two kinds of rows:
 - **The papers' settings** (`conf/experiment/systems_at_papers.yaml`): each system as its paper has it, beside
   exact training (`vanilla`) and the control (`zero_halo`) at the same model and optimiser. All but PipeGCN
   and DIGEST fetch raw features in every epoch there, as their papers do.
+- **Each at its best** (`conf/experiment/systems_at_best.yaml`): the one setting, with every exact saving that
+  the system can take (features once, in sparse rows where these are smaller, needed rows alone, and for exact
+  training a least cover of rows and partial sums), and beside it the same with the weights' gradients coded
+  in 4 bits (`combine=quantised`). What a system cannot take, and why, is what it answers when it is asked to.
 
 METIS leads; random partitions are the stress test: most of a row's weight is remote there, and staleness by
 an epoch under Adam need not settle ([why](../staleness.md)). CDFGNN stands in both with a vertex-cut of its
