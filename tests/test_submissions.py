@@ -267,6 +267,21 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path):
     assert any("set HALOBENCH_ALLOW=my_idea" in each for each in found)
 
 
+def test_of_what_was_tuned_a_bundle_takes_its_track(places, tmp_path):
+    folder = Path(shutil.copytree(places.results, tmp_path / "results"))
+    for run in folder.glob("*/sancus-2w-*"):
+        number = int(run.name.partition("seed")[2][0])
+        label = ["sancus@trial", "sancus@fixed", "sancus@tuned"][number - 1]
+        config = (run / "config.yaml").read_text().replace("label: null", f"label: {label}")
+        files.write_yaml_atomic(run / "config.yaml", config[: config.index("# xxh3")])
+        told = files.read_json(run / "summary.json")
+        files.write_json_atomic(run / "summary.json", {**told, "files": {**told["files"], **checksums(run)}})
+    for which, seed, trials in (("fixed", 2, 0), ("tuned", 3, 20)):
+        head = bundles.Submission("mine", "A", "CC0", which, trials)
+        made = bundles.make([str(folder)], tmp_path / which, head)
+        assert [run.seed for run in made.runs.values() if run.name == "sancus"] == [seed]
+
+
 @pytest.fixture(scope="module")
 def ranked(whole, places) -> Path:
     """A page of two bundles, the second from another machine."""

@@ -28,7 +28,7 @@ from harness.base import yaml_text
 from harness.base.disk import refuse_links
 from harness.base.errors import InputError, check_place, choice, typed
 from harness.base.target import TREE
-from harness.results import consistency, files
+from harness.results import consistency, files, track
 from harness.results.identity import identity
 from harness.results.reader import Trace, find_runs
 from harness.results.report.groups import flatten
@@ -39,7 +39,7 @@ FILES = (
     *("config.yaml", "environment.json", "shards.json", "resolved.json", "summary.json"),
     *("epochs.parquet", "comm.parquet", "metrics.parquet"),
 )
-TRACKS = ("fixed", "tuned")
+TRACKS = (track.FIXED, track.TUNED)
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,49}")
 RUN = re.compile(r"[\w.-]+/[\w.-]+")
 LARGEST = 64 * 2**20  # bytes of a file of a bundle
@@ -119,8 +119,13 @@ class Submitted(Trace):
 
     @property
     def name(self) -> str:
+        return self.labelled[0]
+
+    @property
+    def labelled(self) -> tuple[str, str]:
+        """What it is called, and the track of `halobench tune` that it is in; "" where it is in none."""
         target = str(self.keys.get("system._target_", "?"))
-        return str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2])
+        return track.parted(str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2]))
 
     def setting(self, track: str) -> tuple[Any, ...]:
         """What a run has in common with those that it is ranked with: graph, workers, epochs and the keys of
@@ -204,7 +209,8 @@ def digest(path: Path) -> str:
 
 
 def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Path] = ()) -> Bundle:
-    """Write a bundle of the runs at or below `paths` to `folder`, which must not be there yet.
+    """Write a bundle of the runs at or below `paths` to `folder`, which must not be there yet. Of what
+    `halobench tune` made, the runs of the bundle's track.
 
     code   Python files of systems that are not of this tree
 
@@ -214,6 +220,9 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
     found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
+    found = {name: run for name, run in found.items() if run.labelled[1] in ("", head.track)}
+    if not found:
+        raise InputError(f"track={head.track} has no run in {' '.join(paths)}: give the other track")
     stems = {path.stem for path in code}
     for run in found.values():
         run.check()
