@@ -117,6 +117,7 @@ LONG = {
     "bytegnn_orders": 10,
     "distdgl_cache": 60,
     "systems": 45,
+    "systems_at_best": 75,
     "capgnn_compared": 45,
     "pscgcn_staleness": 25,
     "straggler": 120,
