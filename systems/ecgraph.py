@@ -43,8 +43,9 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, one_of
 from harness.base.errors import choice
-from harness.base.hollow import dry, either
+from harness.base.hollow import dry, either, hollow
 from harness.comm.work import code, stream
+from harness.core.kernels import quantise_loops as loops
 from harness.core.quantise import code_bytes, packed, unpacked
 from harness.core.system import System, check_features
 from harness.core.traits import Refuses
@@ -149,13 +150,11 @@ class Ecgraph(System):
         heads, values, counts = [], [], []
         guesses = self.predicted(*self.sent[layer]).split(send)
         for peer, (x, guess) in enumerate(zip(rows.split(send), guesses)):
-            codes, ends = coded(x, sending[peer])
-            choices = nearest(x, guess, middles(codes, ends, sending[peer]))
-            some = codes[choices != PREDICTED]
-            heads.append(message(choices.to(dtype), 2, ends))
-            values.append(packed(some.reshape(1, -1), sending[peer])[0])
-            counts.append(len(some))
-            sending[peer] = self.next_bits(sending[peer], len(some), len(x))
+            choices, ends, some, count = chosen(x, guess, sending[peer])
+            heads.append(message(choices, 2, ends))
+            values.append(some)
+            counts.append(count)
+            sending[peer] = self.next_bits(sending[peer], count, len(x))
         self.recorder.work(stream(len(rows), width, size, 9, 3))  # codes, their middles, and three errors
         self.recorder.work(code(sum(counts), width, sum(counts) * width * size, sum(map(len, values))))
         self.recorder.metric("rows_with_values", sum(counts), layer)
@@ -165,19 +164,18 @@ class Ecgraph(System):
         told = [parted(part, k, 2, dtype) for part, k in zip(came[:, 0].split(sizes), receive)]
         if dry():
             told = [(unknown(k), ends) for k, (_, ends) in zip(receive, told)]
-        where = [(choices != PREDICTED).nonzero()[:, 0] for choices, _ in told]
+        valued = [int((choices != PREDICTED).sum()) for choices, _ in told]
         used = list(reading)
-        sizes = [code_bytes(len(at) * width, bits) for at, bits in zip(where, used)]
+        sizes = [code_bytes(count * width, bits) for count, bits in zip(valued, used)]
         for peer, k in enumerate(receive):
-            reading[peer] = self.next_bits(used[peer], len(where[peer]), k)
+            reading[peer] = self.next_bits(used[peer], valued[peer], k)
 
         def made(came: torch.Tensor) -> torch.Tensor:
             h = self.predicted(*self.read[layer])
-            parts = zip(h.split(receive), came[:, 0].split(sizes), told, where, used)
-            for into, part, (choices, ends), at, bits in parts:
-                c = middles(unpacked(part[None], len(at) * width, bits, dtype).view(-1, width), ends, bits)
-                into[at] = torch.where((choices[at] == BETWEEN)[:, None], (c + into[at]) / 2, c)
-                self.recorder.work(code(len(at), width, part.nbytes, c.nbytes))
+            parts = zip(h.split(receive), came[:, 0].split(sizes), told, valued, used)
+            for into, part, (choices, ends), count, bits in parts:
+                fill(into, part, choices, ends, bits)
+                self.recorder.work(code(count, width, part.nbytes, count * width * size))
             return h
 
         with self.comm.for_once():  # of another size in the next epoch
@@ -194,21 +192,17 @@ class Ecgraph(System):
     def start_gradients(self, layer, direction, g, send, receive):
         """Gradients with what was left out of those before them."""
         bits, size, width, dtype = self.backward_bits, g.element_size(), g.shape[1], g.dtype
-        x = g + self.error[layer] if layer in self.error else g
-        wires, read = [], []
-        for part in x.split(send):
-            codes, ends = coded(part, bits)
-            wires.append(message(codes, bits, ends))
-            read.append(middles(codes, ends, bits))
-        self.error[layer] = x - torch.cat(read)
+        x = self.error[layer].add_(g) if layer in self.error else g.clone()
+        self.error[layer] = x
+        wires = [compensated(part, bits) for part in x.split(send)]
         self.recorder.work(stream(len(x), width, size, 5, 2))  # codes, their middles and two sums
         self.recorder.work(code(len(x), width, x.nbytes, sum(map(len, wires))))
         sizes = [message_bytes(k * width, bits, size) for k in receive]
 
         def made(came: torch.Tensor) -> torch.Tensor:
-            parts = zip(came[:, 0].split(sizes), receive)
-            told = [parted(part, k * width, bits, dtype) for part, k in parts]
-            rows = torch.cat([middles(codes.view(-1, width), ends, bits) for codes, ends in told])
+            rows = came.new_empty(sum(receive), width, dtype=dtype)
+            for into, part in zip(rows.split(receive), came[:, 0].split(sizes)):
+                read_middles(into, part, bits)
             self.recorder.work(code(len(rows), width, came.nbytes, rows.nbytes))
             return rows
 
@@ -231,11 +225,68 @@ class Ecgraph(System):
         self.error, self.tuned = state["error"], state["tuned"]
 
 
+def compiled(x: torch.Tensor) -> bool:
+    """Whether compiled loops take x; the torch operations beside them are for GPUs."""
+    return x.device.type == "cpu" and not hollow(x)
+
+
+def ends_of(x: torch.Tensor) -> torch.Tensor:
+    """The least and the largest value [2] of a message; 0 of one without values."""
+    return torch.stack(torch.aminmax(x)) if x.numel() else x.new_zeros(2)
+
+
+def chosen(
+    x: torch.Tensor, p: torch.Tensor, bits: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """How each row of a message x [k, F] is sent [k], the message's ends, the bytes of the values that are
+    sent, and of how many rows they are."""
+    if compiled(x):
+        ends, choices = ends_of(x), x.new_empty(len(x))
+        wire = torch.empty(code_bytes(x.numel(), bits), dtype=torch.uint8)
+        count = loops.nearest(x.numpy(), p.numpy(), ends.numpy(), bits, choices.numpy(), wire.numpy())
+        return choices, ends, wire[: code_bytes(count * x.shape[1], bits)], count
+    codes, ends = coded(x, bits)
+    choices = nearest(x, p, middles(codes, ends, bits))
+    some = codes[choices != PREDICTED]
+    return choices.to(x.dtype), ends, packed(some.reshape(1, -1), bits)[0], len(some)
+
+
+def fill(p: torch.Tensor, wire: torch.Tensor, choices: torch.Tensor, ends: torch.Tensor, bits: int) -> None:
+    """p [k, F] <- rows as `chosen` made `wire` [bytes] of them."""
+    if compiled(p):
+        loops.restore_nearest(wire.numpy(), choices.numpy(), ends.numpy(), bits, p.numpy())
+        return
+    at, width = (choices != PREDICTED).nonzero()[:, 0], p.shape[1]
+    c = middles(unpacked(wire[None], len(at) * width, bits, p.dtype).view(-1, width), ends, bits)
+    p[at] = torch.where((choices[at] == BETWEEN)[:, None], (c + p[at]) / 2, c)
+
+
+def compensated(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """The message [bytes] of x [k, F]; x <- what is left out of it."""
+    if compiled(x):
+        ends, wire = ends_of(x), torch.empty(message_bytes(x.numel(), bits, x.itemsize), dtype=torch.uint8)
+        loops.compensate(x.numpy(), ends.numpy(), bits, wire.numpy())
+        if len(wire):
+            wire[-2 * x.itemsize :] = ends.view(torch.uint8)
+        return wire
+    codes, ends = coded(x, bits)
+    x -= middles(codes, ends, bits)
+    return message(codes, bits, ends)
+
+
+def read_middles(rows: torch.Tensor, wire: torch.Tensor, bits: int) -> None:
+    """rows [k, F] <- the middles of buckets that `compensated` made `wire` [bytes] of."""
+    if compiled(rows) and len(wire):
+        ends = wire[-2 * rows.itemsize :].clone().view(rows.dtype)
+        fill(rows, wire, rows.new_zeros(len(rows)), ends, bits)
+    elif len(rows):
+        codes, ends = parted(wire, rows.numel(), bits, rows.dtype)
+        rows.copy_(middles(codes.view_as(rows), ends, bits))
+
+
 def coded(x: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The buckets [k, F] of a message's values, of 2^B between its ends [2]."""
-    if not x.numel():
-        return x, x.new_zeros(2)
-    ends = torch.stack([x.min(), x.max()])
+    ends = ends_of(x)
     step = (ends[1] - ends[0]) / 2**bits
     step = torch.where(step > 0, step, 1)
     return (x - ends[0]).div_(step).floor_().clamp_max_(2**bits - 1), ends

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.run.config import make_system
-from systems.ecgraph import coded, message, message_bytes, middles, nearest, parted
+from systems.ecgraph import (
+    chosen,
+    coded,
+    compensated,
+    fill,
+    message,
+    message_bytes,
+    middles,
+    nearest,
+    parted,
+    read_middles,
+)
 from tests import systems
 from tests.oracles.bytes import halo_rows
 from tests.oracles.samples import random_graph
@@ -37,9 +48,33 @@ def test_equal_values_are_their_own_middle_and_equals_are_coded():
     codes, ends = coded(x, 2)
     c = middles(codes, ends, 2)
     assert torch.equal(c, x)
-    assert nearest(x, x, c).tolist() == [0, 0, 0]
+    assert nearest(x, x, c).tolist() == chosen(x, x, 2)[0].tolist() == [0, 0, 0]
     c = torch.tensor([[0.1, 0.1], [0.3, 0.3], [0.0, 0.0]])
     assert nearest(x, torch.full_like(x, 0.2), c).tolist() == [0, 1, 2]
+
+
+@given(rows=ROWS, bits=BITS, away=st.floats(-9, 9), dtype=st.sampled_from([torch.float32, torch.float64]))
+def test_compiled_loops_choose_what_is_nearest_and_give_what_torch_operations_do(rows, bits, away, dtype):
+    x = torch.from_numpy(rows).to(dtype)
+    p = (x + away * torch.linspace(-1, 1, x.numel(), dtype=dtype).view_as(x)).contiguous()
+    codes, ends = coded(x, bits)
+    c = middles(codes, ends, bits)
+    choices, got, wire, count = chosen(x, p, bits)
+    ways = torch.stack([c, p, (c + p) / 2])
+    errors = (ways - x).abs().sum(2)
+    row = torch.arange(len(x))
+    assert torch.equal(got, ends) and count == (choices != 1).sum()
+    slack = 1e-5 if dtype == torch.float32 else 1e-12
+    assert (errors[choices.long(), row] <= errors.amin(0) + slack * (x.abs() + p.abs()).sum(1)).all()
+    h = p.clone()
+    fill(h, wire, choices, ends, bits)
+    assert torch.equal(h, ways[choices.long(), row])
+
+    left = x.clone()
+    wire = compensated(left, bits)
+    assert torch.equal(wire, message(codes, bits, ends)) and torch.equal(left, x - c)
+    read_middles(h, wire, bits)
+    assert torch.equal(h, c)
 
 
 @pytest.mark.parametrize(

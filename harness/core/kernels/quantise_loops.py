@@ -61,6 +61,58 @@ def read_scales(wire: np.ndarray, most: int, low: np.ndarray, step: np.ndarray) 
         low[r] = -step[r] * number(most)
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def pack(codes: np.ndarray, bits: int, wire: np.ndarray) -> None:
+    """The first bytes of wire <- codes [n] of 1, 2, 4 or 8 bits, the first of a byte in its lowest bits."""
+    whole = len(codes) * bits >> 3
+    # What the loop at the end says, without one inside another.
+    if bits == 8:
+        for b in range(whole):
+            wire[b] = np.uint8(codes[b])
+    elif bits == 4:
+        for b in range(whole):
+            wire[b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
+    elif bits == 2:
+        for b in range(whole):
+            low, high = codes[4 * b] | codes[4 * b + 1] << 2, codes[4 * b + 2] | codes[4 * b + 3] << 2
+            wire[b] = np.uint8(low | high << 4)
+    else:
+        for b in range(whole):
+            low, high = codes[8 * b] | codes[8 * b + 1] << 1, codes[8 * b + 4] | codes[8 * b + 5] << 1
+            low |= codes[8 * b + 2] << 2 | codes[8 * b + 3] << 3
+            high |= codes[8 * b + 6] << 2 | codes[8 * b + 7] << 3
+            wire[b] = np.uint8(low | high << 4)
+    if whole << 3 < len(codes) * bits:
+        packed, first = 0, whole * (8 // bits)
+        for k in range(first, len(codes)):
+            packed |= codes[k] << bits * (k - first)
+        wire[whole] = packed
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def unpack(wire: np.ndarray, bits: int, codes: np.ndarray) -> None:
+    """codes [n] uint8 <- what `pack` made wire of."""
+    whole, mask = len(codes) * bits >> 3, np.uint8((1 << bits) - 1)
+    if bits == 8:
+        for b in range(whole):
+            codes[b] = wire[b]
+    elif bits == 4:
+        for b in range(whole):
+            codes[2 * b], codes[2 * b + 1] = wire[b] & mask, wire[b] >> 4
+    elif bits == 2:
+        for b in range(whole):
+            for k in range(4):
+                codes[4 * b + k] = wire[b] >> (2 * k) & mask
+    else:
+        for b in range(whole):
+            for k in range(8):
+                codes[8 * b + k] = wire[b] >> k & mask
+    if whole << 3 < len(codes) * bits:
+        first = whole * (8 // bits)
+        for k in range(first, len(codes)):
+            codes[k] = wire[whole] >> bits * (k - first) & mask
+
+
 @numba.njit(cache=True, nogil=True)
 def code(
     x: np.ndarray,
@@ -72,7 +124,7 @@ def code(
     shift: np.floating,
     wire: np.ndarray,
 ) -> None:
-    top, width, per = np.int32((1 << bits) - 1), x.shape[1], 8 // bits
+    top, width = np.int32((1 << bits) - 1), x.shape[1]
     codes = np.empty(width, np.int32)
     for r in range(len(x)):
         # Read here: inside, the compiler would read them again for every value, since `codes` might be
@@ -85,57 +137,112 @@ def code(
         else:
             for k in range(width):
                 codes[k] = min(np.int32((x[r, k] - least) / each + shift), top)
+        # The first two are as in `pack`, which takes half as long again here.
         if bits == 8:
             for k in range(width):
                 wire[r, k] = np.uint8(codes[k])
+        elif bits == 4:
+            for b in range(width // 2):
+                wire[r, b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
+            if width % 2:
+                wire[r, width // 2] = np.uint8(codes[width - 1])
         elif bits == 16:
             for k in range(width):
                 code = codes[k]
                 wire[r, 2 * k] = code & 255
                 wire[r, 2 * k + 1] = code >> 8
-        elif bits == 4:
-            # What the loop below says, without one inside another.
-            for b in range(width // 2):
-                wire[r, b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
-            if width % 2:
-                wire[r, width // 2] = np.uint8(codes[width - 1])
         else:
-            for b in range((width + per - 1) // per):
-                packed = 0
-                for k in range(b * per, min((b + 1) * per, width)):
-                    packed |= codes[k] << (bits * (k - b * per))
-                wire[r, b] = packed
+            pack(codes, bits, wire[r])
 
 
 @numba.njit(cache=True, nogil=True)
 def restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows: np.ndarray) -> None:
-    width, per, mask = rows.shape[1], 8 // bits, (1 << bits) - 1
-    number, pairs = rows.dtype.type, np.empty(width // 2, np.uint16)
-    codes = pairs.view(np.uint8)
+    width, number = rows.shape[1], rows.dtype.type
+    codes = np.empty(width, np.uint8)
     for r in range(len(rows)):
         least, each = low[r], step[r]
-        if bits == 8:
-            for k in range(width):
-                rows[r, k] = least + number(wire[r, k]) * each
-        elif bits == 16:
+        if bits == 16:
             for k in range(width):
                 code = np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8
                 rows[r, k] = least + number(code) * each
-        elif bits == 4:
-            # Apart first and numbers then: both go several at a time.
-            for b in range(width // 2):
-                pair = np.uint16(wire[r, b])
-                pairs[b] = (pair | pair << 4) & 0x0F0F
-            for k in range(width // 2 * 2):
-                rows[r, k] = least + number(codes[k]) * each
-            if width % 2:
-                rows[r, width - 1] = least + number(wire[r, width // 2] & np.uint8(15)) * each
         else:
-            for b in range((width + per - 1) // per):
-                packed = np.int32(wire[r, b])
-                for k in range(b * per, min((b + 1) * per, width)):
-                    rows[r, k] = least + number(packed & mask) * each
-                    packed >>= bits
+            # Apart first and numbers then: both go several at a time.
+            unpack(wire[r], bits, codes)
+            for k in range(width):
+                rows[r, k] = least + number(codes[k]) * each
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+def total(values: np.ndarray) -> np.floating:
+    """Their sum, several at a time."""
+    found = values.dtype.type(0)
+    for k in range(len(values)):
+        found += values[k]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def nearest(
+    x: np.ndarray, p: np.ndarray, ends: np.ndarray, bits: int, choices: np.ndarray, wire: np.ndarray
+) -> int:
+    """choices [k] <- which of c, p and (c + p) / 2 is nearest to each row of x [k, F], where c are the
+    middles of buckets between `ends` [2]; wire [bytes] <- codes of those rows that are not p, which are as
+    many as it returns (`systems.ecgraph`).
+    """
+    count, width, number, top = 0, x.shape[1], x.dtype.type, np.int32((1 << bits) - 1)
+    low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
+    step = bucket if bucket > 0 else number(1)
+    codes, errors = np.empty(x.shape, np.uint8), np.empty((3, width), x.dtype)
+    for r in range(len(x)):
+        for k in range(width):
+            code = min(np.int32((x[r, k] - low) / step), top)
+            codes[count, k] = np.uint8(code)
+            of_c, of_p = (number(code) + half) * bucket + low - x[r, k], p[r, k] - x[r, k]
+            errors[0, k], errors[1, k], errors[2, k] = abs(of_c), abs(of_p), abs(of_c + of_p)
+        least, other = total(errors[0]), total(errors[1])
+        chosen = int(other < least)
+        if total(errors[2]) / number(2) < min(least, other):
+            chosen = 2
+        choices[r] = chosen
+        count += chosen != 1
+    pack(codes[:count].reshape(-1), bits, wire)
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def restore_nearest(
+    wire: np.ndarray, choices: np.ndarray, ends: np.ndarray, bits: int, rows: np.ndarray
+) -> None:
+    """rows [k, F], which are p, <- those that `nearest` chose."""
+    at, width, number = 0, rows.shape[1], rows.dtype.type
+    low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
+    codes = np.empty(rows.shape, np.uint8)
+    unpack(wire, bits, codes.reshape(-1)[: len(wire) * 8 // bits])  # the last byte may hold fewer
+    for r in range(len(rows)):
+        if choices[r] == 1:
+            continue
+        if choices[r] == 0:
+            for k in range(width):
+                rows[r, k] = (number(codes[at, k]) + half) * bucket + low
+        else:
+            for k in range(width):
+                rows[r, k] = ((number(codes[at, k]) + half) * bucket + low + rows[r, k]) / number(2)
+        at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def compensate(x: np.ndarray, ends: np.ndarray, bits: int, wire: np.ndarray) -> None:
+    """wire [bytes] <- the codes of x [k, F]; x <- what is left out, x less the middles of its buckets."""
+    number, top = x.dtype.type, np.int32((1 << bits) - 1)
+    low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
+    step = bucket if bucket > 0 else number(1)
+    codes = np.empty(x.shape, np.uint8)
+    for r in range(len(x)):
+        for k in range(x.shape[1]):
+            code = min(np.int32((x[r, k] - low) / step), top)
+            codes[r, k] = np.uint8(code)
+            x[r, k] -= (number(code) + half) * bucket + low
+    pack(codes.reshape(-1), bits, wire)
 
 
 @numba.njit(cache=True, nogil=True)
