@@ -175,7 +175,7 @@ def restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
 def total(values: np.ndarray) -> np.floating:
     """Their sum, several at a time."""
-    found = values.dtype.type(0)
+    found: np.floating = values.dtype.type(0)
     for k in range(len(values)):
         found += values[k]
     return found
