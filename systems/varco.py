@@ -23,6 +23,7 @@ columns that were sent, are from memory of it. Its public code sends fewer rows 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -83,7 +84,8 @@ class Varco(System):
         sent = columns(self.seed, self.epoch, layer, width, math.ceil(width / self.rate())).to(self.device)
         part = rows.index_select(1, sent) if len(sent) < width else rows
         self.recorder.work(moved(part))
-        with self.comm.for_once():  # of another width in the next epoch
+        # Some columns are of another number in the next epoch, whole rows are not.
+        with self.comm.for_once() if len(sent) < width else nullcontext():
             flight, arrived = self.comm.start_exchange(part, send, receive, layer, direction, "halo")
         return sent, part, flight, arrived
 
