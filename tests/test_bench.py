@@ -276,6 +276,7 @@ def test_blocks_are_timed_beside_dgls_sampler(monkeypatch):
 def test_systems_that_train_on_mini_batches_are_not_held_to_vanillas_epoch(folders, pretended, monkeypatch):
     pretended(lambda where, keys: 1.0, systems)
     monkeypatch.setattr(systems, "compute_per_epoch", lambda trace: 1.0)
+    monkeypatch.setattr(systems, "flops_per_epoch", lambda trace: 1.0)
     lines = systems.system_lines(folders, rounds=1)
     names = {line.name.split()[0] for line in lines}
     assert "distdgl" in systems.configured() and "distdgl" not in names and "llcg" in names

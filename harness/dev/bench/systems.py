@@ -23,6 +23,8 @@ PARTITION = "random"
 FEATURES = ("refetch", "once")
 REFERENCE, SAMPLED = "vanilla", "bns"
 SAMPLED_TARGET = 0.8  # of an epoch that draws a tenth of the halo rows
+# By default it renews after a tenth of the run's epochs, which here would be in every epoch.
+RENEWED: dict[str, dict] = {"pscgcn": {"system__refresh": 10}}
 BAGS, BAG_SYSTEMS = "coauthor-physics", ("pscgcn", "capgnn", "cdfgnn")
 BAG_TARGET = 3.0  # of an epoch's CPU seconds on bags of words
 
@@ -40,11 +42,17 @@ def compute_per_epoch(trace: Trace) -> float:
     return float(settled.groupby("epoch").cpu_s.sum().median())
 
 
+def flops_per_epoch(trace: Trace) -> float:
+    """Operations of an epoch's products, of all workers: the median over epochs."""
+    return float(trace.epochs.groupby("epoch").flops.sum().median())
+
+
 def system_lines(
     folders: Folders, rounds: int = 4, names: list[str] | None = None, **keys
 ) -> list[BenchLine]:
     """A line per system, each with its values in `conf/system/`, 4 workers: its rounds over vanilla's, all
-    interleaved. Vanilla against itself is there as well: what that line is off 1 is noise."""
+    interleaved. Vanilla against itself is there as well: what that line is off 1 is noise. Who computes more
+    products than vanilla, as on replicas, says how many."""
     known = configured()
     made = {name: make_system(known[name]) for name in names or known}
     # An epoch of mini-batches is another thing than one over all vertices.
@@ -55,9 +63,14 @@ def system_lines(
     references = {
         how: {"system": REFERENCE, "system__features": how, "partition": PARTITION} for how in FEATURES
     }
-    cases = {**references, **{name: {"system": name, **fixed[name]} for name in names}}
+    cases: dict[str, dict] = {
+        **references,
+        **{name: {"system": name, **fixed[name], **RENEWED.get(name, {})} for name in names},
+    }
     runs = {name: partial(train, folders, gpus=4, **case, **keys) for name, case in cases.items()}
-    samples = in_turn(runs, rounds, lambda run: compute_per_epoch(run.trace))
+    found = in_turn(runs, rounds, lambda run: (compute_per_epoch(run.trace), flops_per_epoch(run.trace)))
+    samples = {name: [seconds for seconds, _ in each] for name, each in found.items()}
+    flops = {name: statistics.median(each for _, each in found[name]) for name in found}
     lines = []
     for name in names:
         features = known[name].get("features", "once")
@@ -65,8 +78,12 @@ def system_lines(
         notes = [f"features={features}"]
         if not fixed[name]:
             notes.append("vanilla on an edge-cut")
+        notes += [f"{key.rpartition('__')[2]}={value}" for key, value in RENEWED.get(name, {}).items()]
         if steps > 1:
             notes.append(f"of a step, {steps} an epoch")
+        more = flops[name] / steps / flops[features]
+        if more > 1.05:
+            notes.append(f"{more:.2f} times vanilla's products")
         what = f"{name} / vanilla, computing"
         ours = [seconds / steps for seconds in samples[name]]
         lines.append(
