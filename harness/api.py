@@ -116,7 +116,7 @@ def plot(runs: Runs, over: str = "time") -> Figure:
     names, told = style.names_of(section.groups), style.unsaid(section.groups)
     with matplotlib.rc_context(style.STYLE):
         if over in axes:
-            strokes = style.strokes_of(group.label for group in section.groups)
+            strokes = sweep_plots.strokes_in(section, style.strokes_of(section.groups))
             return curves.accuracy_over(axes[over], section, names, strokes, told)
         if over == "breakdown":
             return breakdown(section, names, told)

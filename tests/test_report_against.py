@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 
 import pytest
@@ -34,7 +36,7 @@ def test_a_line_per_system_with_the_values_of_the_tables(sweep):
     assert {group.label for group in section.groups} == {"alpha", "beta", "exact"}
     data = plot_data.drawn(sweep_plots.over_knob("system.bound", section))
     data = data[data["kind"] == "line"]
-    assert set(data["x_axis"]) == {"system.bound"}
+    assert set(data["x_axis"]) == {"bound"}
     shown = (columns.ACCURACY, columns.ALL["mb_epoch"], columns.TIMES["wall"][0])
     for panel, column in enumerate(shown):
         for group in section.groups:
@@ -49,16 +51,28 @@ def test_its_names_are_told_apart_and_the_key_has_none(sweep):
     figure = sweep_plots.over_knob("system.bound", section_of(sweep, "system.bound"))
     (legend,) = figure.legends
     assert sorted(text.get_text() for text in legend.get_texts()) == ["alpha", "beta", "exact"]
-    styles = [tuple(map(str, style.values())) for style in sweep_plots._styles(28)]
-    assert len(set(styles)) == 28
 
 
-def test_a_knob_of_whole_numbers_has_no_ticks_between_them(sweep, tmp_path):
-    for bound in (1, 2):
-        traces.finished(tmp_path / str(bound), traces.config(system__bound=bound))
-    for folder in (sweep, tmp_path):
-        for ax in sweep_plots.over_knob("system.bound", section_of(folder, "system.bound")).axes:
-            assert all(float(tick).is_integer() for tick in ax.get_xticks())
+@given(st.lists(st.floats(0.01, 1e4), min_size=1, max_size=12, unique=True).map(sorted), st.booleans())
+def test_ticks_stand_at_swept_values_and_apart(values, log):
+    scale = math.log if log else float
+    ticks = sweep_plots.apart(values, log)
+    assert set(ticks) <= set(values) and {ticks[0], ticks[-1]} == {values[0], values[-1]}
+    letter = 0.999 * sweep_plots.DIGIT * (scale(values[-1]) - scale(values[0]))
+    for a, b in itertools.pairwise(ticks[:-1] if len(ticks) == 2 else ticks):
+        assert scale(b) - scale(a) >= letter * (len(f"{a:g}") + len(f"{b:g}")) / 2
+
+
+def test_a_sweep_ticks_at_its_values_and_ends_at_zero(tmp_path):
+    """Two seeds far apart have an interval that is longer than their mean."""
+    for bound in (1, 2, 8):
+        for seed, target in ((1, 0.05), (2, 0.6)):
+            traces.of(tmp_path / f"{bound}{seed}", "alpha", seed=seed, system__bound=bound, target=target)
+    traces.of(tmp_path / "exact", "exact")
+    for ax in sweep_plots.over_knob("system.bound", section_of(tmp_path, "system.bound")).axes:
+        assert list(ax.get_xticks()) == [1, 2, 8] and ax.get_xlabel() == "bound"
+        assert ax.get_ylim()[0] >= 0
+        assert [line.get_label() for line in ax.lines if list(line.get_xdata()) == [0, 1]] == ["exact"]
 
 
 @pytest.mark.parametrize("value, shown, place", [(2, "2", 2), (None, "null", 2)], ids=["number", "null"])
@@ -69,7 +83,7 @@ def test_a_system_with_one_value_of_the_key_is_a_point_that_says_so(tmp_path, va
             traces.of(tmp_path / f"{system}{bound}", system, system__bound=bound)
     traces.of(tmp_path / "exact", "exact")
     figure = sweep_plots.over_knob("system.bound", section_of(tmp_path, "system.bound"))
-    named = f"beta, only system.bound={shown}"
+    named = f"beta, only bound={shown}"
     (legend,) = figure.legends
     assert sorted(" ".join(t.get_text().split()) for t in legend.get_texts()) == ["alpha", named, "exact"]
     for panel in figure.axes:
@@ -146,7 +160,7 @@ def test_formats_titles_and_names_that_latex_takes(tmp_path, sweep, ending, caps
 
 def test_without_a_title_its_room_goes_too(tmp_path, sweep):
     section = section_of(sweep)
-    strokes = style.strokes_of(group.label for group in section.groups)
+    strokes = style.strokes_of(section.groups)
     tops = []
     for titled in (True, False):
         figure = sweep_plots.pareto(section)

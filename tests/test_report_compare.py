@@ -53,7 +53,7 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
         and "the same answer for every vertex: 75.00 %" in told
     )
     section = section_of(run)
-    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], style.strokes_of(section.groups)).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
     assert f"{want[1]} % at the last epoch (3)" in told and f", epoch {at + 1})" in told
@@ -69,7 +69,7 @@ def test_dot_label_and_table_are_the_mean_of_each_seeds_best(tmp_path):
     for seed, scores in enumerate((TURNING, TURNING[::-1])):
         scored_run(tmp_path / str(seed), scores, traces.config(gpus=1, epochs=3, seed=seed))
     section = section_of(tmp_path)
-    figure = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}})
+    figure = curves.accuracy_over(curves.AXES[2], section, ["x"], style.strokes_of(section.groups))
     drawn, shown = figure.axes[0], table.estimate_of(section.groups[0], columns.ACCURACY).mean
     assert shown == pytest.approx(78) and max(drawn.lines[0].get_ydata()) == pytest.approx(70)
     assert drawn.lines[1].get_xdata() == [2] and drawn.lines[1].get_ydata() == pytest.approx([shown])
@@ -100,7 +100,7 @@ def test_a_picture_draws_the_score_that_its_axis_names(tmp_path):
     scored_run(tmp_path / "old", plain, traces.config(gpus=1, epochs=3, label="old"), stats=TWO)
     compared, _ = groups.load([tmp_path])
     (section,) = table.sections(compared)
-    strokes = style.strokes_of(group.label for group in compared)
+    strokes = style.strokes_of(compared)
     figure = curves.accuracy_over(curves.AXES[2], section, style.names_of(compared), strokes)
     assert figure.axes[0].get_ylabel() == "test accuracy, %"
     assert lines_of(figure) == {name: pytest.approx([78, 70, 60]) for name in ("old", "plain")}
@@ -155,7 +155,7 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     assert "plain (metis, 1 worker) diverged (seed 2 in epoch 3): its loss or its logits were no" in text
     assert all(column.value(s) is None for column in columns.ALL.values() if column.scored)
     section = section_of(tmp_path)
-    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], style.strokes_of(section.groups)).axes[0]
     assert drawn.texts[-1].get_text() == "x  diverged"
     assert list(drawn.lines[0].get_xdata()) == [1, 2], "only the epochs that every seed was evaluated in"
     panel = panels.accuracy_panels(section.groups, "Accuracy", ("epoch",), lambda group: "x").axes[0]
@@ -291,7 +291,7 @@ def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
         )
         traces.finished(tmp_path / str(number), composed)
     section = section_of(tmp_path)
-    strokes = style.strokes_of(group.label for group in section.groups)
+    strokes = style.strokes_of(section.groups)
     few, _ = curves._room_for(["vanilla"], [])
     figure = curves.accuracy_over(curves.AXES[0], section, style.names_of(section.groups), strokes)
     figure.draw_without_rendering()

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
 from harness.results import summary
 from harness.results.reader import Trace
-from harness.results.report import columns, curves, groups, plot, plot_data, style, table
+from harness.results.report import columns, curves, groups, plot, plot_data, style, sweep_plots, table
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import section_of
+from tests.reported import run, section_of
 
 
 def test_curves_add_up_over_epochs(tmp_path):
@@ -55,7 +61,7 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed_and_stand_in_a_pictures
     for name, expected in (("low", stacked.min(0)), ("high", stacked.max(0)), ("score", stacked.mean(0))):
         assert np.allclose(b[name], expected)
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in each], axis=0))
-    names, strokes = style.names_of(section.groups), style.strokes_of(["plain"])
+    names, strokes = style.names_of(section.groups), style.strokes_of(section.groups)
     data = plot_data.drawn(curves.accuracy_over(curves.AXES[0], section, names, strokes))
     for bound in ("low", "high"):
         found = data[data["kind"] == bound]
@@ -124,15 +130,15 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
                 speed=bound,
             )
     compared, _ = groups.load([tmp_path])
-    strokes = style.strokes_of(g.label for g in compared)
+    strokes = style.strokes_of(compared)
     for name, count in (("cora", 3), ("dblp", 2)):
         members = [g for g in compared if g.dataset == name]
         (section,) = (section for section in table.sections(compared) if section.dataset == name)
         figure = curves.accuracy_over(curves.AXES[0], section, style.names_of(members), strokes)
         lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
-        assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(
-            lines
-        ) == count
+        assert [line.get_color() for line in lines] == [
+            strokes[style.row_of(g)]["color"] for g in members
+        ] and len(lines) == count
         labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
         told = {g.label: f"{g.estimate(columns.ACCURACY.value).mean:.1f} %" for g in members}
         assert sorted(labels) == sorted(f"{label}  {value}" for label, value in told.items())
@@ -148,7 +154,7 @@ def test_what_stands_above_a_picture_is_inside_it_and_above_its_axes(tmp_path):
         )
         traces.finished(tmp_path / str(seed), composed)
     section = section_of(tmp_path)
-    strokes = style.strokes_of(["plain"])
+    strokes = style.strokes_of(section.groups)
     for name, figure in plot.pictures(section, strokes).items():
         figure.draw_without_rendering()
         axes = figure.axes[0].get_window_extent()
@@ -172,7 +178,7 @@ def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
     assert style.names_of(section.groups) == ["alpha", "beta", "delta random", "gamma 3 epochs"]
     assert style.unsaid(section.groups) == f"{usual}, 5 epochs unless named otherwise"
     assert style.told_apart(section.groups)[0] == f"alpha {usual} 5 epochs"
-    for figure in plot.pictures(section, style.strokes_of(g.label for g in section.groups)).values():
+    for figure in plot.pictures(section, style.strokes_of(section.groups)).values():
         assert any("unless named otherwise" in text.get_text() for text in figure.texts)
     halves = [g for g in section.groups if g.label in ("alpha", "delta")]
     assert style.names_of(halves) == [f"alpha {usual}", "delta random"] and not style.unsaid(halves)
@@ -196,7 +202,7 @@ def test_without_a_title_names_say_all(tmp_path):
     for name, epochs in (("alpha", 5), ("beta", 5), ("gamma", 3)):
         traces.of(tmp_path / name, name, epochs=epochs)
     section = section_of(tmp_path)
-    strokes = style.strokes_of(group.label for group in section.groups)
+    strokes = style.strokes_of(section.groups)
     for titled in (True, False):
         for figure in plot.pictures(section, strokes, titled).values():
             named = " ".join(text.get_text() for text in figure.findobj(Text))
@@ -208,7 +214,8 @@ def test_curves_in_the_background_are_named_below_and_far_ends_stand_on_a_logari
     for name, size in {"near": 10**4, "far": 10**7, "behind": 10**6}.items():
         traces.of(tmp_path / name, name, size=size)
     section = section_of(tmp_path)
-    strokes = {**style.strokes_of(["near", "far"]), "behind": style.BACKGROUND}
+    rows = {group.label: style.row_of(group) for group in section.groups}
+    strokes = {**style.strokes_of(section.groups), rows["behind"]: style.BACKGROUND}
     names = style.names_of(section.groups)
     for axis, scale in zip(curves.AXES, ("linear", "log", "linear")):
         figure = curves.accuracy_over(axis, section, names, strokes)
@@ -222,3 +229,56 @@ def test_curves_in_the_background_are_named_below_and_far_ends_stand_on_a_logari
         figure.draw_without_rendering()
         edge = ax.get_tightbbox().y0
         assert below.get_window_extent().y1 <= edge and below.get_window_extent().y0 >= 0
+
+
+SYSTEMS = st.dictionaries(
+    st.text("abcdefgh", min_size=1, max_size=4), st.integers(1, 4), min_size=1, max_size=10
+)
+
+
+def _rows(systems):
+    """Groups as far as strokes look at them: so many rows of each system."""
+    return [
+        SimpleNamespace(
+            first=SimpleNamespace(keys={"system._target_": f"systems.{name}.S"}),
+            label=f"{name} k={at}", workers=4, partition="metis",
+            finished=True,
+        )
+        for name, count in systems.items() for at in range(count)
+    ]  # fmt: skip
+
+
+@given(SYSTEMS, SYSTEMS)
+def test_a_colour_is_its_systems_whatever_stands_beside_it(systems, others):
+    alone = style.strokes_of(_rows(systems))
+    beside = style.strokes_of(_rows({**others, **systems}))
+    for row, stroke in alone.items():
+        assert beside[row]["color"] == stroke["color"]
+    for name, count in systems.items():
+        own = {alone[style.row_of(group)]["color"] for group in _rows({name: count})}
+        assert len(own) == count
+
+
+@given(SYSTEMS)
+def test_no_two_rows_of_a_picture_have_the_same_line_and_marker(systems):
+    looks = [(str(each["linestyle"]), each["marker"]) for each in style.strokes_of(_rows(systems)).values()]
+    assert max(Counter(looks).values()) <= -(-len(looks) // style.LOOKS)
+
+
+def test_of_many_rows_those_that_matter_are_coloured(tmp_path):
+    run(tmp_path, "exact", 1, 0.8, role="reference")
+    run(tmp_path, "nothing", 1, 0.9, size=0, role="control")
+    run(tmp_path, "frugal", 1, 0.7, size=100)
+    for number in range(sweep_plots.MANY - 2):
+        run(tmp_path, f"worse{number}", 1, 0.6, size=500, seconds=1.0)
+    section = section_of(tmp_path)
+    strokes = sweep_plots.strokes_in(section, style.strokes_of(section.groups))
+    coloured = {group.label for group in section.groups if strokes[style.row_of(group)] != style.BACKGROUND}
+    assert coloured == {"exact", "nothing", "frugal"}
+    for cost in section.compared[1:]:
+        front = [section.groups[i].label for i in sweep_plots.front_of(cost, section)]
+        assert "nothing" not in front and "exact" in front
+    (legend,) = sweep_plots.pareto(section).legends
+    assert " ".join(legend.get_texts()[-1].get_text().split()).startswith("others: worse0, worse1")
+    few = replace(section, groups=section.groups[: sweep_plots.MANY])
+    assert style.BACKGROUND not in sweep_plots.strokes_in(few, style.strokes_of(few.groups)).values()

@@ -161,7 +161,7 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     if not chosen:
         return []
     few = Section(part.dataset, part.clock, part.machine, chosen)
-    strokes = strokes_of(group.label for group in chosen)
+    strokes = strokes_of(part.groups)
     names = names_of(chosen, brief=False)
     drawn = {
         f"{SCORE_TITLES[part.score]} over {axis.name}": curves.accuracy_over(axis, few, names, strokes)

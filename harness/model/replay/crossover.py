@@ -30,7 +30,7 @@ from harness.model.replay.settings import Replayer
 from harness.model.replay.times import first_epoch, times_of
 from harness.results.report.curves import curve
 from harness.results.report.groups import Group, Run
-from harness.results.report.style import STYLE, save, strokes_of, title, verbatim
+from harness.results.report.style import STYLE, row_of, save, strokes_of, title, verbatim
 
 KEYS: Mapping[str, Any] = {
     "link": None,
@@ -322,7 +322,8 @@ def draw(found: Map, folder: Path) -> Path:
     """Epoch time over bandwidth, a panel per latency and a line per system."""
     grid = found.grid
     folder.mkdir(parents=True, exist_ok=True)
-    strokes = strokes_of(found.seconds)
+    by_row = strokes_of(found.groups)
+    strokes = {group.label: {**by_row[row_of(group)], "markevery": []} for group in found.groups}
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(3.1 * len(grid.latencies) + 0.8, 4.2), layout="constrained")
         axes = figure.subplots(1, len(grid.latencies), sharey=True, squeeze=False)[0]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from harness.results.report.curves import AXES, band
 from harness.results.report.groups import Group, Run
-from harness.results.report.style import SCORE_NAMES, stroke, title
+from harness.results.report.style import SCORE_NAMES, row_of, stroke, strokes_of, title
 from harness.results.report.table import leading
 
 INSIDE = 10  # so many names fit among lines; more stand beside the panels
@@ -64,17 +64,19 @@ def accuracy_panels(
     name: Callable[[Group], str],
     index: Callable[[Group], int] | None = None,
 ) -> Figure:
-    """The leading score over each of `columns` of `harness.results.report.curves.curve`, side by side;
-    `index` as `line` takes it. A group in which a seed diverged says so, and its line ends in a cross."""
+    """The leading score over each of `columns` of `harness.results.report.curves.curve`, side by side; a line
+    is drawn as its row's (`style.strokes_of`), or as `line` draws an `index`. A group in which a seed
+    diverged says so, and its line ends in a cross."""
     score = leading(groups)
     figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
+    strokes = strokes_of(groups)
     for ax, column in zip(axes[0], columns):
-        for i, group in enumerate(groups):
-            rows = band(group, score)
-            label, style = name(group), {}
+        for group in groups:
+            rows, label = band(group, score), name(group)
+            style = {**(strokes[row_of(group)] if index is None else stroke(index(group))), "markevery": []}
             if group.diverged:
-                label, style = f"{label} (diverged)", {"marker": "x", "markevery": slice(-1, None)}
-            line(ax, rows[column], rows["score"], label, i if index is None else index(group), **style)
+                label, style = f"{label} (diverged)", {**style, "marker": "x", "markevery": slice(-1, None)}
+            ax.plot(rows[column], rows["score"], label=label, linewidth=1.7, **style)
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
     axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}, %")

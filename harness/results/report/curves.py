@@ -17,7 +17,16 @@ from scipy.optimize import isotonic_regression
 from harness.results.report.columns import LEADING
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, Run
-from harness.results.report.style import BACKGROUND, LETTERS, SCORE_NAMES, SCORE_TITLES, title, wrapped
+from harness.results.report.style import (
+    BACKGROUND,
+    LETTERS,
+    SCORE_NAMES,
+    SCORE_TITLES,
+    Row,
+    row_of,
+    title,
+    wrapped,
+)
 from harness.results.report.table import Section, estimate_of
 from harness.results.rounds import Rounds, epochs_of_run
 
@@ -49,7 +58,7 @@ AXES = (
 
 def curve(run: Run, score: str) -> pd.DataFrame:
     """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test
-    vertices' `score` ("acc" or "auc") in % and the validation vertices' `val`.
+    vertices' `score` ("acc" or "auc") in %, the validation vertices' `val` and the training `loss`.
 
     The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
     """
@@ -69,6 +78,7 @@ def curve(run: Run, score: str) -> pd.DataFrame:
             "megabytes": sent.reindex(at, method="ffill").fillna(0.0).to_numpy() / 1e6,
             "score": 100 * test.to_numpy(),
             "val": 100 * by_epoch[f"val_{score}"].first()[at].to_numpy(),
+            "loss": by_epoch["loss"].first()[at].to_numpy(),
         }
     )
 
@@ -116,11 +126,11 @@ class Curve:
 
 
 def accuracy_over(
-    axis: Axis, section: Section, names: list[str], strokes: dict[str, dict[str, Any]], told: str = ""
+    axis: Axis, section: Section, names: list[str], strokes: dict[Row, dict[str, Any]], told: str = ""
 ) -> Figure:
     """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
-    seed. A dot, and the value beside a name, are the table's value: the mean over seeds of each seed's score
-    at its best validation.
+    seed. A marker, and the value beside a name, are the table's value: the mean over seeds of each seed's
+    score at its best validation.
 
     Lines whose stroke is `BACKGROUND` lie behind the others, and their names stand together below the axis.
     The axis is logarithmic where finished lines end far apart. told: below the title.
@@ -131,7 +141,7 @@ def accuracy_over(
             band(group, section.score),
             name,
             estimate_of(group, LEADING[section.score][0]),
-            strokes[group.label],
+            strokes[row_of(group)],
         )
         for group, name in zip(section.groups, names)
     ]
@@ -148,7 +158,7 @@ def accuracy_over(
     score = SCORE_NAMES[section.score]
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")
-    meaning = f"value and dot: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    meaning = f"value and marker: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
     if any(len(group.seeds) > 1 for group in section.groups):
         meaning += " of each seed, mean over seeds"
     title(
@@ -172,10 +182,13 @@ def _draw(ax: Axes, line: Curve, column: str, score: str) -> None:
         ax.fill_between(x, line.rows["low"], line.rows["high"], label=line.name, **shade)
     width = 1.0 if line.behind else 1.7
     alpha = 1.0 if line.group.finished else 0.5
-    ax.plot(x, y, linewidth=width, alpha=alpha, label=line.name, zorder=1.5 + above, **line.stroke)
+    ax.plot(
+        x, y, linewidth=width, alpha=alpha, label=line.name, zorder=1.5 + above, markevery=[], **line.stroke
+    )
     if line.value.n and not line.behind:
         where = best_at(line.group, score)[column]
-        ax.plot(where, line.value.mean, "o", markersize=4, color=line.stroke["color"], clip_on=False)
+        dot = {"marker": line.stroke["marker"], "color": line.stroke["color"]}
+        ax.plot(where, line.value.mean, markersize=5, clip_on=False, **dot)
 
 
 FAR = 10.0  # times the least value at which a line ends: an axis that reaches farther is logarithmic

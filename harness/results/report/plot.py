@@ -17,7 +17,8 @@ from harness.results.report.columns import TIMES
 from harness.results.report.curves import AXES, LETTER, LINE, accuracy_over
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group
-from harness.results.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid, wrapped
+from harness.results.report.style import PARTS, STYLE, Row, names_of, save, strokes_of, title, unsaid, wrapped
+from harness.results.report.sweep_plots import strokes_in
 from harness.results.report.table import Section, sections
 
 
@@ -38,7 +39,7 @@ def draw(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    strokes = strokes_of(group.label for group in groups)
+    strokes = strokes_of(groups)
     of = of or (lambda section: pictures(section, strokes, titled))
     made = []
     parts = sections(groups)
@@ -55,13 +56,15 @@ def draw(
     return made
 
 
-def pictures(section: Section, strokes: dict[str, dict[str, Any]], titled: bool = True) -> dict[str, Figure]:
-    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name.
+def pictures(section: Section, strokes: dict[Row, dict[str, Any]], titled: bool = True) -> dict[str, Figure]:
+    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name. Many
+    rows (`sweep_plots.MANY`) lie in grey behind those that matter.
 
     titled   whether their titles will be shown: what names leave out stands there
     """
     names = names_of(section.groups, brief=titled)
     told = unsaid(section.groups) if titled else ""
+    strokes = strokes_in(section, strokes)
     over = {f"accuracy-over-{axis.name}": accuracy_over(axis, section, names, strokes, told) for axis in AXES}
     return {**over, "breakdown": breakdown(section, names, told)}
 

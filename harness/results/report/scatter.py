@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,9 @@ from scipy.optimize import isotonic_regression
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group
-from harness.results.report.style import COLOURS, told_apart
-from harness.results.report.sweep_plots import axis_name, front
-from harness.results.report.table import Section, competes, estimate_of
+from harness.results.report.style import row_of, strokes_of, told_apart
+from harness.results.report.sweep_plots import axis_name, front_of
+from harness.results.report.table import Section, estimate_of
 
 SIZE = (5.2, 3.9)  # inches: readable on a telephone, and two of them side by side
 LINE = 0.17  # inches of a line of text
@@ -33,7 +32,8 @@ class Point:
     """A row in a picture.
 
     gid      what its point is marked with there
-    letter   what it is called there, "" where it is not: of the front, exact training and the control
+    letter   what it is called in all pictures of its section, "" where it is not: of their fronts, exact
+             training and the control
     says     what it shows, in words
     """
 
@@ -47,41 +47,42 @@ class Point:
 
 
 def points(cost: Column, section: Section) -> list[Point]:
-    """The rows that have a score, by falling score. The front goes through those that can win: neither the
-    control nor what has not finished."""
-    score = section.compared[0]
+    """The rows that have a score, by falling score. Letters do not depend on the cost."""
+    score, *costs = section.compared
     found = [
         (group, name, estimate_of(group, cost), estimate_of(group, score))
         for group, name in zip(section.groups, told_apart(section.groups))
     ]
     found = sorted(
         (each for each in found if not math.isnan(each[3].mean)),
-        key=lambda each: (-each[3].mean, each[2].mean),
+        key=lambda each: (-each[3].mean, estimate_of(each[0], costs[0]).mean, each[1]),
     )
-    best = set(front([(c.mean, s.mean) for group, _, c, s in found if competes(group)]))
-    exact = [(c.mean, id(group)) for group, _, c, _ in found if group.first.role == "reference"]
+    fronts = {each.key: {id(section.groups[i]) for i in front_of(each, section)} for each in (*costs, cost)}
+    called = set().union(*fronts.values()) | {id(g) for g in section.groups if g.first.role == "control"}
+    exact = [group for group, *_ in found if group.first.role == "reference"]
+    for each in costs if exact else ():  # of several forms of exact training the cheapest
+        called.add(id(min(exact, key=lambda group: estimate_of(group, each).mean)))
     letters, made = iter(LETTERS), []
     for number, (group, name, c, s) in enumerate(found):
-        on_front = competes(group) and (c.mean, s.mean) in best
-        called = on_front or group.first.role == "control" or (exact and id(group) == min(exact)[1])
+        on_front = id(group) in fronts[cost.key]
         says = f"{name}: {score.heading} {s:{score.digits}}, {cost.heading} {c:{cost.digits}}"
-        letter = next(letters, "") if called else ""
+        letter = next(letters, "") if id(group) in called else ""
         made.append(Point(group, f"point-{number}", letter, says, c, s, on_front))
     return made
 
 
 def over_cost(cost: Column, section: Section) -> Figure:
     """The picture for one of the section's costs, without a title. Bars are 95 % intervals over seeds; exact
-    training is a square, the control a diamond; what is not on the front is grey; a triangle lies below the
+    training is a square, the control a diamond; what has no letter is grey; a triangle lies below the
     picture. Letters are those of `points`."""
     score, shown = section.compared[0], points(cost, section)
     figure = Figure(figsize=SIZE, layout="constrained")
     ax = figure.subplots()
     floor = lowest(shown)
-    front_colours = iter(itertools.cycle(COLOURS[:-1]))
+    strokes = strokes_of(section.groups)
     ends = []
     for point in shown:
-        colour = next(front_colours) if point.on_front else GREY
+        colour = strokes[row_of(point.group)]["color"] if point.letter else GREY
         role = point.group.first.role
         x, y = point.cost, point.score
         strong = 0.9 if point.on_front else 0.3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -9,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -17,8 +21,12 @@ from harness.results.report.groups import Group
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
-BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-"}  # of a curve behind the others
+BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-", "marker": "o"}  # behind the others
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
+LOOKS = len(STROKES) * len(MARKERS)  # pairs: as many as these have no divisor in common
+SALT = 213667  # of the hash that chooses: this one spreads the project's systems over colours and looks
+SHADES = (-0.5, 0.25)  # how far rows of one system are mixed: from so much of black to so much of white
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
 STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
     "font.size": 10,
@@ -37,7 +45,7 @@ SCORE_TITLES = {score: f"T{name[1:]}" for score, name in SCORE_NAMES.items()}
 FORMATS = ("png", "pdf", "svg")
 
 
-LETTERS = 14.0  # that stand in an inch of a line of small text
+LETTERS, HEADING = 14.0, 8.5  # that stand in an inch of a line of small text, and of a title
 TITLE = "title"  # what the texts above a picture are marked with
 
 
@@ -53,16 +61,19 @@ def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated
         *told,
     ]
     width, height = figure.get_size_inches()
+    heading = textwrap.wrap(what, int(HEADING * width))
     lines = textwrap.wrap(verbatim(", ".join(filter(None, details))), int(LETTERS * width))
-    room = 0.52 + 0.16 * (len(lines) - 1)
+    room = 0.32 + 0.2 * len(heading) + 0.16 * (len(lines) - 1)
     if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, 1 - room / height))
     else:
         height = _grown_above(figure, room)
     inch = 1 / height
-    figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
+    figure.text(
+        0.012, 1 - 0.08 * inch, "\n".join(heading), va="top", fontsize=12, fontweight="bold", gid=TITLE
+    )
     below: dict[str, Any] = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
-    figure.text(0.012, 1 - 0.31 * inch, "\n".join(lines), **below)
+    figure.text(0.012, 1 - (0.11 + 0.2 * len(heading)) * inch, "\n".join(lines), **below)
 
 
 def _grown_above(figure: Figure, room: float) -> float:
@@ -142,9 +153,60 @@ def _usual(groups: list[Group]) -> list[str]:
     return [said if 2 * count > len(groups) else "" for said, count in most]
 
 
-def strokes_of(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A colour and line for each label, the same in every picture of one call."""
-    return {label: stroke(number) for number, label in enumerate(sorted(set(labels)))}
+Row = tuple[str, int, str, str, bool]
+
+
+def row_of(group: Group) -> Row:
+    """What is drawn alike in all pictures: a row of a table, whatever the graph."""
+    return (group.label, group.workers, group.partition, str(group.first.keys.get("epochs")), group.finished)
+
+
+def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
+    """By row its colour, line and marker.
+
+    The colour is its system's in every picture, whatever stands beside it: a hash of the system's name
+    chooses it. Rows of one system are shades of it, from dark to light. Line and marker (a look) tell rows
+    apart where colours cannot be seen. The hash chooses them too; of two rows with the same the later takes
+    the next that is free.
+    """
+    rows: dict[str, set[Row]] = {}
+    for group in groups:
+        rows.setdefault(_system(group), set()).add(row_of(group))
+    made: dict[Row, dict[str, Any]] = {}
+    places = [(at, name, row) for name in rows for at, row in enumerate(sorted(rows[name], key=_natural))]
+    for at, name, row in sorted(places, key=lambda place: place[:2]):
+        chosen = int.from_bytes(hashlib.sha256(f"{SALT}{name}".encode()).digest()[:4], "big")
+        shade = np.linspace(*SHADES, len(rows[name]))[at] if len(rows[name]) > 1 else 0.0
+        colour = _mixed(COLOURS[chosen % len(COLOURS)], shade)
+        looks = (_look(chosen // len(COLOURS) + at + step) for step in range(LOOKS))
+        taken = [(other["linestyle"], other["marker"]) for other in made.values()]
+        line, marker = min(looks, key=taken.count)
+        made[row] = {"color": colour, "linestyle": line, "marker": marker}
+    return made
+
+
+def _system(group: Group) -> str:
+    """The name in `system=NAME`, whatever the config calls the run."""
+    return str(group.first.keys.get("system._target_", "?")).rpartition(".")[0].rpartition(".")[2]
+
+
+def _look(number: int) -> tuple[Any, str]:
+    return STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)]
+
+
+def _natural(row: Row) -> list[Any]:
+    """A key under which numbers in texts stand by their size."""
+    return [
+        [float(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+(?:\.\d+)?)", str(each)))]
+        for each in row
+    ]
+
+
+def _mixed(colour: str, shade: float) -> str:
+    """A colour with so much of white, below 0 of black."""
+    end = 1.0 if shade > 0 else 0.0
+    red, green, blue = ((1 - abs(shade)) * part + abs(shade) * end for part in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def stroke(number: int) -> dict[str, Any]:

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from harness.base.errors import InputError, did_you_mean
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, knob, typed_value
 from harness.results.report.style import (
-    COLOURS,
+    BACKGROUND,
     SCORE_TITLES,
+    Row,
     names_of,
-    stroke,
+    row_of,
+    strokes_of,
     title,
     told_apart,
     unsaid,
     verbatim,
     wrapped,
 )
-from harness.results.report.table import Section, estimate_of
+from harness.results.report.table import Section, competes, estimate_of
 
-MARKERS = ("o", "s", "^", "D")  # another for each round of colours, so that 28 lines can be told apart
+MANY = 7  # rows: of more than so many, those that say little are grey
 SPAN = 30.0  # an axis that reaches more than so many times its least value is logarithmic
 WIDE = 26  # characters of a line of a name
 
@@ -61,8 +65,9 @@ def _values(x: str, groups: Sequence[Group]) -> set[str]:
 
 def over_knob(x: str, section: Section) -> Figure:
     """Leading score, bytes and time of an epoch against the key `x`: a line per group of runs that differ in
-    it alone, with 95 % intervals over seeds. Runs without the key are a level line; those with one value of
-    it a point, whose name says the value, and a dotted line at its height to compare with.
+    it alone, with 95 % intervals over seeds. Runs without the key, as those of exact training, are a level
+    line; those with one value of it a point, whose name says the value, and a dotted line at its height to
+    compare with.
 
     The values are the tables' (`harness.results.report.table.estimate_of`). `section.groups` are those that
     `groups.load` gives for this `x`.
@@ -72,57 +77,100 @@ def over_knob(x: str, section: Section) -> Figure:
     values = _in_order(known.values())
     places, ticks, log = _places(values)
     figure, panels = _panels(3, len(lines))
+    strokes, telling = strokes_of(line[0][1] for line in lines.values()), set(map(row_of, matter(section)))
+    grey = []
+    if len(lines) > MANY:
+        grey = [name for name, line in lines.items() if not telling & {row_of(group) for _, group in line}]
     for column, ax in zip(section.compared, panels):
-        for (name, line), style in zip(lines.items(), _styles(len(lines))):
+        for name, line in lines.items():
+            style = BACKGROUND if name in grey else strokes[row_of(line[0][1])]
             estimates = [(places[repr(v)], estimate_of(g, column)) for v, g in line if x in g.first.keys]
             points = [(place, e) for place, e in estimates if not math.isnan(e.mean)]
             if len({repr(v) for v, _ in line}) == 1:
                 if estimates:
-                    name = f"{name}, only {verbatim(knob(x, line[0][0]))}"
+                    name = f"{name}, only {verbatim(knob(in_words(x), line[0][0]))}"
                     style = {**style, "linestyle": ":", "alpha": 0.7}
                 level = {**style, "marker": "", "label": "_" if points else name}
                 ax.axhline(estimate_of(line[0][1], column).mean, linewidth=1.2, **level)
             _draw(ax, points, name, style)
-        ax.set_xlabel(x)
+        ax.set_xlabel(in_words(x))
         ax.set_ylabel(axis_name(column, section))
         if log:
             ax.set_xscale("log")
-        elif all(isinstance(value, int) for value in values):
-            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if ticks:
             ax.set_xticks(range(len(ticks)), ticks)
-    _legend(figure, panels[0])
-    title(figure, f"Against {x}", section.dataset, section.groups, "bars: 95 % interval over seeds")
+        else:
+            ax.set_xticks(apart(list(places.values()), log))
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
+    _legend(figure, panels[0], grey)
+    bars, told = "bars: 95 % interval over seeds", "" if in_words(x) == x else f"{in_words(x)} is {x}"
+    title(figure, f"Against {in_words(x)}", section.dataset, section.groups, bars, told)
     return figure
+
+
+def in_words(key: str) -> str:
+    """What an axis calls a key, which the line below the title names."""
+    block, *rest = key.split(".")
+    return " ".join([each for each in rest if each not in ("name", "_target_")] or [block]).replace("_", " ")
+
+
+DIGIT = 0.035  # of the axis
+
+
+def apart(values: Sequence[float], log: bool) -> list[float]:
+    """Of ascending values those whose numbers can stand below the axis side by side, the first and the last
+    among them."""
+    scale = math.log if log else float
+    whole = scale(values[-1]) - scale(values[0])
+
+    def fit(left: float, right: float) -> bool:
+        return scale(right) - scale(left) >= DIGIT * whole * (
+            0.5 + (len(f"{left:g}") + len(f"{right:g}")) / 2
+        )
+
+    kept = list(values[:1])
+    for value in values[1:-1]:
+        if fit(kept[-1], value) and fit(value, values[-1]):
+            kept.append(value)
+    return kept + [value for value in values[-1:] if value != kept[0]]
 
 
 def pareto(section: Section, key: str | None = None, titled: bool = True) -> Figure:
     """The leading score against bytes and against time of an epoch: a point per group, and a grey line, the
-    Pareto front, through those that no other beats in both.
+    Pareto front, through those that can win (`table.competes`) and that no other beats in both.
 
     key      one that the groups' labels leave out (`groups.load`): here it is part of their names
     titled   whether its title will be shown: what names leave out stands there
     """
     score, *costs = section.compared
-    named = zip(names_of(section.groups, brief=titled), section.groups)
-    names = [_with_value(name, key, group) for name, group in named]
+    section = replace(section, groups=[_with_value(key, group) for group in section.groups])
+    names = names_of(section.groups, brief=titled)
     figure, panels = _panels(2, len(names))
+    strokes = strokes_in(section, strokes_of(section.groups))
+    grey = [name for name, g in zip(names, section.groups) if strokes[row_of(g)] is BACKGROUND]
     for cost, ax in zip(costs, panels):
         points = [(estimate_of(g, cost), estimate_of(g, score)) for g in section.groups]
-        for (x, y), name, style in zip(points, names, _styles(len(names))):
+        known = [x.mean for x, y in points if not math.isnan(y.mean)]
+        log = bool(known) and min(known) > 0 and _is_wide(known)
+        for (x, y), name, group in zip(points, names, section.groups):
             if math.isnan(y.mean):
                 continue
-            style = {**style, "linestyle": ""}
-            ax.errorbar(x.mean, y.mean, xerr=x.half, yerr=y.half, capsize=2, label=name, **style)
-        known = [(x.mean, y.mean) for x, y in points if not math.isnan(y.mean)]
-        if known:  # not where every run diverged
-            best = front(known)
+            style = {**strokes[row_of(group)], "linestyle": "", "zorder": 2 - (name in grey)}
+            bars = whiskers([x]), whiskers([y])
+            ax.errorbar(x.mean, y.mean, bars[1], bars[0], capsize=2, label=name, clip_on=log, **style)
+        best = [(x.mean, y.mean) for x, y in (points[i] for i in front_of(cost, section))]
+        if best:  # not where every run diverged
             ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
         ax.set_xlabel(axis_name(cost, section))
         ax.set_ylabel(axis_name(score, section))
-        if known and min(x for x, _ in known) > 0 and _is_wide([x for x, _ in known]):
+        if log:
             ax.set_xscale("log")
-    _legend(figure, panels[0])
+        else:
+            ax.set_xlim(left=max(0.0, ax.get_xlim()[0]))
+        ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
+    _legend(figure, panels[0], grey)
     title(
         figure,
         f"{SCORE_TITLES[section.score]} against its cost",
@@ -141,6 +189,29 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         if not found or score > found[-1][1]:
             found.append((cost, score))
     return found
+
+
+def front_of(cost: Column, section: Section) -> list[int]:
+    """The places of the groups on the front of the leading score against a cost, by ascending cost. What
+    cannot win is on none: the control, and what diverged or has not finished."""
+    score = section.compared[0]
+    values = [(estimate_of(group, cost).mean, estimate_of(group, score).mean) for group in section.groups]
+    can = [i for i, group in enumerate(section.groups) if competes(group) and not math.isnan(values[i][1])]
+    best = front([values[i] for i in can])
+    return sorted((i for i in can if values[i] in best), key=lambda i: values[i])
+
+
+def matter(section: Section) -> list[Group]:
+    """Those that a text about the groups speaks of: exact training, the control, and those on a front."""
+    best = {i for cost in section.compared[1:] for i in front_of(cost, section)}
+    return [group for i, group in enumerate(section.groups) if group.first.role or i in best]
+
+
+def strokes_in(section: Section, strokes: dict[Row, dict[str, Any]]) -> dict[Row, dict[str, Any]]:
+    """The strokes of a section's rows; of more than MANY those that do not matter are `BACKGROUND`."""
+    many, telling = len(section.groups) > MANY, set(map(row_of, matter(section)))
+    rows = map(row_of, section.groups)
+    return {row: BACKGROUND if many and row not in telling else strokes[row] for row in rows}
 
 
 def axis_name(column: Column, section: Section) -> str:
@@ -193,22 +264,26 @@ def _is_wide(values: Sequence[float]) -> bool:
     return max(map(abs, values)) > SPAN * least
 
 
-def _styles(count: int) -> list[dict[str, Any]]:
-    return [{**stroke(i), "marker": MARKERS[i // len(COLOURS) % len(MARKERS)]} for i in range(count)]
+def whiskers(estimates: Sequence[Estimate]) -> np.ndarray | None:
+    """Intervals as `errorbar` takes them, cut at 0, below which there is no score, byte or second; None where
+    there is none."""
+    halves = np.array([e.half or 0.0 for e in estimates])
+    below = np.minimum(halves, [max(0.0, e.mean) for e in estimates])
+    return np.array([below, halves]) if halves.any() else None
 
 
 def _draw(ax: Axes, points: list[tuple[float, Estimate]], name: str, style: dict[str, Any]) -> None:
     if points:
         x, estimates = zip(*points)
-        bars = np.array([e.half or 0.0 for e in estimates])
         y = [e.mean for e in estimates]
         ax.errorbar(
             x,
             y,
-            yerr=bars if bars.any() else None,
+            yerr=whiskers(estimates),
             capsize=2,
             linewidth=1.6,
             markersize=5,
+            clip_on=False,
             label=name,
             **style,
         )
@@ -219,14 +294,19 @@ def _panels(count: int, names: int) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(1, count))
 
 
-def _legend(figure: Figure, ax: Axes) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    told = [wrapped(label, WIDE) for label in labels]
+def _legend(figure: Figure, ax: Axes, grey: Collection[str]) -> None:
+    """Names beside the panels; those of what is grey together, as the last."""
+    found = [(handle, label) for handle, label in zip(*ax.get_legend_handles_labels()) if label not in grey]
+    if grey:
+        found.append((Line2D([], [], **BACKGROUND), f"others: {', '.join(grey)}"))
+    handles = [handle for handle, _ in found]
+    told = [wrapped(label, WIDE) for _, label in found]
     figure.legend(handles, told, loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
 
 
-def _with_value(name: str, x: str | None, group: Group) -> str:
-    keys = group.first.keys
-    return (
-        name if x is None or x not in keys else f"{name} {verbatim(knob(x.removeprefix('system.'), keys[x]))}"
-    )
+def _with_value(key: str | None, group: Group) -> Group:
+    """The group with the key's value in its label, where it has one."""
+    if key is None or key not in group.first.keys:
+        return group
+    value = knob(key.removeprefix("system."), group.first.keys[key])
+    return replace(group, label=f"{group.label} {value}")
