@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -72,10 +73,13 @@ def test_html_has_the_rows_of_the_table_with_the_best_in_bold(folder, capsys):
     assert text == printed(capsys, "table", folder, "--format", "html"), "the same bytes each time"
 
 
-def test_latex_is_a_whole_table_with_the_best_in_bold(folder, capsys):
-    text = printed(capsys, "table", folder, "--format", "latex")
+def test_latex_is_a_small_table_with_the_best_in_bold_and_notes_as_comments(folder, capsys):
+    whole = printed(capsys, "table", folder, "--format", "latex")
+    text = "".join(line for line in whole.splitlines(keepends=True) if not line.startswith("%"))
     section = section_of(folder)
     cells = section.cells()
+    names = ["system", "test acc %", "minus exact", "epoch s", "MB per epoch", "MB / exact"]
+    cells = replace(cells, text=cells.text[names], best=cells.best[names])
     body = text[text.index("\\midrule") : text.index("\\bottomrule")].splitlines()[1:]
     found = [[cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix(r" \\"))] for line in body]
     told = [
@@ -87,10 +91,19 @@ def test_latex_is_a_whole_table_with_the_best_in_bold(folder, capsys):
     ]
     assert [row[1:] for row in found] == told
     assert found[0][0] == r"50 \% \& a\_b\textbar{}\textless{}c\textgreater{}"
-    assert "\\bfseries" in text and "MB / exact" in text and "\\caption{cora; Test CPU, 4 cores. " in text
-    assert not re.search(r"(?<!\\)%", text.partition("\n")[2]), "a % begins a comment"
+    assert (
+        "\\bfseries" in text
+        and "MB / exact" in text
+        and re.findall(r"\\caption\{(.*)\}", text)
+        == [
+            "cora; Test CPU, 4 cores, 2 workers, metis, 5 epochs, 2 seeds."
+            r" Means over seeds with half a 95 \% interval; bold marks the best of a column."
+        ]
+    )
+    assert all(f"% {note}" in whole.splitlines() for note in section.notes("Bold"))
+    assert not re.search(r"(?<!\\)%", text), "a % begins a comment"
     (places,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)
-    assert len(places) == len(cells.text.columns) and places.startswith("lrlrr")
+    assert places == "lrrrrr"
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
 
 

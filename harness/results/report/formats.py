@@ -93,21 +93,28 @@ def markdown(groups: list[Group]) -> str:
 
 
 def latex(groups: list[Group]) -> str:
-    """A `table` per section, with \\usepackage{booktabs}: the best of each column in bold, what is said of
-    the numbers in the caption."""
+    """A `table` per section, with \\usepackage{booktabs}: the columns that compare its rows, the best of each
+    in bold. What else is said of the numbers stands in comments above it."""
     parts = []
     for section in sections(groups):
-        styled = _styled(section, _latex)
-        caption = " ".join([f"{section.title}.", *section.notes("Bold")])
-        parts.append(
-            styled.to_latex(
+        cells, compared = section.cells(), [column.heading for column in section.compared]
+        wanted = [*KEYS, compared[0], "minus exact", *compared[1:], "MB / exact"]
+        left_out = [name for name in cells.text if name not in wanted or name in cells.shared]
+        several = any(len(group.seeds) > 1 for group in section.groups)
+        caption = ", ".join([section.title, *cells.shared.values()])
+        meaning = "Means over seeds with half a 95 % interval; bold" if several else "Bold"
+        table = (
+            _styled(section, _latex)
+            .hide(left_out, axis="columns")
+            .to_latex(
                 hrules=True,
                 convert_css=True,
-                column_format="".join("l" if heading in LEFT else "r" for heading in section.cells().text),
-                caption=_latex(caption),
+                column_format="".join("l" if n in LEFT else "r" for n in cells.text if n not in left_out),
+                caption=_latex(f"{caption}. {meaning} marks the best of a column."),
                 position="htb",
             )
         )
+        parts += [*(f"% {note}" for note in section.notes("Bold")), table]
     return "% needs \\usepackage{booktabs}\n" + "\n".join(parts).rstrip()
 
 
