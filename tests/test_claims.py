@@ -13,7 +13,7 @@ from harness import cli
 from harness.base.errors import InputError
 from harness.data import twin
 from harness.papers.claims import evaluate, experiment, picture, published, table
-from harness.papers.claims.claim import Size
+from harness.papers.claims.claim import Claim, Size
 from harness.papers.claims.evaluate import NOT_RUN
 from harness.papers.claims.experiment import FOLDER
 from harness.papers.claims.verdict import (
@@ -349,15 +349,39 @@ def test_claims_are_drawn_with_what_is_published_beside_ours():
     holds = evaluate.Verdict(HOLDS)
     number = evaluate.Result("e", "x", "a number", holds, 5.0, Estimate(4.5, 1.0, 3), "small", 0.0)
     span = evaluate.Result("e", "x", "a range", holds, [1, 2], Estimate(1.5, None, 1), "small")
-    figure = picture.draw("t", [number, replace(number, entry="f"), span], ["cora"])
-    first, second = figure.axes  # what two entries say alike is drawn once
-    lines = {line.get_label(): line.get_xdata()[0] for line in first.lines}
-    assert lines["published"] == 5 and lines["no difference"] == 0
-    assert 4.5 in [line.get_xdata()[0] for line in first.lines]
-    assert first.get_title(loc="left") == "holds: a number"
-    (shaded,) = second.patches
-    assert shaded.get_x() == 1 and shaded.get_width() == 1
+    number, span = replace(number, unit="s"), replace(span, unit="s")
+    other = replace(number, says="another", unit="MB")
+    figure = picture.draw("t", [number, replace(number, entry="f"), span, other], ["cora"])
+    first, second = figure.axes  # one per unit; what two entries say alike is drawn once
+    assert [first.get_xlabel(), second.get_xlabel()] == ["s", "MB"]
+    rows = dict(zip([label.get_text() for label in first.get_yticklabels()], first.get_yticks()))
+    assert list(rows) == ["holds: a number", "holds: a range"]
+    lines = {
+        (line.get_label(), row): list(line.get_xdata())
+        for row in rows
+        for line in first.lines
+        if rows[row] in line.get_ydata() or line.get_label() == "no difference"
+    }
+    assert lines["published", "holds: a number"] == [5, 5]
+    assert lines["published", "holds: a range"] == [1, 2]
+    assert lines["no difference", "holds: a number"] == [0, 0]
+    assert {4.5, 1.5} <= {line.get_xdata()[0] for line in first.lines}
     assert picture.draw("t", [evaluate.Result("e", "x", "nothing", holds)], ["cora"]) is None
+
+
+def test_an_axis_has_a_name_for_every_claim():
+    assert all(claim.unit for plan in EXPERIMENTS.values() for claim in plan.claims)
+
+
+@pytest.mark.parametrize(
+    "draw, run", [({}, ["a"]), ({"x": {"rows": {"b": "B"}}}, ["a"]), ({"x": {}}, ["a", "b"])]
+)
+def test_a_drawing_that_names_its_rows_starts_no_more_runs(draw, run):
+    claim = Claim("mine", "says", "mb_epoch", ["b"], graph="dblp")
+    sizes = {"small": Size(["cora", "dblp"], "gpus=2 seed=1", 1)}
+    rows = {"a": "system=a", "b": "system=b"}
+    plan = experiment.Experiment("mine", "t", rows, sizes, draw, claims=(claim,))
+    assert plan.rows_on("small", "cora") == run and plan.rows_on("small", "dblp") == ["a", "b"]
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"

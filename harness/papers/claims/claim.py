@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.base.errors import InputError, choice
-from harness.papers.claims.measure import Measure, measure_of
+from harness.papers.claims.measure import Measure, measure_of, unit_of
 from harness.papers.claims.verdict import CAUSES, SIDES
 
 ACROSS = ("mean", "max", "min")
@@ -98,6 +98,17 @@ class Claim:
     def logarithmic(self) -> bool:
         """Whether an effect is a difference of logarithms."""
         return self.compare.startswith("ratio")
+
+    @property
+    def unit(self) -> str:
+        """What an axis calls its value."""
+        measured = unit_of(self.measure)
+        return {
+            "value": measured,
+            "ratio": f"ratio of {measured}",
+            "less_percent": f"{measured}: less by, %",
+            "difference": f"difference of {measured.replace(', %', ' %').replace(' %', ', points')}",
+        }.get(self.compare, f"{self.compare.replace('_', ' ')} of {measured}")
 
     @property
     def no_difference(self) -> float:

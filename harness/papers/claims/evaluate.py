@@ -43,6 +43,7 @@ class Result:
     ours         the value here, over seeds; None where nothing was measured
     neutral      the value of no difference; None where the paper has no direction
     size         of the runs it is from
+    unit         what an axis calls the values
     measured     what the verdict was made of
     again        the entry of its paper in which this measurement is counted; "" where it is counted here
     series, step where it is a cell of a table: what the series says, with {} for the step, and the step
@@ -60,6 +61,7 @@ class Result:
     step: str = ""
     again: str = ""
     measured: Measured | None = None
+    unit: str = ""
 
     @property
     def own(self) -> bool:
@@ -187,6 +189,7 @@ def result_of(
         claim.series,
         claim.step,
         measured=measured,
+        unit=claim.unit,
     )
 
 

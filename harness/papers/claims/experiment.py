@@ -34,7 +34,9 @@ class Experiment:
     rows    overrides by row
     sizes   by name, of "smoke", "small" and "paper"
     cause, because   of its claims that name none
-    draw    what draws its runs (a file of `harness/papers/figures/`), each with its options
+    draw    what draws its runs (a file of `harness/papers/figures/`), each with its options; `rows` among
+            them: the rows that it draws, where they are run, each with its name in the picture; without it
+            all, on all graphs
     fits    printed rows that clusters are fitted to from its runs (`harness.papers.claims.fit`), as the file
             has them
     claims  what its runs decide
@@ -51,10 +53,10 @@ class Experiment:
     needs: tuple[Need, ...] = ()
 
     def rows_on(self, size: str, graph: str) -> list[str]:
-        """The rows to run on a graph: all where they are drawn or the size does not have it, else all but
+        """The rows to run on a graph: all where all are drawn or the size does not have it, else all but
         those that only claims on other graphs need."""
         graphs = self.sizes[size].graphs
-        if self.draw or graph not in graphs:
+        if graph not in graphs or any("rows" not in options for options in self.draw.values()):
             return list(self.rows)
         needed = {row: False for claim in self.claims for row in claim.needed}
         for claim in self.claims:

@@ -241,6 +241,27 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
     )
 
 
+def unit_of(given: Any) -> str:
+    """What an axis calls a measure."""
+    if isinstance(given, str):
+        return ALL[given].heading
+    if "metrics" in given or isinstance(given.get("replayed"), list):
+        return "share, %"
+    if "validation" in given:
+        return "validation score, %"
+    if "to" in given:
+        spent = {"epochs": "epochs", "bytes": "MB", "modelled": "modelled s"}.get(given["in"], "s")
+        return f"{spent} to the score"
+    if "replayed" in given:
+        return {"waiting_percent": "share, %", "imbalance": "imbalance"}.get(given["replayed"], "modelled s")
+    if "saved" in given:
+        return "s saved per s spent"
+    if "bytes_per_row" in given:
+        return "bytes per row"
+    name = str(given["metric"] if "metric" in given else given["shards"]).replace("_", " ")
+    return name + (f" / {given['of']}" if "of" in given else f" / {given['per']}" if "per" in given else "")
+
+
 def _saved(given: Mapping[str, Any], field: str) -> Measure:
     """What is saved beside another row, over what is spent on it (CaPGNN, Fig. 19)."""
     rest = {key: given[key] for key in ("words", "whole") if key in given}
@@ -293,7 +314,8 @@ def _table(run: Run, name: str, given: Mapping[str, Any]) -> np.ndarray:
         first, last = given["epochs"]
         rows = rows[rows["epoch"].between(first - 1, last - 1)]
     if rows.empty:
-        raise InputError(f"{run.path} has no {name} in {dict(given)}")
+        where = [f"{key} {given[key]}" for key in ("layer", "epochs") if given.get(key) is not None]
+        raise InputError(f"{run.path} has no {name} of {' and '.join(where)}")
     return rows.groupby(["epoch", "worker"])["value"].sum().unstack("worker").to_numpy(float)
 
 

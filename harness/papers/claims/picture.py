@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -13,26 +15,37 @@ from harness.papers.claims.evaluate import Result
 from harness.results.report.style import COLOURS, STROKES
 
 OURS, PUBLISHED = COLOURS[0], COLOURS[1]
+NEUTRAL: dict[str, Any] = {
+    "color": "#666666",
+    "linestyle": STROKES[1],
+    "linewidth": 1,
+    "label": "no difference",
+}
 COLUMNS = 3  # of series
-SINGLE, SERIES = 0.95, 1.7  # inches of height
+SERIES, AXIS = 1.7, 0.55  # inches: a panel of a series, and what stands below the rows of another
+LINE, LETTERS = 0.17, 52  # inches of a line of a row's text, and letters of it
+FAR = 30.0  # times the least value: a panel that reaches farther is logarithmic
 
 
 def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure | None:
-    """A panel per claim of one experiment with a value of ours: a dot with its 95 % interval, the published
-    number or range, and no difference as a dotted line; below them one per series of a table's cells. None
-    where nothing has a value.
+    """A panel per unit of the claims of one experiment, with a row for each that has a value of ours: a dot
+    with its 95 % interval, the published number or range, and no difference as a dashed line; below them a
+    panel per series of a table's cells. None where nothing has a value.
     """
     # What a figure and a claim of a paper say alike is drawn once.
     known = list({result.says: result for result in results if result.ours is not None}.values())
     if not known:
         return None
-    single = [result for result in known if not result.series]
+    units: dict[str, list[Result]] = {}
     series: dict[str, list[Result]] = {}
     for result in known:
         if result.series:
             series.setdefault(result.series, []).append(result)
+        else:
+            units.setdefault(result.unit, []).append(result)
     below_each = -(-len(series) // COLUMNS)
-    heights = [height for height in (SINGLE * len(single), SERIES * below_each) if height]
+    panels = [AXIS + LINE * sum(map(_lines, rows)) for rows in units.values()]
+    heights = [height for height in (sum(panels), SERIES * below_each) if height]
     figure = Figure(figsize=(9.6, 1.0 + sum(heights)), layout="constrained")
     where = "; ".join(graphs)
     twins = " (twins: synthetic graphs)" if any(graph.startswith("twin/") for graph in graphs) else ""
@@ -40,48 +53,64 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
     below = f"{where}{twins}; {seeds} {'seeds, 95 % intervals' if seeds > 1 else 'seed'}"
     figure.suptitle(f"{title}\n{textwrap.fill(below, 110)}", x=0.01, ha="left", fontsize=10)
     parts = iter(figure.subfigures(len(heights), height_ratios=heights, squeeze=False)[:, 0])
-    if single:
-        for ax, result in zip(next(parts).subplots(len(single), squeeze=False)[:, 0], single):
-            _panel(ax, result)
+    if units:
+        grid = next(parts).subplots(len(units), squeeze=False, height_ratios=panels)[:, 0]
+        for ax, (unit, rows) in zip(grid, units.items()):
+            _panel(ax, unit, rows)
     if series:
         grid = next(parts).subplots(below_each, COLUMNS, squeeze=False).ravel()
         for ax, (says, cells) in zip(grid, series.items()):
             _series(ax, says, cells)
         for ax in grid[len(series) :]:
             ax.remove()
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    for ax in figure.axes[1:]:
+    named: dict[str, Any] = {}
+    for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels()):
-            if label not in labels:
-                handles.append(handle)
-                labels.append(label)
-    figure.legend(handles, labels, loc="outside lower right", ncols=3, frameon=False, fontsize=9)
+            named.setdefault(label, handle)
+    figure.legend(
+        list(named.values()), list(named), loc="outside lower right", ncols=3, frameon=False, fontsize=9
+    )
     return figure
 
 
-def _panel(ax: Axes, result: Result) -> None:
-    ours, said = result.ours, result.published
-    assert ours is not None
-    if said is not None:
-        low, high = (said[0], said[-1]) if isinstance(said, list) else (said, said)
-        if low == high:
-            ax.plot([low], [0], "D", color=PUBLISHED, markersize=7, label="published")
-        else:
-            ax.axvspan(low, high, color=PUBLISHED, alpha=0.25, label="published")
-    if result.neutral is not None:
-        ax.axvline(result.neutral, color="#666666", linestyle=STROKES[1], linewidth=1, label="no difference")
-    ax.errorbar(
-        [ours.mean], [0], xerr=[ours.half or 0], fmt="o", color=OURS, capsize=4, markersize=6, label="here"
-    )
-    ax.set_yticks([])
-    ax.set_ylim(-1, 1)
+def _said(result: Result) -> str:
+    return textwrap.fill(f"{result.verdict.word}: {result.says}", LETTERS)
+
+
+def _lines(result: Result) -> int:
+    return _said(result).count("\n") + 2
+
+
+def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
+    """A row per result, from the top."""
+    ends = np.cumsum([_lines(result) for result in results])
+    rows = [end - _lines(result) / 2 for end, result in zip(ends, results)]
+    shown = []
+    for row, result in zip(rows, results):
+        ours, said = result.ours, result.published
+        assert ours is not None
+        shown.append(ours.mean)
+        if said is not None:
+            low, high = (said[0], said[-1]) if isinstance(said, list) else (said, said)
+            shown += [low, high]
+            how = {"marker": "D", "markersize": 7} if low == high else {"linewidth": 9, "alpha": 0.3}
+            ax.plot([low, high], [row, row], color=PUBLISHED, solid_capstyle="butt", label="published", **how)
+        if result.neutral is not None:
+            shown.append(result.neutral)
+            ends_of_line = [row - 0.5 * _lines(result), row + 0.5 * _lines(result)]
+            ax.plot([result.neutral] * 2, ends_of_line, **NEUTRAL)
+        bars = [ours.half or 0]
+        ax.errorbar([ours.mean], [row], xerr=bars, fmt="o", color=OURS, capsize=4, markersize=6, label="here")
+    ax.set_yticks(rows, [_said(result) for result in results], fontsize=8)
+    ax.set_ylim(ends[-1], 0)
+    if min(shown) > 0 and max(shown) > FAR * min(shown):
+        ax.set_xscale("log")
     # At least a tenth of our value to both sides, by which a published one may be off.
-    near = [ours.mean - 0.1 * abs(ours.mean), ours.mean + 0.1 * abs(ours.mean)]
-    ax.update_datalim([(x, 0) for x in near])
-    ax.autoscale_view()
-    ax.margins(x=0.15)
-    ax.ticklabel_format(axis="x", useOffset=False)
-    ax.set_title(f"{result.verdict.word}: {result.says}", loc="left", fontsize=9)
+    near = [(1 + sign) * result.ours.mean for result in results if result.ours for sign in (-0.1, 0.1)]
+    ax.update_datalim([(x, rows[0]) for x in near])
+    ax.autoscale_view(scaley=False)
+    ax.margins(x=0.1)
+    ax.set_xlabel(unit)
     ax.grid(visible=False, axis="y")
 
 
@@ -94,7 +123,7 @@ def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
             steps, [cell.published for cell in cells], "D", color=PUBLISHED, markersize=4, label="published"
         )
     for neutral in {cell.neutral for cell in cells if cell.neutral is not None}:
-        ax.axhline(neutral, color="#666666", linestyle=STROKES[1], linewidth=1, label="no difference")
+        ax.axhline(neutral, **NEUTRAL)
     halves = [each.half or 0 for each in ours]
     ax.errorbar(
         steps, [each.mean for each in ours], yerr=halves, fmt="o", color=OURS, capsize=2, markersize=3,

@@ -9,9 +9,11 @@ starts of the threshold, which the paper does not print.
 
 import pandas as pd
 
+from harness.papers.claims.published import entries
 from harness.papers.figures.panels import by_epoch, knob, line, panels, series
 from harness.results.report.groups import Run
 
+SAID = entries()["cdfgnn_fig7"].published["ogbn_products_epochs_with_almost_no_forward_messages"]
 QUIET = 0.05  # a share sent below which almost nothing is
 
 
@@ -41,6 +43,8 @@ def draw(groups):
                 for layer in map(int, share.columns[share.any()]):
                     line(ax, share.index, share[layer], f"{name} {direction}, layer {layer}", layer,
                          linestyle=drawn, linewidth=1)  # fmt: skip
+        if "ogbn-products" in group.dataset:
+            ax.axvspan(*SAID, color="#E8E8E8", zorder=0, label="published: almost no messages forward")
         ax.set_ylim(-2, 102)
         # As in the paper, on an axis of its own.
         threshold = ax.twinx()
@@ -48,13 +52,16 @@ def draw(groups):
         threshold.set_ylim(bottom=0)
         threshold.grid(visible=False)
         threshold.spines["right"].set_visible(True)
-        if at % columns == columns - 1:
+        if at % columns == columns - 1 or at == len(groups) - 1:
             threshold.set_ylabel("epsilon")
-    for ax in axes[-1]:
+    for ax in axes.flat[len(groups) :]:
+        ax.remove()
+    for ax in axes.flat[max(0, len(groups) - columns) : len(groups)]:
         ax.set_xlabel("epoch")
+        ax.tick_params(labelbottom=True)
     for ax in axes[:, 0]:
         ax.set_ylabel("messages, %")
-    lines = {str(each.get_label()): each for ax in figure.axes for each in ax.lines}
+    lines = {str(each.get_label()): each for ax in figure.axes for each in (*ax.lines, *ax.patches)}
     figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=4, frameon=False,
                   fontsize=9)  # fmt: skip
     return figure

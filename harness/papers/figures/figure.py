@@ -80,6 +80,8 @@ def of_experiment(plan: Experiment, size: str, own: Mapping[str, ModuleType]) ->
     drawings = []
     for name, options in plan.draw.items():
         choice(f"{plan.name}.draw", name, (*known, *own))
+        for row in options.get("rows", ()):
+            choice(f"{plan.name}.draw.{name}.rows", row, tuple(plan.rows))
         module = own[name] if name in own else importlib.import_module(f"harness.papers.figures.{name}")
         drawings.append((module, options))
     return Figure(

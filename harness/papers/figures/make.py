@@ -76,10 +76,13 @@ def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path)
     for module, options in figure.drawings:
         drawing = module.__name__.rpartition(".")[2].removeprefix("figure_")
         # A row that is one group goes by its name in the experiment.
+        shown = options.get("rows", {row: row for row in by_row})
         named = [
-            replace(group, label=row) if figure.plan is not None and by_row.count(row) == 1 else group
+            replace(group, label=shown[row]) if figure.plan is not None and by_row.count(row) == 1 else group
             for group, row in zip(compared, by_row)
+            if row in shown
         ]
+        options = {key: value for key, value in options.items() if key != "rows"}
         with matplotlib.rc_context(style.STYLE):
             made = module.draw(named, **options)
             stem = name_on(figure.name, graph)
