@@ -164,7 +164,7 @@ def test_runs_without_an_epoch_are_warned_of(folder, tmp_path):
         ("epochs", "epoch", 4),
         ("breakdown", "an epoch of the slowest worker, s", None),
         ("pareto", "MB per epoch", None),
-        ("system.bound", "system.bound", 1),
+        ("system.bound", "bound", 1),
     ],
 )
 def test_plot_draws_what_it_is_asked_for(folder, over, axis, labels, tmp_path):
