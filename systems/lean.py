@@ -13,6 +13,9 @@ nothing is stale.
 5. Coded weights (`combine=quantised`). Gradients travel up to owners of rows, steps down, at 4 bits
    (harness/core/combine.py).
 6. Layer 0 once, exactly, in sparse rows where these are smaller (`features_wire=auto`).
+7. Recomputing (`extra_work`), off by default. A worker computes rows of others itself, of their features and
+   in-neighbours, and 2. serves the cut edges that are left. Which rows: a minimum cut at a price of work, the
+   lowest price that fits a budget (systems/parts/recompute.py). Exact.
 
 With G_ij what sender j makes of its rows for i, S_ij what i makes of that, A_ih = sum_j S_ij G_ij:
 
@@ -25,7 +28,8 @@ weights.
 
 Bytes per epoch over all workers:
     messages   2 sum_ij w (ceil(k_ij bits / 8) + 2) in each layer l >= 1, no message no byte; 8 w k_ij at
-               bits=32; half of that for l = 0 under `features=refetch`
+               bits=32; under `features=refetch` also for l = 0, half of that where H travels, and
+               4 f_0 for each other's vertex of which rows are computed
     weights    sum of 2 (P - 1) r (ceil(c / 2) + 2) over matrices, and 8 (P - 1) n
 
 Decisions
@@ -33,6 +37,16 @@ Decisions
 - at bits=32 weights are not coded either where `combine` is not given: the exact knob.
 - attention needs rows: no partial sums and no narrow side there (model=gat), and rows travel before dropout.
 - preset `vanilla/cover` is this with nothing rounded: exact training that sends the fewest messages.
+- extra_work is a share of the operations of an epoch's products that a worker computes at 0, in the closed
+  forms of systems/parts/recompute.py: 1 is as much again. No worker exceeds it. Metrics: `extra_work`, the
+  share used; `replicated` by layer, the rows computed for others; `structure_bytes`, of asking for edges;
+  `bound`: every choice of rows that take as many operations receives at least this share of the bytes (where
+  workers do not depend on each other: 2 layers and features=once, or rows=all).
+- more work never sends more, and under features=once no more than `replicate` at mode=cache, or hybrid with a
+  `row` of 1, 2, 4 .. 256 whose work fits: these choices are compared with cuts for budgets of 1/16,
+  1/11, 1/8 .. up to extra_work, and the least that fits is taken.
+- at fewer bits, copies of a row on two workers may differ by the rounding of what arrived below.
+- where attention weighs neighbours (model=gat) extra_work is 0: its products are none of these.
 - dropout by vertex, as everywhere: the sender of a message drops, with the mask of the vertex.
 Departures: none; the combination is this project's and its parts are not. An exchange by a minimum vertex
 cover of rows and partial sums, with coded boundary rows, was published before: Zhuang et al., "Scaling
@@ -46,27 +60,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.base.bounds import one_of
+import numpy as np
+
+from harness.base.bounds import number, one_of
 from harness.base.errors import choice
 from harness.core.combine import Exact, Quantised
+from harness.core.mixins import ComputesOthers
+from harness.core.needed import needed_rows
 from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
+from systems.parts.extension import Extension, around
 from systems.parts.message_system import AS_THEY_ARE, MessageSystem
 from systems.parts.messages import CodedMessages
+from systems.parts.recompute import Sent, least
+from systems.replicate import Chooser, Replicate
 
 
 @dataclass
-class Lean(MessageSystem):
+class Lean(ComputesOthers, MessageSystem):
     """messages  "cover": the fewest rows and partial sums; "rows": rows alone
     narrow    send the narrower of H and H W, and in the last layer C - 1 of C columns; false: H
     bits      per value of a message: 4, 8, or 32: as they are
     features  "once": layer 0's rows are fetched one time, and kept; "refetch": in every epoch
+    extra_work   most operations of rows that a worker computes for others, of those of its own; 0: none
     """
 
     messages: str = "cover"
     narrow: bool = True
     bits: int = one_of(8, 4, 8, AS_THEY_ARE)
     features: str = "once"
+    extra_work: float = number(0.0, 0, 1000)
 
     exact: ClassVar = {"bits": AS_THEY_ARE}
     refuses: ClassVar = Refuses(needed_rows="", attention="")
@@ -75,9 +98,71 @@ class Lean(MessageSystem):
         choice("messages", self.messages, ("rows", "cover"))
         check_features(self.features)
 
+    def supports(self, run):
+        if not run.matrix and self.extra_work:
+            return (
+                f"system.extra_work={self.extra_work} cannot be: lean knows what a row of model={run.model}"
+                " costs by its products with a propagation matrix alone; give system.extra_work=0"
+            )
+        return super().supports(run)
+
     def traits(self):
         combine = Exact() if self.bits == AS_THEY_ARE else Quantised()
-        return Traits(overlaps=True, rows="needed", features_wire="auto", combine=combine)
+        plain = not self.extra_work  # whose features are taken as every system's are
+        return Traits(
+            overlaps=True, sparse_features=plain, rows="needed", features_wire="auto", combine=combine
+        )
+
+    def rows_of_layers(self, shard, widths, needed, comm):
+        layers = len(widths) - 1
+        self.extension: Extension | None = None
+        if not self.extra_work or layers == 1 or comm.size == 1:
+            return None
+        known = around(shard, comm, layers - 1)
+        top = np.full(shard.num_inner, -1 if needed else layers)
+        if needed:
+            rows = needed_rows(shard, layers, comm)
+            for layer, count in enumerate(rows.counts):
+                top[rows.order[:count]] = layer
+        sides = [self.narrowed(shard, widths, layer) for layer in range(layers)]
+        # The gradient of layer 0's X comes back to nobody, that of its X W does.
+        sent = [
+            (2 if layer or narrow else 1) * (widths[layer + narrow] - spared)
+            for layer, (narrow, spared) in enumerate(sides)
+        ]
+        kept = 4 * widths[0]
+        if self.features == "once":
+            sent[0] = kept = 0
+        travels = Sent(sent, kept, self.bits, self.messages == "cover")
+        costs = [Replicate(mode="cache"), *(Replicate(row=2.0**k) for k in range(9))]
+        others = [Chooser(each, known, widths) for each in costs]
+        self.extension, self.used, self.bound = least(
+            known, top, widths, needed, comm, travels, self.extra_work, others
+        )
+        return known.shard, self.extension.rows
+
+    def before_epoch(self, epoch):
+        super().before_epoch(epoch)
+        if self.extension is None:
+            return
+        self.extension.record(self.recorder, epoch)
+        self.recorder.metric("extra_work", self.used)
+        if self.bound is not None:
+            self.recorder.metric("bound", self.bound)
+        if self.features == "refetch":
+            self.extension.fill(self.x, lambda plan, x: self.comm.exchange(plan, x, 0, "features").wait())
+
+    def setup(self, context):
+        super().setup(context)
+        if self.extension is not None and self.features == "refetch":
+            features = context.adjacency.at(0).features
+            assert features is not None
+            self.x = features.x
+
+    def input_halo(self, x):
+        if self.extension is not None:
+            self.extension.fill(x, self._features_of)
+        return super().input_halo(x)
 
     def coded(self, layer, send, receive):
         return CodedMessages(self.comm, layer, send, receive, self.bits, self.seed)

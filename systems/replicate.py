@@ -90,15 +90,11 @@ class Replicate(ComputesOthers, System[Shard, PerLayer]):
     def rows_of_layers(self, shard, widths, needed, comm):
         layers = len(widths) - 1
         known = around(shard, comm, 0 if self.mode == "communicate" else layers - 1)
-        self.structure = known.asked
         self.extension = Extension(known, layers, needed, comm, Chooser(self, known, widths))
         return known.shard, self.extension.rows
 
     def before_epoch(self, epoch):
-        if epoch == 0:
-            self.recorder.metric("structure_bytes", self.structure)
-        for layer in range(1, self.num_layers):
-            self.recorder.metric("replicated", self.extension.others[layer], layer)
+        self.extension.record(self.recorder, epoch)
         if self.features == "refetch":
             features = self.adjacency.at(0).features
             assert features is not None

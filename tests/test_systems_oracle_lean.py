@@ -119,13 +119,15 @@ def test_coded_attention_equals_its_oracle(pool, bits, seed, parts, layers, dire
     rows=st.sampled_from(["needed", "all"]),
     weighted=st.booleans(),
     features=st.sampled_from(["once", "refetch"]),
+    extra_work=st.sampled_from([0, 0.5, 4]),
 )
-def test_as_they_are_messages_are_full_graph_training(pool, run, rows, weighted, features):
+def test_as_they_are_messages_are_full_graph_training(pool, run, rows, weighted, features, extra_work):
     """Any graph, partition and depth."""
     graph, how = drawn(run)
     if weighted:
         graph = sparse_graph(run["seed"], directed=run["directed"], trained=run["trained"], weighted=True)
     knobs = {"bits": 32, "narrow": run["narrow"], "messages": run["messages"], "features": features}
+    knobs["extra_work"] = extra_work
     how = replace(how, rows=rows, combine=None)
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
     systems.assert_trained_alike(outcome, systems.exact(graph, outcome, how))
@@ -171,12 +173,13 @@ STOPPED = {
     "rows": st.sampled_from(["needed", "all"]),
     "features": st.sampled_from(["once", "refetch"]),
     "dropout": st.sampled_from([0.0, 0.4]),
+    "extra_work": st.sampled_from([0, 0, 1]),
     "stop": st.integers(1, 4),
     "run": st.fixed_dictionaries({**RUN, "model": st.sampled_from(OPERATORS_AND_GAT)}),
 }
 
 
-def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run):
+def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work, stop, run):
     """A run that stops after `stop` of five epochs and goes on is the run that never stopped: losses,
     weights, on all workers the same, and bytes.
     """
@@ -185,6 +188,7 @@ def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run)
     how = replace(how, epochs=5, dtype="float32", rows=rows, combine=block)
     how = replace(how, model={**how.model, "dropout": dropout})
     knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"], "features": features}
+    knobs["extra_work"] = extra_work if run["model"][0] != "gat" else 0
     once, resumed = (
         systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=settings)
         for settings in (how, replace(how, stop_at=stop))
@@ -196,8 +200,10 @@ def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run)
 
 @settings(max_examples=5)
 @given(**STOPPED)
-def test_a_stopped_run_goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run):
-    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run)
+def test_a_stopped_run_goes_on_bit_for_bit(
+    pool, bits, combine, rows, features, dropout, extra_work, stop, run
+):
+    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work, stop, run)
 
 
 @pytest.mark.nightly(40)
@@ -205,22 +211,25 @@ def test_a_stopped_run_goes_on_bit_for_bit(pool, bits, combine, rows, features, 
 @settings(max_examples=100)
 @given(**STOPPED)
 def test_a_thousand_stopped_runs_go_on_bit_for_bit(
-    pool, tenth, bits, combine, rows, features, dropout, stop, run
+    pool, tenth, bits, combine, rows, features, dropout, extra_work, stop, run
 ):
     run = {**run, "seed": run["seed"] + 10_001 * (tenth + 1)}  # other graphs than the other tenths'
-    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run)
+    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work, stop, run)
 
 
 def test_masks_are_those_of_vanilla(pool):
     """The sender of a partial sum drops what the receiver of the rows would."""
     graph = sparse_graph(5, vertices=30, trained=5)
-    for model in (
-        systems.small("gcn", 3, dropout=0.4, input_dropout=0.2),
-        systems.small("gat", 2, dropout=0.4),
+    for model, extra_work in (
+        (systems.small("gcn", 3, dropout=0.4, input_dropout=0.2), 0),
+        (systems.small("gcn", 3, dropout=0.4, input_dropout=0.2), 1),
+        (systems.small("sage", 3, norm="batch", residual=True), 1),
+        (systems.small("gat", 2, dropout=0.4), 0),
     ):
-        how = Settings(model=model, epochs=4)
+        how = Settings(model=model, epochs=4, rows="all" if "norm" in model else None)
         plain = systems.run(pool, graph, systems.block("vanilla"), 3, settings=how)
-        exact = systems.run(pool, graph, systems.block("lean", bits=32), 3, settings=how)
+        block = systems.block("lean", bits=32, extra_work=extra_work)
+        exact = systems.run(pool, graph, block, 3, settings=how)
         np.testing.assert_allclose(exact.losses, plain.losses, rtol=1e-9)
         assert exact.scores == plain.scores
 

@@ -137,8 +137,13 @@ class EdgeCut:
         ids, halo = (torch.as_tensor(each).to(comm.device) for each in (shard.inner, self.shard.halo))
         self.ids = [(ids, halo)] * model.layers  # by layer: of the own rows that it takes, and of its halo
         self.adjacency: Adjacency | PerLayer
-        if isinstance(system, ComputesOthers):
-            self.adjacency = self._of_rows(*system.rows_of_layers(self.shard, widths, needed, comm), needed)
+        others = (
+            system.rows_of_layers(self.shard, widths, needed, comm)
+            if isinstance(system, ComputesOthers)
+            else None
+        )
+        if others is not None:
+            self.adjacency = self._of_rows(*others, needed)
         elif needed:
             self.adjacency = self._of_rows(self.shard, needed_rows(self.shard, model.layers, comm), needed)
         else:

@@ -85,6 +85,13 @@ def filled(x: Given) -> int:
     return x.num_entries if isinstance(x, Csr) else int(torch.count_nonzero(x))
 
 
+def filled_by_row(x: Table | torch.Tensor) -> np.ndarray:
+    """[n] how many values of each row are not 0, of a shard's features."""
+    if isinstance(x, Csr):
+        return np.diff(x.indptr).astype(np.int64)
+    return filled_of(x)[:, 0] if isinstance(x, Hollow) else np.count_nonzero(x, axis=1)
+
+
 def saves(entries: int, x: Given, rows: int | None = None) -> bool:
     """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
     operands at random where the dense one streams: it has to save more than half.

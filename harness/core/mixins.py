@@ -81,12 +81,13 @@ class ComputesOthers:
 
     def rows_of_layers(
         self, shard: Shard, widths: list[int], needed: bool, comm: Comm
-    ) -> tuple[Shard, NeededRows]:
+    ) -> tuple[Shard, NeededRows] | None:
         """The rows that each layer takes and gives, agreed between the workers through `comm`, and `shard`
-        with more vertices: the worker's own, as they were, and then others, among which the rows are.
-        `inner`, `halo` and their degrees are of all of these; so are the rows and the columns of both blocks
-        of edges, which may be one. Features of the rows that are not the worker's own are 0 until the system
-        writes them, before layer 0 reads them.
+        with more vertices; None where no others' rows are computed in this run. The vertices are the worker's
+        own, as they were, and then others, among which the rows are. `inner`, `halo` and their degrees are
+        of all of these; so are the rows and the columns of both blocks of edges, which may be one. Features
+        of the rows that are not the worker's own are 0 until the system writes them, before layer 0 reads
+        them.
 
         widths   [L + 1], as in `Context`
         needed   whether the last layer gives the training vertices alone; if not, all of the worker's own

@@ -21,6 +21,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.pulls import Exchanged, Own
+from harness.comm.recorder import Recorder
 from harness.comm.work import moved
 from harness.core.needed import NeededRows, touched
 from harness.data.partition.shard import Csr, Shard
@@ -116,7 +117,7 @@ class Extension:
         comm: Comm,
         choose: Callable[[int, np.ndarray, np.ndarray], None],
     ):
-        self.comm, own = comm, of.own
+        self.comm, own, self._structure = comm, of.own, of.asked
         train = np.asarray(of.shard.train)
         depth = np.full(of.edges.num_rows, -1)
         depth[:own] = np.where(train, layers, -1) if needed else layers
@@ -152,6 +153,13 @@ class Extension:
     def _raise(depth: np.ndarray, rows: np.ndarray, layer: int) -> None:
         """Own rows that others fetch are computed, however little this worker needs of them."""
         depth[rows] = np.maximum(depth[rows], layer)
+
+    def record(self, recorder: Recorder, epoch: int) -> None:
+        """Metrics of an epoch: rows computed for others, and once the bytes of asking for edges."""
+        if epoch == 0:
+            recorder.metric("structure_bytes", self._structure)
+        for layer in range(1, len(self.others) - 1):
+            recorder.metric("replicated", self.others[layer], layer)
 
     def fill(self, x: torch.Tensor, fetch: Callable[[HaloPlan, torch.Tensor], torch.Tensor]) -> None:
         """Write the features of other workers' vertices into layer 0's rows x [counts[0], f0]; `fetch` gives

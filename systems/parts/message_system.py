@@ -43,17 +43,21 @@ class MessageSystem(System[Shard, PerLayer]):
         self.under_way: dict[int, Messages] = {}  # by layer
         if not context.matrix:
             return
-        softmax = self.shard.labels.ndim == 1 and self.widths[-1] > 1
         layers: list[Propagation] = [context.adjacency.at(layer) for layer in range(self.num_layers)]
         made: dict[int, MessageAdjacency] = {}  # layers that need the same rows share a plan
         for layer in range(0 if self.features == "refetch" else 1, self.num_layers):
             of = layers[layer]
             if id(of) not in made:
                 made[id(of)] = MessageAdjacency(of, self.plans[layer], self.comm, self.messages == "cover")
-            f_in, f_out = self.widths[layer : layer + 2]
-            spared = int(softmax and layer == self.num_layers - 1)
-            layers[layer] = made[id(of)].sending(of, self.narrow and f_out - spared < f_in, spared)
+            layers[layer] = made[id(of)].sending(of, *self.narrowed(self.shard, self.widths, layer))
         self.adjacency = PerLayer(layers)
+
+    def narrowed(self, shard: Shard, widths: list[int], layer: int) -> tuple[bool, int]:
+        """Whether a layer sends H W, and without how many of its columns."""
+        f_in, f_out = widths[layer : layer + 2]
+        spared = int(shard.labels.ndim == 1 and widths[-1] > 1 and layer == len(widths) - 2)
+        transformed = self.narrow and f_out - spared < f_in
+        return transformed, spared if transformed else 0
 
     def before_epoch(self, epoch):
         self.epoch = epoch

@@ -61,12 +61,13 @@ class MessageAdjacency(Propagation):
         super().__init__(of.inner, self.receive)
         self.counts = send, receive
         self.num_halo = 0  # what arrives is multiplied by nothing but S
+        self.num_own = of.num_own
         self.passes = of.passes
 
     def sending(self, of: Propagation, transformed: bool, spared: int) -> MessageAdjacency:
         """The same of a layer that sends X W but `spared` columns, or X."""
         made = copy.copy(self)
-        made.transformed, made.spared = transformed, spared if transformed else 0
+        made.transformed, made.spared = transformed, spared
         # Sparse features are never aggregated as they are: where X is sent, it is dense.
         made.features = of.features if transformed else None
         return made

@@ -9,6 +9,8 @@ EXACT = {
 STALE = [
     ("lean", {}),
     ("lean", {"bits": 4, "messages": "rows", "features": "refetch"}),
+    ("lean", {"extra_work": 0.5}),
+    ("lean", {"bits": 4, "features": "refetch", "extra_work": 1}),
 ]
 CONTROL = [("lean", {})]
 MODELS = ["gcn", "sage", "gat"]

@@ -1,0 +1,303 @@
+"""Which rows of others a worker computes, where hidden rows travel as messages (`systems.parts.messages`):
+what sends least within a budget of work.
+
+Work is counted in operations of an epoch, of the products of layers l with the rows that they give, n_l rows
+and e_l edges with self-loops, forwards and backwards:
+
+    6 n_l f_l f_{l+1} + 4 e_l min(f_l, f_{l+1})     l >= 1
+    4 n_0 f_0 f_1                                   l = 0, where A X is kept
+    4 (z + e_0) f_1                                 l = 0, of sparse features, of which z values are not
+                                                    0: where z + e_0 < n_0 f_0 / 2, as on the CPU
+
+What serves messages is not counted. A budget is a share of this work of the choice that computes no others.
+
+At a price in bytes per operation the best choice of one worker is a minimum cut, of all layers together. A
+node says that something is here; an arc a -> b of capacity c, that a without b costs c bytes:
+
+    x(u, l)      another's row u of H[l], computed here        x(u, l) -> sink: its operations, at the price
+    a(u, l)      that row, for layer l                         a(u, l) -> x(u, l): a row travels
+    s(v, l, j)   those of worker j that v needs in layer l     x(v, l+1) -> s(v, l, j): a partial sum travels
+
+s needs the a of its rows, and x(u, l+1) needs x(u, l), at any price. Of an own row x is the source.
+Capacities of x -> sink alone depend on the price: as it rises, the least minimum cut loses rows and gains
+none, and the messages take no fewer bytes. No choice within a budget sends less than (the cut) - price *
+budget. There the work of a row is what it takes by itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from harness.comm.comm import Comm
+from harness.core.features import filled_by_row
+from harness.data.partition.shard import Csr
+from systems.parts.cover import least_cover, rows_alone
+from systems.parts.extension import Around, Extension
+from systems.parts.neighbours import everybodys
+
+SOURCE, SINK, ROWS = 0, 1, 2  # nodes of a network: these two, and from 2 on the rows that may be computed
+NEVER, UNIT = 2**30, 2**20  # capacities: of what may not be, and about that of the dearest message
+OCTAVES, STEPS = 24, 128  # of prices, from the highest down
+BUDGETS = [2.0 ** (k / 2) for k in range(-8, 9)]  # shares of a worker's own work that cuts are made for
+SPREAD = 1 / 8  # prices of rows alike differ by as much, so that a price takes few of them at a time
+
+Choose = Callable[[int, np.ndarray, np.ndarray], None]
+
+
+@dataclass
+class Sent:
+    """What travels in an epoch.
+
+    widths   [L] values of a message of each layer, in both passes; 0 where they are none of an epoch's
+    kept     bytes of the features of a row that is computed here
+    bits     per value of a message
+    sums     whether partial sums may be sent
+    """
+
+    widths: list[int]
+    kept: int
+    bits: int
+    sums: bool
+
+    def each(self, layer: int) -> int:
+        """Bytes of a message of a layer, without what coding rounds up and scales."""
+        return self.widths[layer] * self.bits // 8
+
+    def of(self, layer: int, counts: np.ndarray) -> int:
+        """Bytes of these numbers of messages [P] of a layer, coded (`CodedMessages`)."""
+        if self.bits == 32:
+            return self.each(layer) * int(counts.sum())
+        return self.widths[layer] * int((-(-counts[counts > 0] * self.bits // 8) + 2).sum())
+
+
+def operations(of: Around, widths: list[int], filled: np.ndarray) -> np.ndarray:
+    """[L + 1, u] of an epoch for each row of each H[l] by itself, where features are sparse if that is less;
+    none for those of H[0]."""
+    edges = np.diff(of.edges.indptr).astype(np.int64) + 1
+    first = 4 * widths[1] * np.minimum(filled + edges, widths[0])
+    later = [6 * f_in * f_out + 4 * edges * min(f_in, f_out) for f_in, f_out in zip(widths[1:], widths[2:])]
+    return np.stack([np.zeros_like(edges), first, *later])
+
+
+class Cuts:
+    """The choices of one worker that are best at a price of work. Own rows are those of `top`, whatever the
+    other workers choose.
+
+    top    [own] the last H[l] that each own row is computed of, -1 for none
+    ops    [L + 1, u] as `operations` gives them
+    """
+
+    def __init__(self, of: Around, top: np.ndarray, ops: np.ndarray, sent: Sent):
+        self.vertices, layers = of.edges.num_rows, len(ops) - 1
+        row = np.repeat(np.arange(of.edges.num_rows), np.diff(of.edges.indptr))
+        remote = of.edges.indices >= of.own
+        target, source = row[remote], of.edges.indices[remote]
+        depth = np.concatenate([top, np.zeros(len(of.owners), np.int64)])
+        for layer in reversed(range(1, layers)):
+            reached = source[depth[target] > layer]
+            depth[reached] = np.maximum(depth[reached], layer)
+        others = [of.own + np.flatnonzero(depth[of.own :] >= layer) for layer in range(layers)]
+        self.rows = np.concatenate([np.zeros(0, np.int64), *others[1:]])
+        self.layers = np.repeat(np.arange(1, layers), [len(each) for each in others[1:]])
+        self.ops, self.count = ops[self.layers, self.rows], ROWS + len(self.rows)
+        number = np.full((layers + 1, len(depth)), -1)
+        number[self.layers, self.rows] = ROWS + np.arange(len(self.rows))
+        number[:, : of.own] = SOURCE
+
+        costs = [sent.each(layer) for layer in range(layers)]
+        self.unit = max(1, UNIT // max(*costs, 1))
+        self.arcs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for layer in range(0 if sent.widths[0] else 1, layers):
+            used = depth[target] > layer
+            v, u = target[used], source[used]
+            vertices, a = np.unique(u, return_inverse=True)
+            a, here = a + self.count, self.count + np.arange(len(vertices))
+            self.count += len(vertices)
+            if sent.sums:
+                groups, s = np.unique(v * np.int64(2**20) + of.owners[u - of.own], return_inverse=True)
+                s, sums = s + self.count, self.count + np.arange(len(groups))
+                self.count += len(groups)
+                self._arcs(number[layer + 1, groups // 2**20], sums, costs[layer] * self.unit)
+                self._arcs(s, a, NEVER)
+            else:
+                both = np.unique(number[layer + 1, v] * np.int64(2**32) + a)
+                self._arcs(both // 2**32, both % 2**32, NEVER)
+            computed = number[max(layer, 1), vertices]
+            self._arcs(here, np.where(computed < 0, SINK, computed), costs[layer] * self.unit)
+            if layer:
+                deeper = np.flatnonzero((number[layer + 1] >= ROWS) & (number[layer] >= ROWS))
+                self._arcs(number[layer + 1, deeper], number[layer, deeper], NEVER)
+        self.kept = np.where(self.layers == 1, sent.kept * self.unit, 0)
+        mixed = np.asarray(of.shard.inner, np.uint64)[self.rows] * np.uint64(0x9E3779B1) % np.uint64(2**32)
+        self.worth = self.ops * (1 + SPREAD * mixed / 2**32)  # of a row, at price 1
+        # A row that costs what the messages of two layers do is computed at no price from there on.
+        self.highest = 2 * UNIT / self.ops.min() if len(self.ops) else 0.0
+        self.cuts: dict[int, tuple[np.ndarray, int]] = {}
+
+    def _arcs(self, tails: np.ndarray, heads: np.ndarray, capacity: int) -> None:
+        self.arcs.append((tails, heads, np.full(len(tails), min(capacity, NEVER))))
+
+    def price(self, step: int) -> float:
+        """From 0 at step 0 to the highest, in `STEPS` to an octave; exact, so the same everywhere."""
+        octave, part = divmod(step, STEPS)
+        return self.highest * 2.0 ** (octave - OCTAVES) * (1 + part / STEPS) if step else 0.0
+
+    def cut(self, step: int) -> tuple[np.ndarray, int]:
+        """Which of `rows` are computed at a price, and the capacity of the cut."""
+        if step not in self.cuts:
+            priced = np.floor(self.price(step) * self.worth) + self.kept
+            ends = ROWS + np.arange(len(self.rows)), np.full(len(self.rows), SINK), np.minimum(priced, NEVER)
+            tails, heads, capacity = (np.concatenate(each) for each in zip(*self.arcs, ends))
+            here, size = _source_side(tails, heads, capacity.astype(np.int32), self.count)
+            self.cuts[step] = here[ROWS : ROWS + len(self.rows)], size
+        return self.cuts[step]
+
+    def within(self, most: float) -> np.ndarray:
+        """[u] the last H[l] that each row of another is computed of, at the lowest price at which all take
+        at most so many operations; 0 for none."""
+        chosen = np.zeros(self.vertices, np.int64)
+        if len(self.rows):
+            steps = range(OCTAVES * STEPS)
+            step = bisect_left(steps, True, key=lambda k: self.ops[self.cut(k)[0]].sum() <= most)
+            taken = self.cut(step)[0]
+            np.maximum.at(chosen, self.rows[taken], self.layers[taken])
+        return chosen
+
+    def bound(self, most: float) -> float:
+        """Bytes that every choice of at most so many operations sends, at the best of the prices of cuts that
+        were made; without what coding rounds up and scales."""
+        return (
+            max(
+                (size - self.price(step) * (1 + SPREAD) * most for step, (_, size) in self.cuts.items()),
+                default=0.0,
+            )
+            / self.unit
+        )
+
+
+def _source_side(
+    tails: np.ndarray, heads: np.ndarray, capacity: np.ndarray, count: int
+) -> tuple[np.ndarray, int]:
+    """[count] bool: the least of the source's sides of minimum cuts, and their capacity."""
+    from scipy import sparse  # most runs need no plan, and start without it
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    network = sparse.csr_matrix((capacity, (tails, heads)), shape=(count, count))
+    flow = maximum_flow(network, SOURCE, SINK)
+    left = network - flow.flow
+    left.eliminate_zeros()
+    here = np.zeros(count, bool)
+    here[breadth_first_order(left, SOURCE, return_predecessors=False)] = True
+    return here, int(flow.flow_value)
+
+
+class Plan:
+    """One choice, made by all workers: `extension`, and of this worker's
+
+    work   operations of an epoch
+    """
+
+    def __init__(self, of: Around, widths: list[int], filled: np.ndarray, extension: Extension):
+        self.of, self.extension, found = of, extension, extension.rows
+        self.taken = [found.order[:count] for count in found.counts]
+        edges = np.diff(of.edges.indptr)
+        self.work = 0
+        for layer, (f_in, f_out) in enumerate(zip(widths, widths[1:])):
+            n, e = len(self.taken[layer + 1]), int(edges[self.taken[layer + 1]].sum())
+            if layer:
+                self.work += 6 * n * f_in * f_out + 4 * (e + n) * min(f_in, f_out)
+                continue
+            z = sum(int(filled[rows].sum()) for rows in (self.taken[0], found.halos[0]))
+            self.work += 4 * f_out * (z + e + n if 2 * (z + e) < n * f_in else n * f_in)
+
+    def sizes(self, sent: Sent) -> tuple[int, int]:
+        """Bytes of the messages that this worker receives, and of their gradients that it sends back; and
+        without what coding rounds up and scales."""
+        from scipy import sparse  # most runs need no plan, and start without it
+
+        of, found = self.of, self.extension.rows
+        size = plain = sent.kept * self.extension.others[0]
+        ones = np.ones(of.edges.num_entries, np.int8)
+        edges = sparse.csr_matrix((ones, of.edges.indices, of.edges.indptr), shape=of.edges.shape)
+        for layer in range(0 if sent.widths[0] else 1, len(found.halos)):
+            block = edges[self.taken[layer + 1]][:, found.halos[layer]]
+            block.sort_indices()
+            counts = found.plans[layer].receive_counts
+            given = Csr(block.indptr, block.indices, block.shape[1])
+            cover = (least_cover if sent.sums else rows_alone)(given, counts)
+            owners = np.repeat(np.arange(len(counts)), counts)[cover.rows]
+            each = np.bincount(np.concatenate([owners, cover.owner]), minlength=len(counts))
+            size += sent.of(layer, each)
+            plain += sent.each(layer) * int(each.sum())
+        return size, plain
+
+    def costs(self, ops: np.ndarray) -> int:
+        """Operations of the rows of others, each by itself."""
+        return sum(int(each[rows[rows >= self.of.own]].sum()) for each, rows in zip(ops, self.taken))
+
+
+def of_depths(chosen: np.ndarray) -> Choose:
+    """Compute what `Cuts.within` chose, where it is wanted."""
+
+    def choose(layer: int, wanted: np.ndarray, depth: np.ndarray) -> None:
+        depth[wanted[chosen[wanted] >= layer]] = layer
+
+    return choose
+
+
+def none(layer: int, wanted: np.ndarray, depth: np.ndarray) -> None:
+    """Compute nothing for others."""
+
+
+def least(
+    of: Around,
+    top: np.ndarray,
+    widths: list[int],
+    needed: bool,
+    comm: Comm,
+    sent: Sent,
+    share: float,
+    more: Sequence[Choose],
+) -> tuple[Extension, float, float | None]:
+    """The choice that sends least of those whose work is within a share of every worker's own. Compared are
+    none, `more`, and for each of `BUDGETS` up to the share each worker's largest cut that fits it, where all
+    workers take as large a one. At a larger share there are more to compare, so more work never sends more.
+    Collective.
+
+    Its extension; the share that this worker uses, negative where it computes less; and a bound: at least
+    this share of the bytes that it receives is received by every choice of rows that take as many operations,
+    each by itself; None where what one worker chooses decides what others receive.
+    """
+    layers, shard = len(widths) - 1, of.shard
+    bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
+    names = np.concatenate([bounds[shard.rank] + np.arange(of.own), bounds[of.owners] + of.rows])
+    filled = everybodys(comm, filled_by_row(shard.features))[names]
+    ops = operations(of, widths, filled)
+    cuts = Cuts(of, top, ops, sent)
+    own = sum(int(ops[layer, : of.own][top >= layer].sum()) for layer in range(1, layers + 1))
+
+    def made(choose: Choose) -> Plan:
+        return Plan(of, widths, filled, Extension(of, layers, needed, comm, choose))
+
+    alone, best, fewest, plain = made(none), None, 0, 0
+    chosen = [none, *(of_depths(cuts.within(each * own)) for each in BUDGETS)]
+    work = np.array([made(choose).work for choose in chosen])
+    each_its_own = [
+        chosen[np.flatnonzero(work <= (1 + each) * alone.work).max()] for each in BUDGETS if each <= share
+    ]
+    for plan in chain([alone], map(made, [*each_its_own, *more])):
+        if everybodys(comm, np.array([plan.work <= (1 + share) * alone.work])).all():
+            mine = plan.sizes(sent)
+            size = int(everybodys(comm, np.array([mine[0]])).sum())
+            if best is None or size < fewest:
+                best, fewest, plain = plan, size, mine[1]
+    assert best is not None
+    bound = None
+    if not needed or (layers == 2 and not sent.widths[0]):
+        bound = max(float(cuts.bound(best.costs(ops))), 0.0) / plain if plain else 1.0
+    return best.extension, best.work / max(alone.work, 1) - 1, bound
