@@ -38,10 +38,10 @@ Decisions
 - attention needs rows: no partial sums and no narrow side there (model=gat), and rows travel before dropout.
 - preset `vanilla/cover` is this with nothing rounded: exact training that sends the fewest messages.
 - extra_work is a share of the operations of an epoch's products that a worker computes at 0, in the closed
-  forms of systems/parts/recompute.py: 1 is as much again. No worker exceeds it. Metrics: `extra_work`, the
-  share used; `replicated` by layer, the rows computed for others; `structure_bytes`, of asking for edges;
-  `bound`: every choice of rows that take as many operations receives at least this share of the bytes (where
-  workers do not depend on each other: 2 layers and features=once, or rows=all).
+  forms of systems/parts/recompute.py: 1 is as much again. By these no worker exceeds it. Metrics:
+  `extra_work`, the share used; `replicated` by layer, the rows computed for others; `structure_bytes`, of
+  asking for edges; `bound`: every choice of rows that take as many operations receives at least this share of
+  the bytes (where workers do not depend on each other: 2 layers and features=once, or rows=all).
 - more work never sends more, and under features=once no more than `replicate` at mode=cache, or hybrid with a
   `row` of 1, 2, 4 .. 256 whose work fits: these choices are compared with cuts for budgets of 1/16,
   1/11, 1/8 .. up to extra_work, and the least that fits is taken.
