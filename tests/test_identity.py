@@ -45,6 +45,7 @@ def run_of(*overrides: str) -> config.Run:
         "cache=/elsewhere",
         "stale=rerun",
         "progress=true",
+        "verbose=true",
         "launch=prepare",
         "fresh=true",
         "keep_checkpoint=true",

@@ -39,7 +39,9 @@ def losses(trace: Trace) -> np.ndarray:
 def test_a_model_and_a_score_are_trained_traced_and_shown(place, followed):
     for workers in (1, 2):
         scores = "score=[within,macro_f1]"
-        first = place.run(followed, "model=mixed", "model.dropout=0", scores, f"gpus={workers}")
+        first = place.run(
+            followed, "model=mixed", "model.dropout=0", scores, f"gpus={workers}", "verbose=true"
+        )
         assert first.code == 0, first.err
     done = place.run(followed, "model=mixed", "model.dropout=0", "model.own=1", "gpus=2")
     assert done.code == 0, done.err

@@ -11,7 +11,7 @@ from harness.results.reader import Trace
 from harness.results.report import columns, formats, groups, single
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import rendered
+from tests.reported import rendered, run, runs
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -57,3 +57,49 @@ def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
     assert re.search(r"halo +2\.000 +4\.000 +0\.000 +6\.000", text)
     best = Trace(tmp_path).summary["best"]
     assert f"{100 * best['test']:.2f} % at the best validation" in text
+
+
+def ended(folder, system: str) -> dict[str, str]:
+    """What the end of the first run of a system says, by the first word of a line."""
+    path = min(folder.glob(f"{system}1*"))
+    lines = rendered(single.at_end(path, verbose=False)).splitlines()[1:]
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+
+
+def test_a_runs_end_says_score_bytes_and_time_alone(tmp_path):
+    run(tmp_path, "sent", 1, 0.7, size=2_000_000, seconds=0.5)
+    assert ended(tmp_path, "sent") == {
+        "score": "test accuracy 70.00 % at the best validation (50.00 %, epoch 1)",
+        "sent": "2.000 MB per epoch, 4.0 MB in all",
+        "time": "0.5000 s per epoch",
+    }
+
+
+def test_a_verbose_runs_end_is_the_whole_table(tmp_path):
+    path = traces.finished(tmp_path)
+    assert rendered(single.at_end(path, verbose=True)) == rendered(single.run_table(path))
+
+
+def test_a_runs_end_says_what_it_is_beside_exact_training(tmp_path):
+    runs(tmp_path, "exact", [0.70, 0.60, 0.80], size=2_000_000, seconds=0.5, role="reference")
+    runs(tmp_path, "coded", [0.69, 0.59, 0.79], size=1_000_000, seconds=0.4)
+    run(tmp_path, "once", 1, 0.72, size=500_000)
+    assert "exact" not in ended(tmp_path, "exact")
+    assert ended(tmp_path, "coded")["beside"] == (
+        "exact -1.00 points (told apart), 0.500 of its bytes, 0.80 of its time; exact, 3 seeds"
+    )
+    assert ended(tmp_path, "once")["beside"].startswith("exact +2.00 points (one seed), 0.250 of its bytes")
+
+
+@pytest.mark.parametrize("other", [{"model__hidden": 128}, {"dataset__name": "other"}])
+def test_exact_training_at_another_setting_is_not_beside_a_run(tmp_path, other):
+    run(tmp_path, "exact", 1, 0.7, role="reference", **other)
+    run(tmp_path, "coded", 1, 0.7)
+    assert "beside" not in ended(tmp_path, "coded")
+
+
+def test_a_damaged_run_beside_one_does_not_keep_its_end_from_being_told(tmp_path):
+    run(tmp_path, "exact", 1, 0.7, role="reference")
+    run(tmp_path, "coded", 1, 0.7)
+    (next(tmp_path.glob("exact1*")) / "config.yaml").write_text("no: config\n")
+    assert set(ended(tmp_path, "coded")) == {"score", "sent", "time"}

@@ -72,6 +72,8 @@ def test_a_sweep_numbers_its_runs_and_ends_with_a_table(place):
         "run 2 of 3: system=sancus, bound=1",
         "run 3 of 3: system=sancus, bound=2",
     ]
+    beside = re.findall(r"beside exact .* of its bytes, .*; vanilla, 1 seed", done.out)
+    assert len(beside) == 2, "of each run of SANCUS, and of no other"
     assert len(re.findall(r" x2: epoch 1/1, loss \d\.\d+, val acc \d", done.err)) == 3
     heading, _, *rows = done.out[done.out.rindex("system ") :].splitlines()
     assert re.match(r"system +bound +test acc % +epoch ", heading)

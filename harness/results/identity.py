@@ -21,6 +21,7 @@ PLACE_KEYS = frozenset(
         "objective",
         "launch",
         "progress",
+        "verbose",
         "keep_checkpoint",
         "rendezvous",
         "patience",

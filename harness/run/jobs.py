@@ -57,9 +57,11 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
     # Not before: it brings in statistics that nothing up to here has to wait for.
     from harness.results.report import single
 
-    console.print(single.run_table(run.directory))
+    console.print(single.at_end(run.directory, run.settings.verbose))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
+    if not run.settings.verbose:
+        console.say(f"halobench runs show {run.directory} says more, as verbose=true does at once", "dim")
     if said and finished:
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory

@@ -57,6 +57,8 @@ class RunConfig:
                bytes_epoch; null: the best validation score
     launch     "local", or "prepare" to write the run folder and print the torchrun command
     progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
+    verbose    true: a run ends with all that `halobench runs show` says of it; false: with its score, bytes,
+               time and what it is beside exact training
     """
 
     workers: int = number(1, 1, 4096)
@@ -85,6 +87,7 @@ class RunConfig:
     objective: str | None = None
     launch: str = "local"
     progress: str = "auto"
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         if self.device == "gpu":

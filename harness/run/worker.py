@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 from harness.base.errors import InputError
 from harness.base.machine import LimitReached
@@ -37,7 +38,9 @@ if __name__ == "__main__":
         # Not before: it brings in statistics that nothing up to here has to wait for.
         from rich.console import Console
 
-        from harness.results.report.single import run_table
+        from harness.results.report.single import at_end
+        from harness.run.config import stored
 
-        Console().print(run_table(sys.argv[1]))
-        print(sys.argv[1])
+        run_dir = Path(sys.argv[1])
+        Console().print(at_end(run_dir, bool(stored(run_dir).get("verbose"))))
+        print(run_dir)

@@ -4,17 +4,22 @@ training.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from harness.base.errors import InputError
 from harness.base.terminal import counted
-from harness.results import track
-from harness.results.identity import MEETING_KEYS
+from harness.results import resolved, track
+from harness.results.identity import MEETING_KEYS, identity
+from harness.results.reader import Trace
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
-from harness.results.report.groups import Group, Run, typed_value
+from harness.results.report.groups import MISSHAPEN, Group, Run, typed_value
 
 PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
 
@@ -122,3 +127,43 @@ def setting(group: Group, but: tuple[str, ...] = ()) -> str:
     tuned = track.COMMON if group.first.track else ()
     keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks) and key not in tuned}
     return repr(sorted(keys.items(), key=lambda pair: pair[0]))
+
+
+def repeats(path: Path) -> list[Path]:
+    """The finished runs beside a run that differ from it in their seed alone, and itself."""
+    named = re.fullmatch(r"(.+-seed)\d+-\w+", path.name)  # as runs name their folders
+    begin = named[1] if named else ""
+    beside = sorted(each.parent for each in path.parent.glob("*/summary.json"))
+    own = _unseeded(path)
+    alike = (each for each in beside if each != path and each.name.startswith(begin))
+    return [path, *(each for each in alike if _unseeded(each) == own)]
+
+
+def _unseeded(path: Path) -> dict[str, object] | None:
+    try:
+        found = identity(Trace(path).config, asynchronous=True)
+    except InputError:
+        return None
+    return {key: value for key, value in found.items() if key != "seed"}
+
+
+def exact_beside(run: Run) -> tuple[Group, Group] | None:
+    """A finished run and exact training at its setting, each with its repeats, from the folder that the run
+    is in; None where no such run has finished there, or the run is one itself.
+
+    Folders are told apart by their names and by `resolved.json` first: reading a whole run takes longer, and
+    a sweep may have left hundreds.
+    """
+    if run.role == "reference":
+        return None
+    alike = re.search(r"-\d+w-seed\d+-", run.path.name)  # as runs name their folders
+    found = []
+    for path in run.path.parent.glob(f"*{alike[0] if alike else ''}*/summary.json"):
+        with contextlib.suppress(InputError, *MISSHAPEN):
+            if (resolved.read(path.parent) or {}).get("role") == "reference":
+                found.append(Group([Run(path.parent)]))
+    exact = reference_of(Group([run]), found, elsewhere=True)
+    if exact is None:
+        return None
+    ours, theirs = (Group([Run(path) for path in repeats(each.path)]) for each in (run, exact.first))
+    return ours, theirs

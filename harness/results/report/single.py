@@ -1,5 +1,5 @@
-"""The table of one run, as the launcher shows it: scores, where an epoch's time goes, bytes by layer and
-purpose.
+"""What is told of one run: at its end four things, and on demand scores, where an epoch's time goes, bytes
+by layer and purpose.
 """
 
 from __future__ import annotations
@@ -13,20 +13,64 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.terminal import counted
+from harness.results.report.compare import change, exact_beside, ratio
 from harness.results.report.groups import Group, Run
+from harness.results.report.table import compared_by
 from harness.results.summary import PARTS
+
+
+def at_end(run_dir: Path | str, verbose: bool) -> RenderableType:
+    """What a run ends with: `run_table` where it is `verbose`, else its score, bytes and time, what they are
+    beside exact training where such a run has finished in the same folder, and what went wrong."""
+    if verbose:
+        return run_table(run_dir)
+    run = Run(Path(run_dir))
+    s, grid = run.summary, tables.pairs(_heading(run))
+    if s["best"] and s["diverged"] is None:
+        name, test, val = _leading(s)
+        best = s["best"]
+        at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
+        grid.add_row("score", f"test {name} {_percent(best[test])} {at}")
+    sent = sum(s["bytes_epoch"].values()) / 1e6
+    grid.add_row("sent", f"{sent:.3f} MB per epoch, {s['bytes_total'] / 1e6:.1f} MB in all")
+    wall = s["clock"] == "wall"
+    seconds = s["epoch_s"] if wall else s["cpu_slowest"]["epoch_s"]
+    grid.add_row("time", f"{seconds:.4f} {'s' if wall else 'CPU s of the busiest worker'} per epoch")
+    if sides := exact_beside(run):
+        grid.add_row("beside exact", _beside(*sides))
+    for note in s["notes"][s["epochs"] > 1 :]:  # the first says of which epochs the means are
+        grid.add_row("note", note)
+    return grid
+
+
+def _beside(ours: Group, exact: Group) -> str:
+    """The score less that of exact training, and bytes and time as shares of its, paired over seeds."""
+    score, size, time = compared_by([ours, exact], ours.clock)
+    ahead, said = change(ours, exact, score), []
+    if ahead.n:
+        apart = "one seed" if ahead.half is None else "told apart" if ahead.side() else "not told apart"
+        said.append(f"{ahead:+.2f} points ({apart})")
+    said.append(f"{ratio(ours, exact, size.value):.3f} of its bytes")
+    if (ours.clock, ours.first.machine) == (exact.clock, exact.first.machine):
+        said.append(f"{ratio(ours, exact, time.value):.2f} of its time")
+    seeds = ratio(ours, exact, size.value).n
+    return f"{', '.join(said)}; {exact.first.name}, {counted(seeds, 'seed')}"
+
+
+def _heading(run: Run) -> str:
+    s = run.summary
+    seed = f", seed {run.seed}" if run.seed is not None else ""
+    return (
+        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {counted(s['workers'], 'worker')},"
+        f" {Group([run]).partition}{seed}"
+    )
 
 
 def run_table(run_dir: Path | str) -> RenderableType:
     """One run: scores, where an epoch's time goes, bytes by layer and purpose, peak memory, notes."""
     run = Run(Path(run_dir))
     s, group = run.summary, Group([run])
-    seed = f", seed {run.seed}" if run.seed is not None else ""
-    heading = (
-        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {counted(s['workers'], 'worker')},"
-        f" {group.partition}{seed}"
-    )
-    grid = tables.pairs(heading)
+    grid = tables.pairs(_heading(run))
     if group.epochs != str(s["epochs"]) or not run.finished:
         grid.add_row("epochs", group.epochs)
     if s["best"] and s["diverged"] is None:
@@ -87,13 +131,18 @@ def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> 
     )
 
 
+def _leading(s: dict[str, Any]) -> tuple[str, str, str]:
+    """The name of the leading score, and its keys of test and validation vertices."""
+    accuracy = "F1" if s["multilabel"] else "accuracy"
+    return ("AUC", "test_auc", "val_auc") if s["score"] == "auc" else (accuracy, "test", "val")
+
+
 def _add_scores(grid: Table, s: dict[str, Any]) -> None:
     """The leading score at the best validation and at the last evaluation, and those beside it at the best
     validation.
     """
     best, last = s["best"], s["final"]
-    accuracy = "F1" if s["multilabel"] else "accuracy"
-    leading, test, val = ("AUC", "test_auc", "val_auc") if s["score"] == "auc" else (accuracy, "test", "val")
+    leading, test, val = _leading(s)
     at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
     grid.add_row(
         f"test {leading}",

@@ -4,18 +4,16 @@ apart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.base import tables
 from harness.base.errors import InputError
-from harness.results.identity import identity
-from harness.results.reader import Trace, find_runs
+from harness.results.reader import find_runs
 from harness.results.report import groups
 from harness.results.report.columns import Column
-from harness.results.report.compare import PLACES, change, counts, differing, ratio
+from harness.results.report.compare import PLACES, change, counts, differing, ratio, repeats
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group
 from harness.results.report.style import SCORE_NAMES
@@ -71,7 +69,7 @@ def side(given: str) -> Group:
     several configs, or have not finished."""
     paths = find_runs([given])
     if paths == [Path(given)]:
-        paths = _repeats(paths[0])
+        paths = repeats(paths[0])
     found, empty = groups.load(paths)
     if empty or not all(group.finished for group in found):
         lacking = [*empty, *(run.path for group in found if not group.finished for run in group.runs)]
@@ -83,24 +81,6 @@ def side(given: str) -> Group:
             f"{given} holds {len(found)} rows, which differ in {told}: give the runs of one of them"
         )
     return found[0]
-
-
-def _repeats(path: Path) -> list[Path]:
-    """The finished runs beside a run that differ from it in their seed alone, and itself."""
-    named = re.fullmatch(r"(.+-seed)\d+-\w+", path.name)  # as runs name their folders
-    begin = named[1] if named else ""
-    beside = sorted(each.parent for each in path.parent.glob("*/summary.json"))
-    own = _unseeded(path)
-    alike = (each for each in beside if each != path and each.name.startswith(begin))
-    return [path, *(each for each in alike if _unseeded(each) == own)]
-
-
-def _unseeded(path: Path) -> dict[str, object] | None:
-    try:
-        found = identity(Trace(path).config, asynchronous=True)
-    except InputError:
-        return None
-    return {key: value for key, value in found.items() if key != "seed"}
 
 
 def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
