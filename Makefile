@@ -20,11 +20,12 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	-$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[balance]'
 	touch $@
 
-demo: env       ## four systems on a synthetic twin of Reddit: a table and pictures
+demo: env       ## four systems on a synthetic twin of Reddit: a table and a picture
 	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 \
-	  workers=4 epochs=30 results=results/demo
-	$(RUN) -m harness report results/demo
-	$(RUN) -m harness plot results/demo --out results/demo/figures
+	  workers=4 epochs=30 results=results/demo >/dev/null
+	@$(RUN) -m harness report table results/demo
+	@echo; printf 'a picture: '; $(RUN) -m harness plot results/demo --pareto --out results/demo/figures
+	@echo 'try next:  $(RUN) -m harness report html results/demo --out page.html'
 
 redis:          ## redis-server from the system's packages, where it is missing and they can be installed
 	@command -v redis-server >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \

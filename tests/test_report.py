@@ -160,12 +160,12 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
 
 def test_where_there_is_one_epoch_the_note_says_that_values_are_of_it(tmp_path, capsys):
     traces.finished(tmp_path / "a", traces.config(seed=1))
-    assert main(["table", str(tmp_path)]) == 0
+    assert main(["table", "--all", str(tmp_path)]) == 0
     assert "one epoch" not in capsys.readouterr().out
     run = traces.prepare(tmp_path / "b", traces.config(seed=2))
     traces.stream(run, range(1), close=False)
     assert any("of one epoch, the first, which compiles" in note for note in summary.summarise(run)["notes"])
-    assert main(["table", str(tmp_path)]) == 0
+    assert main(["table", "--all", str(tmp_path)]) == 0
     (note,) = [line for line in capsys.readouterr().out.splitlines() if "without the first" in line]
     assert "those of a run with one epoch, and its MB, are of that epoch, which compiles" in note
 
@@ -297,7 +297,7 @@ def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     run = traces.prepare(tmp_path / "b", traces.config(seed=2))
     traces.stream(run, range(2), speed=5.0, close=False)
     traces.prepare(tmp_path / "c", traces.config(seed=3))
-    assert main(["table", "--markdown", str(tmp_path)]) == 0
+    assert main(["table", "--markdown", "--all", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert said.err == f"left out {tmp_path / 'c'}: it has not finished an epoch\n"
     assert "Unfinished runs stand in rows of their own" in said.out

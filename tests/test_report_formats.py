@@ -13,7 +13,7 @@ import pytest
 from harness.results.report import columns, formats, groups, table
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import rows, section_of
+from tests.reported import rendered, rows, runs, section_of
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,72 @@ def test_markdown_marks_the_best_and_escapes_what_would_end_a_cell(folder, capsy
     assert frugal["system"] == r"50 % & a_b\|<c>" and frugal["MB per epoch"].endswith(" *")
     assert exact["MB / exact"] == "1.000" and float(frugal["MB / exact"]) < 0.2
     assert len({line.count(" | ") for line in text.splitlines() if line.startswith("| ")}) == 1
+
+
+def test_few_columns_say_what_they_say_in_the_whole_table(folder, capsys):
+    few = rows(printed(capsys, "table", folder, "--markdown"))
+    whole = rows(printed(capsys, "table", folder, "--markdown", "--all"))
+    assert list(few[0]) == [
+        *("system", "test acc %", "minus exact", "MB per epoch", "MB / exact", "epoch s", "seeds")
+    ]
+    assert few == [{heading: row[heading] for heading in few[0]} for row in whole]
+
+
+def test_few_columns_fit_a_line_whatever_the_names(tmp_path, capsys):
+    for seed in (1, 2):
+        for bound in (1, 2):
+            label = f"a system whose name is {'very ' * 20}long"
+            how = {"system__bound": bound, "seed": seed, "label": label, "size": 10**9, "speed": seed}
+            traces.of(tmp_path / f"{bound}{seed}", "a", **how)
+    text = printed(capsys, "table", tmp_path)
+    assert max(map(len, text.splitlines())) <= formats.WIDTH and "bound=2" in text
+    (shown,) = [
+        part for part in formats.rich_tables(groups.load([tmp_path])[0], 80, ()) if hasattr(part, "title")
+    ]
+    assert max(map(len, rendered(shown, 80).splitlines())) <= 80
+
+
+def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_name_in_a_csv(folder, capsys):
+    shown = rows(printed(capsys, "table", folder, "--columns", "epoch_s, system,by_seed", "--markdown"))
+    assert list(shown[0]) == ["epoch s", "system", "by seed"]
+    section = section_of(folder)
+    held = {column.key for block in section.blocks for column in block}
+    assert held <= set(section.cells().names) and held <= set(formats.numbers(section.groups))
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (("--columns", "mb_epoc"), '--columns="mb_epoc" is not known; did you mean "mb_epoch"?'),
+        (("--columns", "system,"), '--columns="" is not known'),
+        (("--columns", "system", "--format", "csv"), "--columns is for text and markdown, and csv has every"),
+        (
+            ("--columns", "system", "--csv", "x"),
+            "--columns is for text and markdown, and csv has every column",
+        ),
+    ],
+)
+def test_columns_that_are_not_there_are_refused_in_one_sentence(folder, capsys, options, said):
+    assert main(["table", str(folder), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {said}") and error.count("\n") == 1
+
+
+def test_a_row_says_in_its_name_what_rows_do_not_share(tmp_path, capsys):
+    for workers, epochs in ((2, 2), (3, 3)):
+        traces.finished(tmp_path / str(workers), traces.config(gpus=workers, epochs=epochs))
+    text = printed(capsys, "table", tmp_path)
+    assert "plain (2 workers, 2 epochs)" in text and "plain (3 workers, 3 epochs)" in text
+    shown = rows(printed(capsys, "table", tmp_path, "--columns", "system,workers", "--markdown"))
+    assert [row["system"] for row in shown] == ["plain (2 epochs)", "plain (3 epochs)"]
+
+
+@pytest.mark.parametrize("scores, note", [([0.7, 0.6, 0.8], "as good as exact"), ([0.2, 0.1, 0.3], "")])
+def test_a_note_says_where_the_control_is_as_good_as_exact_training(tmp_path, capsys, scores, note):
+    runs(tmp_path, "exact", [0.71, 0.59, 0.80], role="reference")
+    runs(tmp_path, "control", scores, role="control")
+    shown = {row["system"]: row for row in rows(printed(capsys, "table", tmp_path, "--markdown"))}
+    assert shown["control"].get("note", "") == note and shown["exact"].get("note", "") == ""
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_plain_text_where_nobody_looks(tmp_path, capsys):
     assert main(["table", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert (
-        text.startswith("cora; Test CPU, 4 cores\nsystem  workers  partition")
+        text.startswith("cora; Test CPU, 4 cores; 2 workers, metis, 5 epochs\nsystem ")
         and "\x1b" not in text
         and "│" not in text
     )

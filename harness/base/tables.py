@@ -43,10 +43,12 @@ def pairs(title: str) -> Table:
     return table
 
 
-def text(headings: Row, rows: Iterable[Row], words: Collection[object] | None = None) -> str:
-    """Aligned columns without a limit of width, for files and pipes."""
+def text(
+    headings: Row, rows: Iterable[Row], words: Collection[object] | None = None, width: int = UNLIMITED
+) -> str:
+    """Aligned columns, for files and pipes, in lines of at most `width` characters: words are folded."""
     table = shown(headings, rows, words, box=None, padding=(0, 2, 0, 0))
-    console = Terminal(width=UNLIMITED, force_terminal=False, color_system=None)
+    console = Terminal(width=width, force_terminal=False, color_system=None)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(map(str.rstrip, captured.get().splitlines()))

@@ -1,6 +1,6 @@
 """The commands of the report; they read traces and run nothing.
 
-halobench report RUN... [--format FORMAT | --csv FILE]
+halobench report RUN... [--columns A,B | --all] [--format FORMAT | --csv FILE]
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
@@ -81,11 +81,24 @@ def main(words: list[str], program: str) -> None:
         default=[],
         help="a further column: what systems record under this name (metrics.parquet), in the mean",
     )
+    which = tables.add_mutually_exclusive_group()
+    which.add_argument(
+        "--columns",
+        metavar="A,B",
+        type=lambda given: [name.strip() for name in given.split(",")],
+        default=(),
+        help="these columns, by their names in a csv, and system, score, time, note (default: the eight or"
+        " fewer that say most)",
+    )
+    which.add_argument(
+        "--all", dest="columns", action="store_const", const=None, help="every column, and what it is"
+    )
     printed = tables.add_mutually_exclusive_group()
     printed.add_argument(
         "--format",
         choices=tuple(formats.FORMATS),
-        help="print it so: best values are marked in each, csv has the numbers in full precision",
+        help="print it so: best values are marked in each, csv has the numbers in full precision; latex, html"
+        " and csv have every column",
     )
     printed.add_argument("--csv", metavar="FILE", type=Path, help="write what --format csv prints to FILE")
     printed.add_argument(
@@ -181,17 +194,23 @@ def _plot(given: argparse.Namespace) -> None:
 
 
 def _table(given: argparse.Namespace) -> None:
+    if given.columns and (whole := "csv" if given.csv else given.format) not in (None, "markdown"):
+        raise InputError(f"--columns is for text and markdown, and {whole} has every column: leave it out")
     compared, console = _load(given, metrics=given.metric), Terminal()
+    names = given.columns
+    formats.check_columns(names or (), compared)
     if given.csv:
         with writing(given.csv, "give another --csv"):
             given.csv.write_text(formats.csv(compared) + "\n")
+    elif given.format == "markdown":
+        print(printable(formats.markdown(compared, names)))
     elif given.format:
         print(printable(formats.FORMATS[given.format](compared)))
     elif console.is_terminal:
-        for part in formats.rich_tables(compared, console.width):
+        for part in formats.rich_tables(compared, console.width, names):
             console.print(part)
     else:
-        print(formats.plain(compared))
+        print(formats.plain(compared, names))
 
 
 if __name__ == "__main__":

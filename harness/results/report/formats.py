@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html as escaping
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.base import tables
+from harness.base.errors import choice
 from harness.base.terminal import Terminal
 from harness.results.report import columns
 from harness.results.report.groups import Group
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 MARK = "*"  # after the best value of a column, where a format has no bold
-LEFT = ("system", "partition")  # words to the left, numbers to the right
+LEFT = ("system", "partition", "note")  # words to the left, numbers to the right
+WIDTH = 120  # characters of a line where only some columns are shown
+Names = Sequence[str] | None  # of columns; none at all: those of `table.SHORT`; None: all columns
 # What LaTeX would read as something else.
 LATEX = str.maketrans(
     {
@@ -38,21 +42,53 @@ LATEX = str.maketrans(
 )
 
 
-def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
-    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes
-    into tables of their own where one table would be too wide."""
+def check_columns(names: Sequence[str], groups: list[Group]) -> None:
+    """InputError for the first of these that no table of the groups has."""
+    known = sorted({name for section in sections(groups) for name in section.cells().names})
+    for name in names:
+        choice("--columns", name, known)
+
+
+def rich_tables(groups: list[Group], width: int, names: Names = None) -> list[RenderableType]:
+    """For a terminal of `width` columns: what all rows share goes into the title. Where a line of all columns
+    would be too long, scores, times and bytes have tables of their own."""
     shown: list[RenderableType] = []
     for section in sections(groups):
-        cells = section.cells()
-        frame = cells.marked(MARK)
-        keys = [key for key in KEYS if key not in cells.shared]
-        blocks = [frame.columns[places] for places in cells.blocks]
-        laid = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
-        if Measurement.get(Terminal(width=10_000), Terminal(width=10_000).options, laid[0]).maximum > width:
-            laid = [_rich(section, frame[[*keys, *block]]) for block in blocks]
-        laid[0].title = "\n".join(filter(None, [section.title, ", ".join(cells.shared.values())]))
-        shown += [*laid, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]
+        title, frame, notes = _view(section, names)
+        if names is None:
+            cells = section.cells()
+            keys = [key for key in KEYS if key not in cells.shared]
+            blocks = [frame.columns[places] for places in cells.blocks]
+            laid = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
+            if _too_wide(laid[0], width):
+                laid = [_rich(section, frame[[*keys, *block]]) for block in blocks]
+            title = _titled(section, cells.shared.values(), "\n")
+        else:
+            laid = [tables.shown(*_rows(frame), LEFT)]
+            if _too_wide(laid[0], width):
+                laid = [_rich(section, frame)]
+        laid[0].title = title
+        shown += [*laid, *(Text(note, style="dim") for note in notes), Text()]
     return shown
+
+
+def _too_wide(table: Table, width: int) -> bool:
+    console = Terminal(width=10_000)
+    return Measurement.get(console, console.options, table).maximum > width
+
+
+def _titled(section: Section, shared: Iterable[str], between: str) -> str:
+    return between.join(filter(None, [section.title, ", ".join(shared)]))
+
+
+def _view(section: Section, names: Names) -> tuple[str, pd.DataFrame, list[str]]:
+    """What a table has: its title, its columns, the best of each marked, and what is said below it."""
+    if names is None:
+        return section.title, section.cells().marked(MARK), section.notes(MARK)
+    cells = section.chosen(names)
+    shared = [told for key, told in section.cells().shared.items() if key not in cells.text]
+    more = "--all prints every column and says what it is, --columns a,b those that are named."
+    return _titled(section, shared, "; "), cells.marked(MARK), [*section.notes(MARK, short=True), more]
 
 
 def _rich(section: Section, frame: pd.DataFrame) -> Table:
@@ -69,26 +105,27 @@ def _rich(section: Section, frame: pd.DataFrame) -> Table:
     return table
 
 
-def plain(groups: list[Group]) -> str:
-    """Aligned text without a width limit, for files and pipes."""
-    return "\n\n".join(
-        "\n".join([section.title, tables.text(*_cells(section), LEFT), *section.notes(MARK)])
-        for section in sections(groups)
-    )
+def plain(groups: list[Group], names: Names = None) -> str:
+    """Aligned text for files and pipes: all columns without a limit of width, some in WIDTH characters."""
+    width, parts = tables.UNLIMITED if names is None else WIDTH, []
+    for section in sections(groups):
+        title, frame, notes = _view(section, names)
+        rows = tables.text(*_rows(frame), LEFT, width)
+        parts.append("\n".join([title, rows, *(textwrap.fill(note, width) for note in notes)]))
+    return "\n\n".join(parts)
 
 
-def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
+def _rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Headings, and a row per group."""
-    frame = section.cells().marked(MARK)
     return list(map(str, frame)), frame.to_numpy().tolist()
 
 
-def markdown(groups: list[Group]) -> str:
+def markdown(groups: list[Group], names: Names = None) -> str:
     parts = []
     for section in sections(groups):
-        rows = tables.markdown(*_cells(section), LEFT)
-        notes = "\n".join(f"- {note}" for note in section.notes(MARK))
-        parts.append(f"**{section.title}**\n\n{rows}\n\n{notes}")
+        title, frame, notes = _view(section, names)
+        rows, said = tables.markdown(*_rows(frame), LEFT), "\n".join(f"- {note}" for note in notes)
+        parts.append(f"**{title}**\n\n{rows}\n\n{said}")
     return "\n\n".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -11,7 +12,7 @@ from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.results.report import columns
 from harness.results.report.columns import Column
-from harness.results.report.compare import cannot_tell, change, fixed_of, reference_of
+from harness.results.report.compare import ahead_of_controls, cannot_tell, change, fixed_of, reference_of
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group
 
@@ -23,6 +24,16 @@ CLOCKS = {
     ),
 }
 KEYS = ("system", "workers", "partition", "epochs", "seeds")
+# What a table shows where nobody asked for more; tuned rows have what they gain in place of their seeds.
+SHORT = ("system", "score", "less_exact", "mb_epoch", "mb_exact_ratio", "time", "seeds", "note")
+TUNED = tuple("less_fixed" if name == "seeds" else name for name in SHORT)
+# Headings of columns that are computed from several rows, by their names in a CSV.
+FURTHER = {
+    "by_seed": "by seed",
+    "less_exact": "minus exact",
+    "less_fixed": "minus fixed",
+    "mb_exact_ratio": "MB / exact",
+}
 
 
 @dataclass
@@ -32,17 +43,19 @@ class Cells:
     text     a row per group, a column per heading
     best     of the same shape: whether a cell holds the best value of its column
     blocks   the places of the columns of each block: scores, times, bytes
+    names    a column's heading by its name in a CSV; "score" and "time" are those that lead
     """
 
     text: pd.DataFrame
     best: pd.DataFrame
     blocks: list[list[int]]
+    names: dict[str, str]
 
     @property
     def shared(self) -> dict[str, str]:
         """By each of `KEYS` but the first that all rows have in common: what it says of them."""
         same = {key: self.text[key].iloc[0] for key in KEYS[1:] if self.text[key].nunique() == 1}
-        return {key: cell if key == "partition" else f"{cell} {key}" for key, cell in same.items()}
+        return {key: cell if key == "partition" else counted(cell, key[:-1]) for key, cell in same.items()}
 
     def marked(self, mark: str) -> pd.DataFrame:
         """The text, with `mark` after each best value."""
@@ -116,9 +129,12 @@ class Section:
             return estimate([])
         return change(group, other, columns.LEADING[self.score][0])
 
-    def notes(self, best: str = "*") -> list[str]:
+    def notes(self, best: str = "*", short: bool = False) -> list[str]:
         """One sentence for each thing that a reader of the numbers must know; `best` is what marks the best
-        values."""
+        values.
+
+        short   without what explains columns of the whole table
+        """
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
             f"Times are {CLOCKS[self.clock]}, means over epochs without the first.",
@@ -129,6 +145,7 @@ class Section:
             ),
             "MB (10^6 bytes) are summed over workers.",
         ]
+        del said[1 if short else 3 :]
         if any(run.summary["epochs"] == 1 for group in self.groups for run in group.runs):
             said[0] = (
                 f"{said[0].removesuffix('.')}; those of a run with one epoch, and its MB, are of that epoch,"
@@ -140,7 +157,7 @@ class Section:
                 f"{best} marks the best of a column, the control and unfinished runs left out"
                 f"{unlike if self.unlike else ''}."
             )
-        if self.has_ratio:
+        if self.has_ratio and not short:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
         if self.mini_batches or any(group.more_steps for group in self.groups):
             said.append(
@@ -227,12 +244,14 @@ class Section:
         """The rows as text. Values by seed, and their difference to exact training, stand after the leading
         score where a row has several seeds; the ratio to exact training's bytes after the bytes per epoch."""
         text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
+        names = {key: key for key in (*KEYS, "note")} | FURTHER
         best, blocks = {}, []
         several = any(len(group.seeds) > 1 for group in self.groups)
         for number, block in enumerate(self.blocks):
             first = len(text)
             for at, column in enumerate(block):
                 text[column.heading] = [format(estimate_of(g, column), column.digits) for g in self.groups]
+                names[column.key] = column.heading
                 best[column.heading] = self.best(column)
                 if column.key == "mb_epoch" and self.has_ratio:
                     ratios = map(self.bytes_ratio, self.groups)
@@ -243,8 +262,44 @@ class Section:
                     gains = [_points(self.ahead_of_fixed(g), g) for g in self.groups]
                     text |= {"minus fixed": gains} if any(gains) else {}
             blocks.append(list(range(first, len(text))))
+        names |= {"score": self.blocks[0][0].heading, "time": self.blocks[1][0].heading}
         shown = pd.DataFrame(text)
-        return Cells(shown, pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False), blocks)
+        marks = pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False)
+        return Cells(shown, marks, blocks, names)
+
+    def chosen(self, names: Sequence[str] = ()) -> Cells:
+        """Of `cells` the columns of these names; of none those of `SHORT` that say something here, and the
+        metrics that were asked for. Workers, partition and epochs that rows do not share, and that are no
+        columns, stand behind the row's name."""
+        whole = self.cells()
+        text = whole.text.assign(
+            **{
+                "minus exact": list(map(self.less_exact, self.groups)),
+                "note": list(map(self._said, self.groups)),
+            }
+        )
+        if not names:
+            usual = TUNED if "minus fixed" in text else SHORT
+            further = [column.key for column in columns.metrics(metrics(self.groups))]
+            names = [name for name in (*usual, *further) if any(text.get(whole.names[name], ()))]
+        unsaid = set(KEYS[1:-1]) - {*names, *whole.shared}
+        text["system"] = [
+            f"{name} ({', '.join(_said_of(group)[key] for key in KEYS if key in unsaid)})" if unsaid else name
+            for name, group in zip(text["system"], self.groups)
+        ]
+        headings = dict.fromkeys(whole.names[name] for name in names)
+        text = text[[heading for heading in headings if heading in text]]
+        return Cells(text, whole.best.reindex(columns=text.columns, fill_value=False), [], whole.names)
+
+    def _said(self, group: Group) -> str:
+        """That a group has no score since it diverged; of a control, that it does as well as exact
+        training."""
+        if group.diverged:
+            return "diverged"
+        for control, _, ahead in ahead_of_controls(self.groups, columns.LEADING[self.score][0]):
+            if control is group and ahead.n > 1 and ahead.side() <= 0:
+                return "as good as exact"
+        return ""
 
 
 def competes(group: Group) -> bool:
@@ -322,6 +377,11 @@ def _key_cells(g: Group) -> list[str]:
         g.epochs,
         str(len(g.seeds)),
     ]
+
+
+def _said_of(group: Group) -> dict[str, str]:
+    workers, epochs = counted(group.workers, "worker"), f"{group.epochs} epochs"
+    return {"workers": workers, "partition": group.partition, "epochs": epochs}
 
 
 def _row(group: Group) -> str:
