@@ -117,7 +117,8 @@ def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
 ], ids=str)  # fmt: skip
 def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     """Its scores too: that the shorter run evaluated its last epoch is forgotten."""
-    assert place.run(*more, "epochs=6", "keep_checkpoint=true").code == 0
+    first = place.run(*more, "epochs=6", "keep_checkpoint=true")
+    assert first.code == 0 and "cannot be extended" not in first.out
     (short,) = place.runs()
     done = place.run("runs", "extend", str(short), "epochs=9", f"cache={place.folder / 'cache'}")
     assert done.code == 0, done.err
@@ -126,7 +127,8 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     ours, table = losses(extended), Trace(extended).epochs[list(SCORES)]
     shown = place.run(*more, "epochs=9")
     assert "finished before" in shown.out, "the command that asks for so many finds it"
-    assert place.run(*more, "epochs=9", "fresh=true").code == 0
+    anew = place.run(*more, "epochs=9", "fresh=true")
+    assert anew.code == 0 and "cannot be extended to more epochs: keep_checkpoint=true would" in anew.out
     assert ours.equals(losses(extended)) and table.equals(Trace(extended).epochs[list(SCORES)])
     assert Trace(extended).resolved["attempts"][0]["first_epoch"] == 0
 

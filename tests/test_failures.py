@@ -10,9 +10,11 @@ import shutil
 import signal
 
 import pytest
+from filelock import FileLock
 from pandas.testing import assert_frame_equal
 
 from harness.results.reader import Trace
+from harness.run import prepare
 from tests.launching import losses
 
 LONG = "epochs=1000000"
@@ -202,6 +204,21 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
     after = {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
     assert again.code == 0 and len(after) == 4 and before.items() <= after.items()
     assert again.out.count("finished before") == 2
+
+
+def test_a_sweep_waits_for_a_run_that_another_process_has_and_shows_it(place):
+    assert place.run("epochs=2", "seed=1").code == 0
+    (other,) = place.runs()
+    whole = (other / "summary.json").read_bytes()
+    with FileLock(other / prepare.LOCK):
+        (other / "summary.json").unlink()  # as if it were going on
+        sweep = place.start("-m", "epochs=2", "seed=1,2")
+        sweep.until(lambda: f"{other} is in use" in sweep.told())
+        (other / "summary.json").write_bytes(whole)
+    done = sweep.end()
+    assert done.code == 0 and done.err.count("waiting for it to end") == 1, done.err
+    assert done.out.count("finished before") == 1 and len(place.runs()) == 2
+    assert (other / "summary.json").read_bytes() == whole
 
 
 @pytest.mark.nightly(90)

@@ -32,9 +32,11 @@ from harness.run.sweep import Sweep
 NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
 
 
-def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
+def run_job(composed: DictConfig | dict[str, Any], show: bool = True, wait: bool = False) -> Path:
     """One run from a composed config; returns its folder. A run that has finished before is shown, not run
     again; with `show=False` neither says anything when it has ended.
+
+    wait   a run that is going on in another process is waited for, and shown when it has finished there
     """
     run = configs.check(composed)
     console = Terminal()
@@ -43,15 +45,17 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
     if said and not finished:
         print(f"note: goes on with a run that was {said}; stale=rerun starts it anew", file=sys.stderr)
     if not finished:
-        with prepare.claimed(run):
-            run_dir = prepare.prepare(run)
-            if run.settings.launch == "prepare":
-                allow = trusted_in(run.composed)
-                command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.run.worker {run_dir}"
-                command = f"{ALLOW}={allow} {command}" if allow else command
-                console.print(command, highlight=False, soft_wrap=True)
-                return run_dir
-            launch.launch(run, run_dir)
+        with prepare.claimed(run, wait):
+            finished = not prepare.anew(run) and prepare.is_finished(run)  # while another process had it
+            if not finished:
+                run_dir = prepare.prepare(run)
+                if run.settings.launch == "prepare":
+                    allow = trusted_in(run.composed)
+                    command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.run.worker"
+                    command = f"{ALLOW}={allow} {command}" if allow else command
+                    console.print(f"{command} {run_dir}", highlight=False, soft_wrap=True)
+                    return run_dir
+                launch.launch(run, run_dir)
     if not show:
         return run.directory
     # Not before: it brings in statistics that nothing up to here has to wait for.
@@ -62,6 +66,9 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
     if not run.settings.verbose:
         console.say(f"halobench runs show {run.directory} says more, as verbose=true does at once", "dim")
+        kept = (run.directory / "checkpoints" / "latest").exists()
+        if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:
+            console.say("it cannot be extended to more epochs: keep_checkpoint=true would let it", "dim")
     if said and finished:
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory
@@ -74,7 +81,7 @@ def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
     with plain_warnings():
         for folder, composed in runs.items():
             try:
-                run_job(composed, show=False)  # a table takes as long as a tenth of a short run
+                run_job(composed, show=False, wait=True)  # a table takes as long as a tenth of a short run
             except Exception as error:
                 failed.append((folder, *_told(error)))
     for folder, why, _ in failed:
@@ -154,7 +161,7 @@ class Jobs:
             print(f"run {number}{whole}: {told}", file=sys.stderr, flush=True)
         self._note(number, job)
         try:
-            job.folder = str(run_job(composed))
+            job.folder = str(run_job(composed, wait=bool(self.sweep and self.sweep.keys)))
             if self.sweep and self.sweep.optimises:
                 job.value = _value(Path(job.folder), composed.objective)
             job.error, job.code = "", 0

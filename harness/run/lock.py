@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,18 +16,24 @@ LOCK = "running.lock"
 
 
 @contextlib.contextmanager
-def locked(run_dir: Path) -> Iterator[None]:
+def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
     """Keep a run folder for this process. InputError where another has it, it cannot be written, or it holds
-    a link, which would be written through."""
+    a link, which would be written through.
+
+    wait   where another process has it, say so and wait until it lets go
+    """
     disk.refuse_links(run_dir)
     lock = FileLock(run_dir / LOCK)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise InputError(
-            f"{run_dir} is in use: the same run is going on in another process; wait for it to end"
-        ) from None
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            used = f"{run_dir} is in use: the same run is going on in another process"
+            if not wait:
+                raise InputError(f"{used}; wait for it to end") from None
+            print(f"note: {used}; waiting for it to end", file=sys.stderr, flush=True)
+            lock.acquire()
     except OSError as error:
         raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
     try:

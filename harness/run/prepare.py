@@ -150,9 +150,11 @@ def anew(run: Run) -> bool:
 
 
 @contextlib.contextmanager
-def claimed(run: Run) -> Iterator[None]:
+def claimed(run: Run, wait: bool = False) -> Iterator[None]:
     """Keep the run's folder for this process, setting an earlier one aside first under `fresh`, or under
     `stale=rerun` where other code computed what it holds.
+
+    wait   where another process has it: wait until it lets go
 
     Raises InputError where another process has it, or it cannot be written.
     """
@@ -160,7 +162,7 @@ def claimed(run: Run) -> Iterator[None]:
         with locked(run.directory):
             kept = set_aside(run.directory)
         print(f"kept the earlier run as {kept}")
-    with locked(run.directory):
+    with locked(run.directory, wait):
         yield
 
 
