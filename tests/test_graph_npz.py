@@ -170,6 +170,24 @@ def test_an_unknown_array_and_a_key_that_the_source_does_not_read_are_ignored_al
     assert "dataset.scale=0.5 is ignored" in told
 
 
+@pytest.mark.parametrize(
+    "edges, changes, warned",
+    [
+        ([[0, 1], [1, 2], [2, 2]], {}, "of 2 edges none has its reverse"),
+        ([[0, 1], [1, 2], [2, 1]], {}, ""),
+        ([[0, 1], [1, 2], [2, 2]], {"symmetrise": False}, ""),
+        ([[2, 2]], {}, ""),
+    ],
+)
+def test_a_directed_graph_without_a_reverse_edge_is_said(edges, changes, warned, tmp_path):
+    parts = {**parts_of(small()), "edges": np.array(edges), "directed": np.array(True)}
+    np.savez(tmp_path / "g.npz", **parts)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        load(npz(tmp_path / "g.npz", **changes), NOWHERE, 1)
+    assert [warned in str(each.message) for each in said] == ([True] if warned else [])
+
+
 def test_mask_without_own_splits_is_refused(tmp_path):
     np.savez(tmp_path / "g.npz", **parts_of(small()))
     with pytest.raises(InputError, match="dataset.mask=1 chooses among own splits, but mine has none"):

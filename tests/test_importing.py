@@ -179,6 +179,13 @@ def test_tables_without_names_and_without_ids(tmp_path, capsys):
     assert_same(loaded(tmp_path / "g.npz"), graph, split=False)
 
 
+def test_classes_of_which_some_are_numbers_and_some_are_not_are_said(tmp_path, capsys):
+    for labels, mixed in (("0", "bio"), True), (("0", "1"), False), (("art", "bio"), False):
+        rows = "\n".join(f"{v},{v}.5,{labels[v % 2]}" for v in range(5))
+        said = imported(tmp_path, capsys, *write(tmp_path, edges="0,1\n", features=f"id,x,label\n{rows}\n"))
+        assert ("0 is a number and bio is not, so look at them" in said) == mixed
+
+
 def test_the_summary_says_what_was_found_and_assumed(tmp_path, capsys):
     said = imported(tmp_path, capsys, *write(tmp_path, edges="source,target\na,b\nb,a\na,b\nc,c\nb,c\n"))
     for words in (

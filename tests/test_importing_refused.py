@@ -69,6 +69,12 @@ def test_without_dgl_its_files_are_refused(tmp_path, capsys, monkeypatch):
             ["features.csv", "--label-column NAME, or --labels FILE"],
         ),
         ({"features": "id,label\na,1\nb,0\nc,1\n"}, (), ["no column of features"]),
+        ({"features": "\x93NUMPY\x01\x00v"}, (), ["features.csv", "it is not text", "numpy.savetxt(FILE"]),
+        (
+            {"features": "x\n1\n2\n3\n", "labels": "id,label\n0,1\n1,0\n2,1\n"},
+            ("--rows-in-order",),
+            ["labels.csv", 'has ids in column "id"', "leave out --rows-in-order"],
+        ),
         ({}, ("--label-column", "labl"), ['no column "labl"; did you mean "label"?']),
         ({}, ("--drop", "yy"), ['no column "yy"']),
         ({"labels": "id,label\na,1\nz,0\n"}, ("--drop", "label"), ["labels.csv", "line 3", 'vertex "z"']),

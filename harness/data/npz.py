@@ -48,6 +48,7 @@ RENAMES = {
     "val_mask": "val",
     "test_mask": "test",
 }
+LOOKED_AT = 1000  # edges, evenly over a directed graph, whose reverse is looked for
 MEND = (
     "make one with `halobench import`, which reads CSV, PyG and other files, or with np.savez under the names"
     " of docs/data.md, and give that file"
@@ -65,10 +66,17 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
     parts = arrays(path, (), KEYS)
     with reading(path):
         features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts, path)
+        asked = symmetrise
         if symmetrise is None:
             symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
         labels, num_classes = _labels(parts)
         edges = _edges(parts, len(features), len(labels), symmetrise)
+        if asked is None and not symmetrise and (looked := _without_reverse(edges)):
+            warnings.warn(
+                f"the graph is directed, as its file says, and of {looked} edges none has its reverse: where"
+                " an undirected graph lists each edge once, give dataset.symmetrise=true",
+                stacklevel=2,
+            )
         masks: Masks | None = None
         if "train" in parts:
             train, val, test = (_mask(key, parts[key], len(features)) for key in SPLITS)
@@ -155,6 +163,19 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
         _too_short(rows, labelled, named + 1, found, f"number the vertices 0 to {rows - 1}")
     src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
     return from_edges(src, dst, rows, symmetrise=symmetrise, weights=weights)
+
+
+def _without_reverse(edges: InEdges) -> int:
+    """How many edges were looked at, up to LOOKED_AT of them, where none has its reverse; else 0."""
+    indptr, sources = edges.indptr, edges.indices
+    if not len(sources):
+        return 0
+    at = np.unique(np.linspace(0, len(sources) - 1, LOOKED_AT).astype(np.int64))
+    ends = np.searchsorted(indptr, at, side="right") - 1
+    looked = [(u, v) for u, v in zip(sources[at], ends) if u != v]
+    # Row u has the in-neighbours of u, so it holds v where v -> u is an edge.
+    some = any(v in sources[indptr[u] : indptr[u + 1]] for u, v in looked)
+    return 0 if some else len(looked)
 
 
 def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:

@@ -92,7 +92,8 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = U
     with writing(f'--out "{out}"', "give another place"):
         np.savez(path, **arrays)
     try:
-        graph = load(DatasetConfig(name="imported", source="npz", path=str(path)), path.parent, 0)
+        made = DatasetConfig(name="imported", source="npz", path=str(path), symmetrise=not directed)
+        graph = load(made, path.parent, 0)
     except InputError as error:
         said = str(error).removeprefix(f'file "{path}": ').removeprefix("imported: ")
         raise InputError(f'file "{found.source}": {said}') from None
@@ -170,7 +171,10 @@ def _classes(found: ImportedGraph, graph: Graph) -> str:
         return f"0 to {graph.num_classes - 1}, as in the source"
     named = [f"{number} = {name}" for number, name in enumerate(found.class_names)]
     more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-    return f"named, in order of name: {', '.join(named[:SHOWN])}{more} (kept as class_names)"
+    numbers = [name for name in found.class_names if name.isdigit()]
+    words = [name for name in found.class_names if not name.isdigit()]
+    mixed = f"; {numbers[0]} is a number and {words[0]} is not, so look at them" if numbers and words else ""
+    return f"named, in order of name: {', '.join(named[:SHOWN])}{more} (kept as class_names){mixed}"
 
 
 def _unlabelled(graph: Graph) -> str:

@@ -75,6 +75,10 @@ def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_fro
     if not path.is_file():
         raise InputError(f'file "{path}" is not there: give the path of a CSV or TSV file')
     with reading(path):
+        with path.open("rb") as file:
+            if path.suffix != ".gz" and b"\0" in file.read(4096):
+                made = "numpy.savetxt(FILE, array, delimiter=',')"
+                raise InputError(f"it is not text: give a CSV or TSV file, as {made} makes")
         before, first = _begin(path)
         if not first:
             raise InputError("it has no rows: give a table with a row per line")

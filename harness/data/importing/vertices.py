@@ -57,7 +57,7 @@ def read(
     rows_in_order   there are no ids: row i is vertex i
     """
     table = text.read(features, header, IDS)
-    ids, columns = _ids(table, rows_in_order)
+    ids, columns = _ids(table, rows_in_order, drop)
     if labels is None:
         return described(table, ids, columns, label_column, split_column, drop)
     kept = _kept(table, columns, drop)
@@ -133,12 +133,17 @@ def endpoints(vertices: Vertices, named: np.ndarray, refuse: Callable[[int, str]
     return at
 
 
-def _ids(table: Table, rows_in_order: bool) -> tuple[pd.Index, list[int]]:
+def _ids(table: Table, rows_in_order: bool, drop: Sequence[str] = ()) -> tuple[pd.Index, list[int]]:
     columns = list(range(table.cells.shape[1]))
-    if rows_in_order:
-        return pd.Index(np.arange(len(table.cells)).astype(str)), columns
     names = [name.lower() for name in table.names or ()]
     column = next((names.index(name) for name in IDS if name in names), 0)
+    if rows_in_order:
+        if table.names and names[column] in IDS and table.names[column] not in drop:
+            raise InputError(
+                f'file "{table.path}" has ids in {table.name(column)}, and with --rows-in-order no table has'
+                " any: leave out --rows-in-order, or rename the column"
+            )
+        return pd.Index(np.arange(len(table.cells)).astype(str)), columns
     ids = _plain(table.cells[:, column])
     repeated = ids.duplicated()
     if repeated.any():
