@@ -62,7 +62,7 @@ NONE = -1  # in place of a second part
 @dataclass
 class Grappa(BatchSystem):
     """period      epochs between two rotations
-    correction  of gradients: "scalar", "shrunk" or "none"
+    correction  what a worker's gradients are multiplied by: "scalar", "shrunk" or "none" (they stay)
     shrink      what is left of the scalar correction where it is shrunk: 0: none of it, 1: all
     """
 
