@@ -118,6 +118,8 @@ LONG = {
     "distdgl_cache": 60,
     "systems": 45,
     "systems_at_best": 75,
+    "cdfgnn_cache": 25,
+    "digest_stores": 20,
     "capgnn_compared": 45,
     "pscgcn_staleness": 25,
     "straggler": 120,

@@ -177,6 +177,7 @@ FACTS = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "m
 def test_what_cannot_do_without_rows_says_why():
     needed = RunFacts(**FACTS, rows="needed")
     able = {"vanilla", "zero_halo", "adaqp", "pipegcn", "lean", "varco", "sylvie", "replicate"}
+    able |= {"ecgraph", "supergnn"}
     for name in systems.VARIANTS:
         reason = make_system(systems.block(name)).supports(needed)
         if name in able:

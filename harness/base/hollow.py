@@ -296,8 +296,10 @@ def _filled(
     elif name == "cat":
         return joined([given.get(id(each)) for each in args[0]])
     elif name == "index_copy_" and not args[1] and isinstance(first, Hollow):
-        written, source = filled_of(first).copy(), given[id(args[3])]
-        assert isinstance(source, Hollow)
+        source = given.get(id(args[3]))
+        if not isinstance(source, Hollow):  # rows of other bytes, seen as values
+            return None
+        written = filled_of(first).copy()
         written[given[id(args[2])].numpy()] = filled_of(source)
         return written
     filled = first.filled if isinstance(first, Hollow) else None
