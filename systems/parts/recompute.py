@@ -43,6 +43,7 @@ from systems.parts.neighbours import everybodys
 SOURCE, SINK, ROWS = 0, 1, 2  # nodes of a network: these two, and from 2 on the rows that may be computed
 NEVER, UNIT = 2**30, 2**20  # capacities: of what may not be, and about that of the dearest message
 OCTAVES, STEPS = 24, 128  # of prices, from the highest down
+ROUNDED = 1 + 1e-14  # of a share that is exactly what a choice takes
 BUDGETS = [2.0 ** (k / 2) for k in range(-8, 9)]  # shares of a worker's own work that cuts are made for
 SPREAD = 1 / 8  # prices of rows alike differ by as much, so that a price takes few of them at a time
 
@@ -291,7 +292,7 @@ def least(
         chosen[np.flatnonzero(work <= (1 + each) * alone.work).max()] for each in BUDGETS if each <= share
     ]
     for plan in chain([alone], map(made, [*each_its_own, *more])):
-        if everybodys(comm, np.array([plan.work <= (1 + share) * alone.work])).all():
+        if everybodys(comm, np.array([plan.work <= (1 + share) * alone.work * ROUNDED])).all():
             mine = plan.sizes(sent)
             size = int(everybodys(comm, np.array([mine[0]])).sum())
             if best is None or size < fewest:
