@@ -12,7 +12,7 @@ import yaml
 from harness import cli
 from harness.base.errors import InputError
 from harness.data import twin
-from harness.papers.claims import evaluate, experiment, picture, published, table
+from harness.papers.claims import evaluate, experiment, published, table
 from harness.papers.claims.claim import Claim, Size
 from harness.papers.claims.evaluate import NOT_RUN
 from harness.papers.claims.experiment import FOLDER
@@ -23,7 +23,6 @@ from harness.papers.claims.verdict import (
     UNKNOWN,
 )
 from harness.papers.figures import __main__ as figures
-from harness.results.report.estimate import Estimate
 from harness.run import overrides, runner
 from tests import traces
 
@@ -343,30 +342,6 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     fourth = experiment.Experiment("mine", "t", {"a": "system=a gpus=GPUS/4"}, {"small": size})
     with_gpus = replace(fourth, sizes={"small": Size(["cora"], "gpus=8 seed=1", 1)})
     assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
-
-
-def test_claims_are_drawn_with_what_is_published_beside_ours():
-    holds = evaluate.Verdict(HOLDS)
-    number = evaluate.Result("e", "x", "a number", holds, 5.0, Estimate(4.5, 1.0, 3), "small", 0.0)
-    span = evaluate.Result("e", "x", "a range", holds, [1, 2], Estimate(1.5, None, 1), "small")
-    number, span = replace(number, unit="s"), replace(span, unit="s")
-    other = replace(number, says="another", unit="MB")
-    figure = picture.draw("t", [number, replace(number, entry="f"), span, other], ["cora"])
-    first, second = figure.axes  # one per unit; what two entries say alike is drawn once
-    assert [first.get_xlabel(), second.get_xlabel()] == ["s", "MB"]
-    rows = dict(zip([label.get_text() for label in first.get_yticklabels()], first.get_yticks()))
-    assert list(rows) == ["holds: a number", "holds: a range"]
-    lines = {
-        (line.get_label(), row): list(line.get_xdata())
-        for row in rows
-        for line in first.lines
-        if rows[row] in line.get_ydata() or line.get_label() == "no difference"
-    }
-    assert lines["published", "holds: a number"] == [5, 5]
-    assert lines["published", "holds: a range"] == [1, 2]
-    assert lines["no difference", "holds: a number"] == [0, 0]
-    assert {4.5, 1.5} <= {line.get_xdata()[0] for line in first.lines}
-    assert picture.draw("t", [evaluate.Result("e", "x", "nothing", holds)], ["cora"]) is None
 
 
 def test_an_axis_has_a_name_for_every_claim():

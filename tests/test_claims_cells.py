@@ -264,6 +264,30 @@ def test_cells_of_one_verdict_share_a_line():
     assert table.counts(found)[2:] == ["2 parts: 2 holds.", "4 cells of tables: 3 holds, 1 does not hold."]
 
 
+def test_claims_are_drawn_with_what_is_published_beside_ours():
+    holds = evaluate.Verdict(HOLDS)
+    number = evaluate.Result("e", "x", "a number", holds, 5.0, Estimate(4.5, 1.0, 3), "small", 0.0)
+    span = evaluate.Result("e", "x", "a range", holds, [1, 2], Estimate(1.5, None, 1), "small")
+    number, span = replace(number, unit="s"), replace(span, unit="s")
+    other = replace(number, says="another", unit="MB")
+    figure = picture.draw("t", [number, replace(number, entry="f"), span, other], ["cora"])
+    first, second = figure.axes  # one per unit; what two entries say alike is drawn once
+    assert [first.get_xlabel(), second.get_xlabel()] == ["s", "MB"]
+    rows = dict(zip([label.get_text() for label in first.get_yticklabels()], first.get_yticks()))
+    assert list(rows) == ["holds: a number", "holds: a range"]
+    lines = {
+        (line.get_label(), row): list(line.get_xdata())
+        for row in rows
+        for line in first.lines
+        if rows[row] in line.get_ydata() or line.get_label() == "no difference"
+    }
+    assert lines["published", "holds: a number"] == [5, 5]
+    assert lines["published", "holds: a range"] == [1, 2]
+    assert lines["no difference", "holds: a number"] == [0, 0]
+    assert {4.5, 1.5} <= {line.get_xdata()[0] for line in first.lines}
+    assert picture.draw("t", [evaluate.Result("e", "x", "nothing", holds)], ["cora"]) is None
+
+
 def test_a_series_is_a_panel():
     single = evaluate.Result(
         "e", "x", "a number", evaluate.Verdict(HOLDS), 5.0, Estimate(4.5, 1.0, 3), "small", 0.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -249,7 +251,7 @@ def test_a_head_that_cannot_be_used_names_its_key(copy, key, value, says):
         bundles.read(copy)
 
 
-def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path):
+def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch):
     folder = shutil.copytree(places.results, tmp_path / "results")
     for run in folder.glob("*/sancus-2w-*"):
         config = (run / "config.yaml").read_text().replace("systems.sancus", "my_idea")
@@ -262,9 +264,18 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path):
     made = bundles.make(
         [str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"), [tmp_path / "my_idea.py"]
     )
-    # It is not imported unless somebody says so.
-    found = list(check.problems(made, places, 0, 1, lambda _: None))
-    assert any("set HALOBENCH_ALLOW=my_idea" in each for each in found)
+    # It is not imported unless somebody says so, nor is a file that has the name of somebody else's module.
+    (tmp_path / "out" / "code" / "this.py").write_text("raise ValueError('imported')\n")
+
+    def beside(said: str) -> None:
+        importlib.import_module("this")
+
+    found = list(check.problems(made, places, 0, 1, beside))
+    assert found and all("set HALOBENCH_ALLOW=my_idea" in each for each in found if "my_idea" in each)
+    monkeypatch.setenv("HALOBENCH_ALLOW", "my_idea")
+    found = list(check.problems(made, places, 0, 1, beside))
+    assert any("cannot be imported: imported" in each for each in found)
+    assert str(tmp_path / "out" / "code") not in sys.path
 
 
 def test_of_what_was_tuned_a_bundle_takes_its_track(places, tmp_path):
@@ -280,6 +291,12 @@ def test_of_what_was_tuned_a_bundle_takes_its_track(places, tmp_path):
         head = bundles.Submission("mine", "A", "CC0", which, trials)
         made = bundles.make([str(folder)], tmp_path / which, head)
         assert [run.seed for run in made.runs.values() if run.name == "sancus"] == [seed]
+
+
+def test_a_files_name_moves_no_terminal(copy):
+    (copy / "\x1b[2J").write_text("x")
+    with pytest.raises(InputError, match=r"\\x1b\[2J is no file of this bundle"):
+        bundles.read(copy)
 
 
 @pytest.fixture(scope="module")

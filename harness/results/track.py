@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 TRIAL, FIXED, TUNED = "trial", "fixed", "tuned"
 LABEL = re.compile(rf"(.+)@({TRIAL}|{FIXED}|{TUNED})")
@@ -26,6 +28,13 @@ def parted(label: str) -> tuple[str, str]:
     """The system and the track that a label says; the label itself and "" where it says none."""
     found = LABEL.fullmatch(label)
     return (found[1], found[2]) if found else (label, "")
+
+
+def of(keys: Mapping[str, Any]) -> tuple[str, str]:
+    """The same of a run's config with its keys in one level: what its label says, else its system's module,
+    which is the name in `system=NAME`."""
+    target = str(keys.get("system._target_", "?"))
+    return parted(str(keys.get("label") or target.rpartition(".")[0].rpartition(".")[2]))
 
 
 def without_trials(folders: list[Path]) -> list[Path]:

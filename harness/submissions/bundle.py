@@ -28,6 +28,7 @@ from harness.base import yaml_text
 from harness.base.disk import refuse_links
 from harness.base.errors import InputError, check_place, choice, typed
 from harness.base.target import TREE
+from harness.base.terminal import printable
 from harness.results import consistency, files, track
 from harness.results.identity import identity
 from harness.results.reader import Trace, find_runs
@@ -119,13 +120,7 @@ class Submitted(Trace):
 
     @property
     def name(self) -> str:
-        return self.labelled[0]
-
-    @property
-    def labelled(self) -> tuple[str, str]:
-        """What it is called, and the track of `halobench tune` that it is in; "" where it is in none."""
-        target = str(self.keys.get("system._target_", "?"))
-        return track.parted(str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2]))
+        return track.of(self.keys)[0]
 
     def setting(self, track: str) -> tuple[Any, ...]:
         """What a run has in common with those that it is ranked with: graph, workers, epochs and the keys of
@@ -190,7 +185,9 @@ def read(folder: Path) -> Bundle:
     known = {path, *(folder / RUNS / run / name for run in head.runs for name in FILES)}
     for each in files_below(folder):
         if each not in known and each.relative_to(folder).parts[0] != CODE:
-            raise InputError(f"{each} is no file of this bundle: remove it, or name its run in {HEAD}")
+            raise InputError(
+                f"{printable(str(each))} is no file of this bundle: remove it, or name its run in {HEAD}"
+            )
         if each.stat().st_size > LARGEST:
             raise InputError(f"{each} has more than {LARGEST} bytes: leave its run out")
     for run in head.runs:
@@ -220,7 +217,7 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
     found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
-    found = {name: run for name, run in found.items() if run.labelled[1] in ("", head.track)}
+    found = {name: run for name, run in found.items() if track.of(run.keys)[1] in ("", head.track)}
     if not found:
         raise InputError(f"track={head.track} has no run in {' '.join(paths)}: give the other track")
     stems = {path.stem for path in code}

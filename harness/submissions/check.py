@@ -9,18 +9,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import random
+import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.base.errors import InputError
-from harness.base.target import check_trusted
+from harness.base.scratch import scratch
+from harness.base.target import check_trusted, is_trusted
 from harness.core.cluster import Device
 from harness.data.partition import io
 from harness.model.plan.plan import partitioned
@@ -54,6 +58,28 @@ def problems(bundle: Bundle, places: Places, share: float, draw: int, say: Say) 
     yield from found
     if found:
         return
+    with scratch() as folder, _importable(bundle, folder):
+        yield from _trained(bundle, places, share, draw, say)
+
+
+@contextlib.contextmanager
+def _importable(bundle: Bundle, folder: Path) -> Iterator[None]:
+    """Within it the modules of a bundle's own code that HALOBENCH_ALLOW names can be imported, here and in
+    the processes of runs: no other file of it can, nor take the place of a module of Python's."""
+    for path in sorted((bundle.folder / CODE).glob("*.py")):
+        if is_trusted(f"{path.stem}."):
+            shutil.copyfile(path, folder / path.name)
+    before = os.environ.get("PYTHONPATH")
+    sys.path.append(str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [before, str(folder)]))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        os.environ["PYTHONPATH"] = before or ""
+
+
+def _trained(bundle: Bundle, places: Places, share: float, draw: int, say: Say) -> Iterator[str]:
     runs, wrong = _here(bundle, places)
     yield from wrong
     for name, run in runs.items():
@@ -120,11 +146,6 @@ def _told(row: Sequence[Submitted]) -> str:
 
 def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[str]]:
     """The runs as this checkout would make them, in `places`; and why others cannot be."""
-    own = bundle.folder / CODE
-    if own.is_dir():
-        # Imported only where HALOBENCH_ALLOW names the module.
-        sys.path.insert(0, str(own))
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(own), os.environ.get("PYTHONPATH")]))
     made, wrong = {}, []
     where = {"results": str(places.results), "cache": str(places.cache), "data_dir": str(places.data_dir),
              "run_dir": None, "launch": "local", "progress": False, "fresh": False}  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.cli.page.layout import Cell, Table, rendered
 from harness.results import resolved
+from harness.results.report import columns
 from harness.results.report.advice import keeps
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.summary import graph_name
@@ -25,7 +26,6 @@ HEADINGS = [
     *(("MB per epoch", False, "mb_epoch"), ("over exact", False, "mb_exact_ratio")),
     *(("ms per epoch", False, "ms_epoch"), ("seeds", False, "seeds"), ("machine", True, "machine")),
 ]
-WHOLE = "the control does as well"
 
 
 @dataclass
@@ -67,13 +67,12 @@ class Row:
 
 def score(run: Submitted) -> float | None:
     """The leading test score (%) of the epoch whose validation score was best."""
-    best = run.told["best"]
-    key = "test" if run.told["score"] == "acc" else f"test_{run.told['score']}"
-    return None if best is None or best[key] is None else 100 * float(best[key])
+    return columns.LEADING[run.told["score"]][0].value(run.told)
 
 
 def megabytes(run: Submitted) -> float:
-    return sum(run.told["bytes_epoch"].values()) / 1e6
+    """Per epoch."""
+    return columns.ALL["mb_epoch"].value(run.told) or 0.0
 
 
 def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:

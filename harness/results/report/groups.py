@@ -66,13 +66,12 @@ class Run:
     @property
     def system(self) -> str:
         """Its name without the track."""
-        target = str(self.keys.get("system._target_", "?"))
-        return track.parted(str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2]))[0]
+        return track.of(self.keys)[0]
 
     @property
     def track(self) -> str:
         """Of `halobench tune` (`harness.results.track`); "" of any other run."""
-        return track.parted(str(self.keys.get("label")))[1]
+        return track.of(self.keys)[1]
 
     @cached_property
     def attempts(self) -> list[dict[str, Any]]:
