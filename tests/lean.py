@@ -88,8 +88,8 @@ def _fifth(runs: pd.DataFrame, workers: int) -> str:
     return textwrap.fill(said, 110)
 
 
-SHARES = {"exact": "exact", "needed rows": "needed rows", "cover": "and the least cover, on the narrow side",
-          "lean": "and 8 bits: `lean`", "lean, all rows": "`lean` with `rows=all`"}  # fmt: skip
+SHARES = {"exact": "exact", "needed rows": "needed rows", "cover": "the least cover, on the narrow side",
+          "lean": "`lean`: and in 8 bits", "lean, all rows": "`lean` with `rows=all`"}  # fmt: skip
 
 
 def shares_table(runs: pd.DataFrame, taken: dict[str, float]) -> str:

@@ -3,7 +3,7 @@
 A page is `# PAPER`, what held, what did not and why, by hand, and the section "Verdicts", which is written
 here: how many there are of each. docs/papers/verdicts/PAPER.md is written here as a whole: a row per part of
 each published figure, table and claim, and one for all of its parts that lack the same run.
-docs/papers/README.md counts them by paper, verdict and cause.
+docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from harness.papers.claims import published, reference, table
 from harness.papers.claims.decide import decided
@@ -141,6 +143,41 @@ def _counted(name: str, found: Sequence[Result], papers: Sequence[str]) -> str:
     return "| " + " | ".join([name, *(str(counts[paper] or "") for paper in papers), str(len(found))]) + " |"
 
 
+THEN = "at 0d78676"
+MOVED = "What became of the verdicts of revision 0d78676 ([part by part](verdicts/moved.csv)):"
+GONE = "no part of its own"
+
+
+def moved(found: Sequence[Result], path: Path = PAGES / "verdicts" / "moved.csv") -> pd.DataFrame:
+    """The verdicts of 0d78676 with what became of them: a row per part of a published entry, by the name that
+    it had then, and under "part now" another name where it has one.
+    """
+    then = pd.read_csv(path, keep_default_na=False)
+    now = {(each.entry, each.says): each.verdict for each in found if each.verdict.word != COMPARED}
+    names = then["part now"].where(then["part now"] != "", then["part"])
+    verdicts = [now.get(key) for key in zip(then.entry, names)]
+    return then.assign(
+        now=[each.word if each else GONE for each in verdicts],
+        cause=[each.cause if each else "" for each in verdicts],
+    )
+
+
+def became(parts: pd.DataFrame) -> str:
+    """How many parts of each verdict of 0d78676 have which verdict now."""
+    counts = pd.crosstab(parts[THEN], parts["now"])
+    words = [word for word in (*WORDS, GONE) if word in counts]
+    rows = ["| " + " | ".join([f"{THEN} \\ now", *words, "all"]) + " |", "|---|" + "---:|" * (len(words) + 1)]
+    for word, each in counts.loc[[word for word in WORDS if word in counts.index]].iterrows():
+        cells = [str(each[now] or "") for now in words]
+        rows.append("| " + " | ".join([f"**{word}**", *cells, str(each.sum())]) + " |")
+    return "\n".join(rows)
+
+
+def index(page: str, found: Sequence[Result], parts: pd.DataFrame) -> str:
+    """docs/papers/README.md with its tables replaced."""
+    return with_tables(page, COMMAND, f"{by_paper(found)}\n\n{MOVED}\n\n{became(parts)}")
+
+
 def outcomes(found: Sequence[Result]) -> str:
     """A line per kind of thing that was judged: how many there are, what runs said, what has no run; each
     measurement once."""
@@ -170,14 +207,17 @@ def readme(text: str, found: Sequence[Result]) -> str:
 
 def main(root: Path = ROOT) -> int:
     found = results(root)
+    path = root / "docs" / "papers" / "verdicts" / "moved.csv"
+    parts = moved(found, path)
+    parts.to_csv(path, index=False)
     for path in sorted((root / "docs" / "papers").glob("*.md")):
         page = path.read_text()
         known = path.stem in {entry.paper for entry in published.experiments().values()}
-        made = up_to_date(page, path.stem, found) if known else with_tables(page, COMMAND, by_paper(found))
+        made = up_to_date(page, path.stem, found) if known else index(page, found, parts)
         path.write_text(made)
         if known:
-            parts = every_part(page.splitlines()[0], path.stem, found)
-            (path.parent / "verdicts" / path.name).write_text(parts)
+            told = every_part(page.splitlines()[0], path.stem, found)
+            (path.parent / "verdicts" / path.name).write_text(told)
     path = root / "README.md"
     path.write_text(readme(path.read_text(), found))
     return 0

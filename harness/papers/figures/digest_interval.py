@@ -28,5 +28,5 @@ def index(group) -> int:
 def name(group) -> str:
     interval = knob(group, "system.interval")
     if knob(group, "model.norm") == "l2":
-        return f"N = {interval}, rows of length 1"
+        return f"N = {interval}, rows normalised"
     return f"N = {interval}" + (f" (paper: {PUBLISHED[interval]})" if interval in PUBLISHED else "")
