@@ -61,33 +61,23 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_downwards(path):
-    own = module_of(path)
-    for name in imports(path):
+def test_imports_run_downwards():
+    pairs = [(module_of(path), name) for path in FILES for name in imports(path)]
+    upwards, named = [], []
+    for own, name in pairs:
         if name.split(".")[0] in ("harness", "systems"):
-            assert layer_of(name) <= layer_of(own), f"{own} imports {name} from a package layer above"
-            assert not (
-                layer_of(own) < len(LAYERS) and name.startswith("systems") and not own.startswith("systems")
-            ), f"{own} imports {name}: only Hydra's _target_ names a system"
+            upwards += [(own, name)] if layer_of(name) > layer_of(own) else []
+            core = layer_of(own) < len(LAYERS) and not own.startswith("systems")
+            named += [(own, name)] if core and name.startswith("systems") else []
+    assert upwards == [], "imports from a package layer above"
+    assert named == [], "only Hydra's _target_ names a system"
 
 
 def test_an_upward_import_would_be_seen():
-    assert (
-        layer_of("harness.results.reader")
-        > layer_of("systems.vanilla")
-        > layer_of("harness.core.trainer")
-        > layer_of("harness.comm.comm")
-    )
-    assert (
-        layer_of("harness.papers.claims.verdict")
-        > layer_of("harness.model.replay.engine")
-        > layer_of("harness.dev.bench.roofline")
-        > layer_of("harness.__main__")
-        >= layer_of("harness.cli.runs")
-        > layer_of("harness.run.launch")
-        > layer_of("harness.results.report.table")
-    )
+    names = "comm.comm core.trainer results.reader run.launch cli.runs dev.bench.roofline model.replay.engine"
+    layers = [layer_of(f"harness.{name}") for name in [*names.split(), "papers.claims.verdict"]]
+    assert layers == sorted(set(layers)) and layer_of("harness.__main__") == layer_of("harness.cli.runs")
+    assert layers[2] > layer_of("systems.vanilla") > layers[1]
     assert layer_of("systems.vanilla") > layer_of("systems.parts.blocks")
     assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "train.py")
 
@@ -184,45 +174,32 @@ def test_a_systems_name_is_found_where_it_is_quoted(code, named):
     assert named_in(ast.parse(code), {"vanilla", "sancus", "shard"}) == named
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_mutable_state_at_module_level(path):
-    for node in tree(path).body:
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign)
-            else []
-        )
-        names = [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
-        mutable = node.value if targets else None
-        if isinstance(mutable, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
-            assert all(name.isupper() for name in names), (
-                f"{names} is mutable: a constant is UPPERCASE, and never changed"
-            )
-    constants = {
-        n.id
-        for node in tree(path).body
-        if isinstance(node, ast.Assign)
-        for n in node.targets
-        if isinstance(n, ast.Name)
-    }
-    for node in ast.walk(tree(path)):
-        assert not isinstance(node, ast.Global), (
-            f"{path} rebinds module-level names {getattr(node, 'names', '')}"
-        )
+CHANGES = ("append", "add", "update", "extend", "pop", "clear", "setdefault")
+
+
+def mutable_state(code: ast.Module) -> list[str]:
+    """Statements that make, rebind or change a mutable value of the module: a constant is UPPERCASE, and
+    never changed."""
+    found, constants = [], set()
+    for node in code.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+            kinds = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+            if isinstance(node.value, kinds) and not all(name.isupper() for name in names):
+                found.append(ast.unparse(node))
+            constants |= names if isinstance(node, ast.Assign) else set()
+    for node in ast.walk(code):
         stores = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
-        changes = isinstance(node, ast.Attribute) and node.attr in (
-            "append",
-            "add",
-            "update",
-            "extend",
-            "pop",
-            "clear",
-            "setdefault",
-        )
-        if (stores or changes) and isinstance(node.value, ast.Name) and node.value.id.isupper():
-            assert node.value.id not in constants, f"{path} changes {node.value.id}"
+        changes = isinstance(node, ast.Attribute) and node.attr in CHANGES
+        of_a_constant = (stores or changes) and isinstance(node.value, ast.Name) and node.value.id.isupper()
+        if isinstance(node, ast.Global) or (of_a_constant and node.value.id in constants):
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_no_mutable_state_at_module_level():
+    assert {module_of(path): found for path in FILES if (found := mutable_state(tree(path)))} == {}
 
 
 def test_the_diagram_shows_every_package():
