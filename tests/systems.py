@@ -18,18 +18,27 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from hydra import compose, initialize_config_dir
 
+from harness.base import places
 from harness.core.draws import draws
 from harness.core.mixins import AsynchronousSystem
 from harness.data.partition.build_replicas import build_replicas  # noqa: F401
 from harness.data.partition.vertexcut import assign_edges  # noqa: F401
 from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
 from harness.dev.conformance.subject import facts_of
+from harness.run import config
 from harness.run.config import make_system
 from tests import variants
 from tests.oracles import dense, gat
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
+
+
+def asked(*words: str) -> config.Run:
+    """The run that a command of these words asks for."""
+    with initialize_config_dir(places.CONF, version_base="1.3"):
+        return config.check(compose("config", overrides=list(words)))
 
 
 def written(folder: Path) -> dict[str, ModuleType]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import time
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +22,7 @@ from harness.results import files, kinds, writer
 from harness.results.reader import Trace
 from harness.run import config, extend, overrides, prepare, runner
 from harness.run.lock import LOCK
-from tests import traces
+from tests import systems, traces
 
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi")
@@ -50,9 +49,9 @@ def mine(tmp_path):
     assert len([path for path in (tmp_path / "mine").rglob("*") if path.is_file()]) == 3
 
 
+@cache
 def composed(*words):
-    with initialize_config_dir(runner.CONF, version_base="1.3"):
-        return config.check(compose("config", overrides=["dataset=twin/flickr", *words]))
+    return systems.asked("dataset=twin/flickr", *words)
 
 
 def stored(folder: Path, **changes) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -22,7 +24,7 @@ from harness.results.reader import Trace, checksums
 from harness.results.report import groups
 from harness.run import config, overrides, prepare
 from harness.run.command import CONF
-from tests import traces
+from tests import systems, traces
 
 ALIASES = (("workers", "gpus"), ("gpus", "workers"))
 
@@ -33,49 +35,34 @@ def run_of_defaults() -> dict[str, Any]:
 
 
 def run_of(*overrides: str) -> config.Run:
-    with initialize_config_dir(CONF, version_base="1.3"):
-        return config.check(compose("config", overrides=["dataset=twin/flickr", *overrides]))
+    return systems.asked("dataset=twin/flickr", *overrides)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "results=/elsewhere",
-        "data_dir=/elsewhere",
-        "cache=/elsewhere",
-        "stale=rerun",
-        "progress=true",
-        "verbose=true",
-        "launch=prepare",
-        "fresh=true",
-        "keep_checkpoint=true",
-        "run_dir=/elsewhere",
-        "checkpoint_every=7",
-        "rendezvous=100",
-        "patience=100",
-    ],
-)
-def test_where_a_run_is_kept_and_how_it_is_shown_is_no_part_of_it(key):
-    assert run_of(key).fingerprint == run_of().fingerprint
+def changed(word: str, **more: str) -> config.Run:
+    """The run of the defaults, and of one more word."""
+    name, _, value = word.partition("=")
+    composed = {**copy.deepcopy(run_of_defaults()), **more}
+    *blocks, key = name.split(".")
+    reduce(getitem, blocks, composed)[key] = yaml.safe_load(value)
+    return config.check(composed)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "transport=sockets",
-        "transport=memory",
-        "threads=1",
-        "device=cpu",
-        "kernel=numba",
-        "seed=2",
-        "diverged=go_on",
-        "evaluate.every=3",
-    ],
-)
-def test_whatever_else_is_asked_for_makes_another_run(key, tmp_path):
-    one, other = run_of(f"results={tmp_path}"), run_of(f"results={tmp_path}", key)
-    assert one.fingerprint != other.fingerprint and one.directory != other.directory
-    assert not other.is_in(one.directory)
+def test_where_a_run_is_kept_and_how_it_is_shown_is_no_part_of_it():
+    same = config.check(run_of_defaults()).fingerprint
+    words = """results=/elsewhere data_dir=/elsewhere cache=/elsewhere run_dir=/elsewhere stale=rerun
+        fresh=true progress=true verbose=true launch=prepare keep_checkpoint=true checkpoint_every=7
+        rendezvous=100 patience=100"""
+    assert [word for word in words.split() if changed(word).fingerprint != same] == []
+
+
+def test_whatever_else_is_asked_for_makes_another_run(tmp_path):
+    one = config.check({**run_of_defaults(), "results": str(tmp_path)})
+    words = """transport=sockets transport=memory threads=1 device=cpu kernel=numba seed=2 diverged=go_on
+        evaluate.every=3"""
+    for word in words.split():
+        other = changed(word, results=str(tmp_path))
+        assert one.fingerprint != other.fingerprint and one.directory != other.directory, word
+        assert not other.is_in(one.directory), word
 
 
 def test_where_workers_meet_at_checkpoints_these_belong_to_the_run():
@@ -130,8 +117,7 @@ def test_workers_and_gpus_are_one_key(workers, seed):
 def test_the_command_of_before_composes():
     words = ["system=sancus", "dataset=reddit", "gpus=8"]
     assert overrides.check(words, CONF) is False
-    with initialize_config_dir(CONF, version_base="1.3"):
-        run = config.check(compose("config", overrides=words))
+    run = systems.asked(*words)
     assert (run.settings.workers, run.system_name, run.graph_name) == (8, "sancus", "reddit")
 
 
