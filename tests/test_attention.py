@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.core.architectures import Gat
 from harness.core.attention import AttentionEdges, attend, attend_with_torch
-from harness.core.system import RunFacts
 from harness.data.partition.build import build_shards
-from systems.adaqp import Adaqp
-from systems.bns import Bns
-from systems.sancus import Sancus
+from harness.dev.conformance.subject import facts_of
+from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
@@ -94,11 +92,9 @@ def pyg_losses(graph, weights, epochs: int, lr: float, weight_decay: float) -> l
 
 
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
-@pytest.mark.parametrize("parts,method", [(1, "block"), (3, "random"), (4, "metis")])
-@pytest.mark.parametrize("features", ["refetch", "once"])
-def test_training_equals_pyg(pool, directed, parts, method, features):
+def test_training_equals_pyg(pool, directed):
     graph, settings = random_graph(5, vertices=25, directed=directed), Settings(model=GAT)
-    outcome = systems.run(pool, graph, systems.block("vanilla", features=features), parts, method, settings)
+    outcome = systems.run(pool, graph, systems.block("vanilla", features="refetch"), 3, "random", settings)
     torch.set_default_dtype(torch.float64)
     try:
         want = pyg_losses(graph, outcome.weights[0], settings.epochs, **settings.optimiser)
@@ -114,20 +110,20 @@ def test_dropout_is_the_same_for_any_number_of_workers(pool):
     np.testing.assert_allclose(many.losses, one.losses, rtol=1e-9)
 
 
-def test_a_system_with_its_own_product_refuses_attention():
-    facts = RunFacts(model="gat", matrix=False, num_workers=2, symmetric=True, multilabel=False)
-    reason = Sancus().supports(facts)
-    assert "model=gat" in reason and "give model=gcn" in reason
-
-
 @pytest.mark.parametrize(
-    "system, mend",
-    [(Bns(rate=0.5), "system.rate=1"), (Adaqp(bits=4, assignment="adaptive"), "assignment=uniform")],
+    "name, knobs, mend",
+    [
+        ("sancus", {}, "give model=gcn"),
+        ("cdfgnn", {}, "give model=gcn or model=sage"),
+        ("bns", {"rate": 0.5}, "system.rate=1"),
+        ("adaqp", {"bits": 4, "assignment": "adaptive"}, "assignment=uniform"),
+        ("lean", {"extra_work": 1}, "give system.extra_work=0"),
+        *(("bns", {"rate": 1.0}, None), ("adaqp", {"bits": 4}, None), ("lean", {}, None)),
+    ],
 )
-def test_a_knob_that_attention_has_no_sense_for_is_refused_with_it(system, mend):
-    facts = RunFacts(model="gat", matrix=False, num_workers=2, symmetric=True, multilabel=False)
-    assert mend in system.supports(facts)
-    assert Bns(rate=1.0).supports(facts) is None and Adaqp(bits=4).supports(facts) is None
+def test_what_attention_has_no_sense_for_is_refused_with_it(name, knobs, mend):
+    reason = make_system(systems.block(name, **knobs)).supports(facts_of("gat"))
+    assert reason is None if mend is None else mend in reason
 
 
 def test_heads_divide_the_hidden_width():

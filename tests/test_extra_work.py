@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.context import RunFacts
 from harness.dev.conformance.train import make_trainer
 from harness.model.plan.dry import dry_run
-from harness.run.config import make_system
 from systems.parts.extension import Around
 from systems.parts.recompute import Cuts, Sent
 from tests import systems
@@ -222,9 +220,3 @@ def test_a_cut_is_the_least_of_all_choices_at_its_price_and_its_bound_below_all_
     got = next(each for each, rows in every if rows == mine)
     assert sum(work[row] for row in mine) <= most
     assert cuts.bound(most) <= min(within) <= got
-
-
-def test_attention_is_refused():
-    facts = RunFacts(model="gat", matrix=False, num_workers=2, symmetric=True, multilabel=False)
-    assert "give system.extra_work=0" in make_system(systems.block("lean", extra_work=1)).supports(facts)
-    assert make_system(systems.block("lean")).supports(facts) is None
