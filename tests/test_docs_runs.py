@@ -50,7 +50,7 @@ def covering(runs: list[list[str]]) -> list[list[str]]:
 
 
 # Pages with many commands, of like keys.
-COMPOSED_AT_NIGHT = ("docs/findings", "docs/results", "docs/systems")
+COMPOSED_AT_NIGHT = ("docs/results", "docs/systems")
 
 
 @pytest.mark.parametrize("command", of("run", nightly=COMPOSED_AT_NIGHT))
