@@ -102,59 +102,28 @@ def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
     refused("cora", tmp_path, "test.index.*far beyond")
 
 
+DATA = {"feature": np.ones((40, 2)), "label": np.zeros(40)}
+TOLOKERS = {"node_features": np.ones((2, 1)), "node_labels": [0, 1], "edges": [[0, 1, 1]]}
+TOLOKERS |= {f"{split}_masks": [[True]] for split in ("train", "val", "test")}
+PAPERS = {"edge_index": np.zeros((3, 4), int), "node_feat": np.ones((5, 2))}
+
+
 @pytest.mark.parametrize(
     ("name", "file", "change", "says"),
     [
-        (
-            "reddit",
-            "reddit_graph.npz",
-            {"row": [0], "col": [40]},
-            "endpoint 40 is not a vertex; vertices are 0 to 39",
-        ),
-        (
-            "reddit",
-            "reddit_data.npz",
-            {"feature": np.ones((40, 2)), "label": np.zeros(40)},
-            'array "node_types" is missing',
-        ),
-        (
-            "reddit",
-            "reddit_data.npz",
-            {"feature": np.ones((40, 2)), "label": np.zeros(40), "node_types": [1]},
-            "node_types has shape",
-        ),
-        (
-            "tolokers",
-            "tolokers.npz",
-            {
-                "node_features": np.ones((2, 1)),
-                "node_labels": [0, 1],
-                "edges": [[0, 1, 1]],
-                "train_masks": [[True]],
-                "val_masks": [[True]],
-                "test_masks": [[True]],
-            },
-            r"\[edges, 2\] is wanted",
-        ),
+        ("reddit", "reddit_graph.npz", {"row": [0], "col": [40]}, "endpoint 40 is not a vertex"),
+        ("reddit", "reddit_data.npz", DATA, 'array "node_types" is missing'),
+        ("reddit", "reddit_data.npz", {**DATA, "node_types": [1]}, "node_types has shape"),
+        ("tolokers", "tolokers.npz", TOLOKERS, r"\[edges, 2\] is wanted"),
         ("coauthor-cs", "ms_academic_cs.npz", {"labels": np.array([None])}, 'array "adj_indptr" is missing'),
-        (
-            "ogbn-papers100m",
-            "node-label.npz",
-            {"node_label": np.array([[None]])},
-            "holds Python objects, which are never loaded",
-        ),
+        ("ogbn-papers100m", "node-label.npz", {"node_label": np.array([[None]])}, "holds Python objects"),
         (
             "ogbn-papers100m",
             "node-label.npz",
             {"node_label": np.full((43, 1), 0.5)},
-            "label 0.5 is not a whole number",
+            "label 0.5 is not a",
         ),
-        (
-            "ogbn-papers100m",
-            "data.npz",
-            {"edge_index": np.zeros((3, 4), int), "node_feat": np.ones((5, 2))},
-            r"\[2, edges\] is wanted",
-        ),
+        ("ogbn-papers100m", "data.npz", PAPERS, r"\[2, edges\] is wanted"),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
