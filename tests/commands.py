@@ -107,7 +107,6 @@ TRIED = {
     "halobench --config-dir my_ideas/conf model=mixed": (
         "test_plugins.py::test_a_model_and_a_score_are_trained_traced_and_shown"
     ),
-    "halobench figures staleness --size small": "test_docs_commands.py::test_figures_of_a_page_are_drawn",
     "halobench cluster measure": "test_calibrate.py::test_the_command_writes_a_cluster",
     "halobench replay results/cora cluster=local.yaml": (
         "test_calibrate.py::test_a_run_is_replayed_on_the_machine_as_measured"

@@ -10,8 +10,8 @@ TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 ONE = ("system.capacity", "system.cache", "system.bound", "optimiser.lr")
 
 
-def shorten_figures(monkeypatch, place, one: tuple[str, ...] = ONE) -> None:
-    """Give every experiment rows of twelve epochs, and of sweeps over `one` the first value. `place` starts
+def shorten_figures(monkeypatch, place) -> None:
+    """Give every experiment rows of twelve epochs, and of sweeps over ONE the first value. `place` starts
     them.
     """
     whole = Experiment.sweep
@@ -19,7 +19,7 @@ def shorten_figures(monkeypatch, place, one: tuple[str, ...] = ONE) -> None:
     def short(self, row: str, size: str, graph: str) -> str:
         words = whole(self, row, size, graph).split()
         words = [word for word in words if not word.startswith(("epochs=", "evaluate.every="))]
-        words = [word.split(",")[0] if word.split("=")[0] in one else word for word in words]
+        words = [word.split(",")[0] if word.split("=")[0] in ONE else word for word in words]
         return " ".join([*words, "epochs=12", "evaluate.every=4"])
 
     monkeypatch.setattr(Experiment, "sweep", short)

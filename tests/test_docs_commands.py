@@ -5,7 +5,6 @@ this one, others here, and some by the test that `tests.commands.TRIED` names.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -19,13 +18,11 @@ import pytest
 
 from harness import cli
 from harness.dev.fidelity import __main__ as fidelity
-from harness.papers.claims.experiment import FOLDER
 from harness.papers.figures import __main__ as figures
-from harness.papers.figures.figure import available
 from harness.papers.study import __main__ as study
 from harness.run import runner
 from tests.commands import ROOT, TRIED, commands, mentioned, of, tried
-from tests.short import ONE, TINY, shorten_figures
+from tests.short import TINY
 
 ALL = commands()
 # The files that take every command of these subcommands and programs.
@@ -130,29 +127,13 @@ def test_commands_in_running_text_have_the_options_that_they_name(capsys):
             assert option in of_all or option in helps[name], f"{page}: {text}"
 
 
-def test_a_pages_figures_are_there():
-    known = {size: available(FOLDER, size) for size in (None, "small")}
+def test_what_pages_ask_of_figures_is_known(monkeypatch, tmp_path, capsys):
+    """Names and options. Other tests draw them: those of pages' pictures, and every experiment's at night."""
+    monkeypatch.setattr(figures, "make", lambda *given: None)
     for each in of("figures"):
-        words = each.values[0].rest
-        names = list(itertools.takewhile(lambda word: not word.startswith("--"), words))
-        size = "small" if "small" in words else None
-        assert figures.wanted(names, known[size], FOLDER, size), each.values[0].line
-
-
-def test_a_pages_list_of_figures_is_printed(capsys):
-    assert figures.main(["--list"]) == 0
-    assert "sancus_broadcasts" in capsys.readouterr().out
-
-
-@pytest.mark.nightly(300)
-@pytest.mark.parametrize("command", [each for each in of("figures") if "--list" not in each.values[0].rest])
-def test_figures_of_a_page_are_drawn(command, place, monkeypatch, tmp_path, capsys):
-    """On a small graph, with one run of twelve epochs per row."""
-    shorten_figures(monkeypatch, place, one=(*ONE, "seed"))
-    own = ["--graph", TINY, "--out", str(tmp_path), "--results", str(tmp_path / "results")]
-    cache = ["--cache", str(place.folder / "cache")]
-    assert figures.main([*command.rest, *own, *cache]) == 0, capsys.readouterr().err
-    assert list(tmp_path.glob("*.png"))
+        words = [*each.values[0].rest, "--data-dir", str(tmp_path)]
+        assert figures.main(words) == 0, (words, capsys.readouterr().err)
+    assert "sancus_broadcasts" in capsys.readouterr().out, "one lists them"
 
 
 def test_what_pages_ask_of_the_study_is_known(tmp_path, capsys):

@@ -92,14 +92,8 @@ def test_what_submitit_submits_is_a_job_with_the_pages_gpus(tmp_path):
     assert {"#SBATCH --nodes=1", "#SBATCH --ntasks-per-node=1"} <= lines
 
 
-def commands_of(text: str) -> set[str]:
-    """The commands of a page's blocks that are set in by four spaces, without comments."""
-    text = re.sub(r"\s*\\\n\s*", " ", text)
-    return {re.sub(r"\s{2,}#.*$", "", line).strip() for line in re.findall(r"^    (\S.*)$", text, re.M)}
-
-
 def test_every_line_of_the_dockerfile_is_a_pages_command():
-    known = commands_of(README) | set(blocks(PAGE))
+    known = {re.sub(r"\s{2,}#.*$", "", line) for line in (*blocks(README), *blocks(PAGE))}
     assert "make env" in known
     lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.strip()]
     for line in lines:
@@ -121,6 +115,3 @@ def test_every_line_of_the_dockerfile_is_a_pages_command():
 def test_what_the_page_says_is_tested_is_there():
     for path in re.findall(r"`(tests/\w+\.py)`", PAGE):
         assert (ROOT / path).is_file(), path
-    targets = (ROOT / "Makefile").read_text()
-    for target in {*re.findall(r"\bmake ([a-z-]+)", PAGE)}:
-        assert re.search(rf"^{target}:", targets, re.M), target
