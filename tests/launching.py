@@ -79,6 +79,18 @@ class HeldDigestA(Held, DigestA):
 """
 
 
+def fresh_python(code: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program that a new interpreter runs to its end, and what it printed."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE + 30,
+    )
+
+
 def losses(run_dir: Path) -> pd.DataFrame:
     """What two runs of the same settings have in common, to the bit."""
     return Trace(run_dir).epochs[

@@ -5,32 +5,32 @@ its own.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tomllib
 
-import psutil
 import pytest
 import torch
+from filelock import FileLock, Timeout
 
 from harness.comm.recorder import cpu_count
 from harness.results.reader import Trace
-from tests.launching import PATIENCE, ROOT
+from harness.run.lock import LOCK
+from tests.launching import ROOT, fresh_python
 from tests.memory import exchanges_through_memory, linux
 
 COMPLETE = """
 import os, sys
 from hydra.core.global_hydra import GlobalHydra
 from harness.__main__ import main
-for line in sys.stdin:
-    os.environ["COMP_LINE"] = line.rstrip("\\n")
+for line in sys.argv[1:]:
+    os.environ["COMP_LINE"] = line
     sys.argv = ["halobench", "-sc", "query=bash"]
     GlobalHydra.instance().clear()
     main()
 """
 
 
-def test_the_shell_completes_keys_and_options(launcher):
+def test_the_shell_completes_keys_and_options():
     offered = {
         "halobench system=sancus system.st": "system.staleness=",
         "halobench system=pip": "system=pipegcn",
@@ -38,14 +38,7 @@ def test_the_shell_completes_keys_and_options(launcher):
         "halobench prepare system=pip": "system=pipegcn",
         "halobench fid": "fidelity\n",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", COMPLETE],
-        input="\n".join(offered),
-        env=launcher.environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = fresh_python(COMPLETE, *offered)
     assert done.stdout == "".join(f"{each}\n" for each in offered.values()), done.stderr
     assert (
         tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["halobench"]
@@ -94,17 +87,6 @@ def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_
     assert sys.platform != "linux" or not any(map(exchanges_through_memory, run.family))
     listening = [c.laddr.ip for p in run.family for c in p.net_connections("inet")]
     assert set(listening) == {"127.0.0.1"}
-    second = subprocess.run(
-        [sys.executable, "-m", "harness", *place.arguments("epochs=1000000", "transport=sockets")],
-        env=place.environment,
-        cwd=place.folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
     (run_dir,) = place.runs()
-    assert (second.returncode, second.stderr) == (
-        2,
-        f"error: {run_dir} is in use: the same run is going on in another process; wait for it to end\n",
-    )
-    assert all(psutil.pid_exists(p.pid) for p in run.family), "the run that has the folder goes on"
+    with pytest.raises(Timeout):
+        FileLock(run_dir / LOCK).acquire(timeout=0)

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from harness.base.errors import InputError
-from harness.base.splitmix import mix_int
 from harness.core.dropout import LEVELS, dropout, dropout_key
-from harness.core.kernels.dropout_device import drop_with_torch
 
 
 def ids_of(rows, start=0):
@@ -47,16 +45,6 @@ def test_any_number_of_threads_gives_the_same_bits():
         results.append(dropout(x, ids, 0.3, key=1))
     torch.set_num_threads(before)
     assert torch.equal(*results)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("width", [1, 4, 41, 130])
-def test_torch_operations_give_the_same_bits(width, dtype):
-    x, ids = torch.randn(64, width, dtype=dtype), (torch.arange(64) * 33_000_001).int()
-    for key in (0, 5, 2**63 + 11):
-        threshold = round(0.4 * LEVELS)
-        expected = drop_with_torch(x, ids, mix_int(key), threshold, LEVELS / (LEVELS - threshold))
-        assert torch.equal(dropout(x, ids, 0.4, key), expected)
 
 
 def test_gradient_uses_the_same_mask():

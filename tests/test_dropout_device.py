@@ -8,10 +8,7 @@ kernel on the CPU, and its compiler makes the machine code of two kinds of GPU.
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,8 +17,8 @@ from harness.base.splitmix import mix_int
 from harness.core.dropout import LEVELS, dropout
 from harness.core.kernels import dropout_device
 from harness.core.kernels.dropout_device import drop_on_device, drop_with_torch
+from tests.launching import fresh_python
 
-ROOT = Path(__file__).resolve().parent.parent
 triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None,
     reason="Triton is not installed; it comes with torch for GPUs, and for Linux by pip install triton",
@@ -33,13 +30,14 @@ def arguments(key: int, p: float) -> tuple[int, int, float]:
     return mix_int(key), threshold, LEVELS / (LEVELS - threshold)
 
 
-@pytest.mark.parametrize("width", [1, 41, 130])
+@pytest.mark.parametrize("width", [1, 4, 41, 130])
 @pytest.mark.parametrize("key", [0, 5, 2**63 + 11])
-def test_the_operation_has_the_bits_of_dropout(width, key):
+def test_the_operation_and_torchs_operations_have_the_bits_of_dropout(width, key):
     x, ids = torch.randn(64, width), (torch.arange(64) * 33_000_001).int()
-    found = drop_on_device(x, ids, *arguments(key, 0.4))
-    assert torch.equal(found, dropout(x, ids, 0.4, key))
-    assert torch.equal(found, drop_with_torch(x, ids, *arguments(key, 0.4)))
+    given = arguments(key, 0.4)
+    assert torch.equal(drop_on_device(x, ids, *given), dropout(x, ids, 0.4, key))
+    for rows in (x, x.double()):
+        assert torch.equal(drop_with_torch(rows, ids, *given), dropout(rows, ids, 0.4, key))
 
 
 @pytest.fixture
@@ -70,18 +68,6 @@ def test_a_kernel_with_the_same_bits_is_taken(anew, monkeypatch):
     assert dropout_device.kernel(torch.device("cpu")) is drop_on_device
 
 
-def said_by(program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 INTERPRETED = """
 import torch
 from harness.core.kernels.dropout_device import drop_with_torch, kernel
@@ -101,7 +87,8 @@ print("alike")
 
 @triton
 def test_tritons_kernel_has_the_same_bits_in_its_interpreter():
-    assert said_by(INTERPRETED, TRITON_INTERPRET="1") == "alike\n"
+    done = fresh_python(INTERPRETED, TRITON_INTERPRET="1", PYTHONWARNINGS="ignore")
+    assert done.stdout == "alike\n", done.stderr
 
 
 COMPILED = """
@@ -120,4 +107,5 @@ for capability in (80, 90):
 
 @triton
 def test_tritons_kernel_is_compiled_for_gpus_without_a_division_per_entry(tmp_path):
-    assert said_by(COMPILED, TRITON_CACHE_DIR=str(tmp_path)) == "True False\n" * 2
+    done = fresh_python(COMPILED, TRITON_CACHE_DIR=str(tmp_path), PYTHONWARNINGS="ignore")
+    assert done.stdout == "True False\n" * 2, done.stderr

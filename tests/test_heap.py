@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+from tests.launching import fresh_python
 from tests.memory import linux
 
 PROGRAM = """
@@ -25,6 +23,5 @@ print(full - freed, freed - held())
 
 @linux
 def test_what_is_freed_is_kept_and_given_back_when_asked_for():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    at_once, when_asked = map(int, done.stdout.split())
+    at_once, when_asked = map(int, fresh_python(PROGRAM).stdout.split())
     assert at_once < 20e6 and when_asked > 80e6

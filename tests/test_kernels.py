@@ -1,10 +1,5 @@
 """The sparse product against scipy, its adjoint, and the kernels against one another."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -20,8 +15,8 @@ from harness.core.kernels import numba_kernel
 from harness.core.kernels.numba_kernel import balanced_bounds
 from harness.core.kernels.spmm import SparseOperator, make_kernel, spmm, transpose
 from harness.data.partition.shard import Csr
+from tests.launching import fresh_python
 
-ROOT = Path(__file__).parent.parent
 NAMES = ["numba", "torch"] + (["dgl"] if load_dgl() is not None else [])
 
 
@@ -249,13 +244,6 @@ def test_kernel_names_are_checked():
             make_kernel(name, "cuda:0")
 
 
-def in_fresh_python(code: str, **environment: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
-
-
 WITHOUT_DGL = """
 import sys
 class Blocker:
@@ -275,7 +263,7 @@ except InputError as error:
 
 
 def test_without_dgl_auto_is_numba_and_dgl_is_refused():
-    done = in_fresh_python(WITHOUT_DGL)
+    done = fresh_python(WITHOUT_DGL)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("kernel=dgl needs dgl 2.1.0") and done.stderr == ""
 
@@ -296,14 +284,14 @@ assert make_kernel("dgl").name == "dgl"
 
 @pytest.mark.skipif("dgl" not in NAMES, reason="DGL cannot be loaded here")
 def test_dgl_loads_without_a_word_or_a_file_and_sums_right(tmp_path):
-    done = in_fresh_python(IMPORT_DGL, HOME=str(tmp_path))
+    done = fresh_python(IMPORT_DGL, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "" and done.stderr == ""
     assert not (tmp_path / ".dgl").exists()
 
 
 def test_numba_leaves_the_number_of_torch_threads_alone():
-    done = in_fresh_python(
+    done = fresh_python(
         "import torch\n"
         "torch.set_num_threads(3)\n"
         "from harness.core.kernels.parallel import use_threads\n"
@@ -347,7 +335,7 @@ for name in NAMES:
 
 @pytest.mark.nightly(20)
 def test_workers_forked_from_a_process_that_only_loaded_compute_the_same():
-    done = in_fresh_python(f"NAMES = {NAMES!r}\n" + FORK)
+    done = fresh_python(f"NAMES = {NAMES!r}\n" + FORK)
     assert done.returncode == 0, done.stderr
 
 

@@ -7,7 +7,6 @@ import errno
 import os
 import resource
 import signal
-import subprocess
 import sys
 import threading
 
@@ -20,7 +19,7 @@ from harness.base.errors import machine_said
 from harness.base.machine import LimitReached, limit_reached
 from harness.results.reader import Trace
 from tests import traces
-from tests.launching import ROOT
+from tests.launching import fresh_python
 
 LACKING = {
     "memory": MemoryError(),
@@ -57,13 +56,6 @@ from harness.base.loading import load
 load("harness.run.preload")
 print(len(os.listdir("/proc/self/task")))
 """
-
-
-def python(code: str, *words: object, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)],
-        **{"cwd": ROOT, "stderr": subprocess.PIPE, "text": True, "timeout": 120, **options},
-    )
 
 
 @pytest.mark.parametrize("what", LACKING)
@@ -135,20 +127,20 @@ def test_a_full_standard_output_is_named(tmp_path, monkeypatch, capsys):
 def test_a_run_needs_no_semaphores(tmp_path):
     """They are files in /dev/shm, which may be full or read-only. Nightly: another Python starts."""
     words = ["dataset=twin/flickr", "dataset.scale=0.005", "workers=2", "epochs=1", f"results={tmp_path}"]
-    done = python(NO_SEMAPHORES, *words, f"cache={tmp_path}/cache", stdout=subprocess.DEVNULL)
+    done = fresh_python(NO_SEMAPHORES, *words, f"cache={tmp_path}/cache")
     assert done.returncode == 0, done.stderr
 
 
 def test_ctrl_c_is_one_line_before_a_command_has_begun():
-    done = python(INTERRUPTED)
+    done = fresh_python(INTERRUPTED)
     assert done.returncode == 128 + signal.SIGINT and done.stderr == "stopped by SIGINT\n"
 
 
 def test_signals_are_held_back_for_a_limited_time():
     """A process whose fork hangs ends."""
-    assert python(HANGING).returncode == -signal.SIGALRM
+    assert fresh_python(HANGING).returncode == -signal.SIGALRM
 
 
 def test_who_forks_has_no_threads():
     if os.uname().machine == "x86_64":
-        assert python(FORKER, stdout=subprocess.PIPE).stdout == "1\n"
+        assert fresh_python(FORKER).stdout == "1\n"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.conftest import ROOT
+from tests.launching import fresh_python
 
 FOLLOWED = """
 import sys
@@ -36,9 +33,7 @@ def test_a_loss_is_read_an_epoch_later_where_nothing_else_makes_workers_meet(pla
     done = place.run("epochs=7", "evaluate.every=3", "checkpoint_every=5", "workers=1", "launch=prepare")
     assert done.code == 0, done.err
     (run_dir,) = place.runs()
-    ended = subprocess.run(
-        [sys.executable, "-c", FOLLOWED, str(run_dir)], cwd=ROOT, capture_output=True, text=True
-    )
+    ended = fresh_python(FOLLOWED, run_dir)
     assert ended.returncode == 0, ended.stderr
     words = ("train", "start", "read")
     seen = [line for line in ended.stderr.splitlines() if line.split(" ")[0] in words]
