@@ -4,11 +4,13 @@ ends it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from harness.base.errors import InputError
-from harness.core.system import RunFacts
+from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from systems.digest import Digest
 from systems.digest_a import DigestA
@@ -57,12 +59,6 @@ def test_staleness_is_what_the_schedule_says(pool, schedule, interval, want):
 def test_zeros_are_read_until_the_first_pull(pool):
     _, outcome = run(pool, {"start": "zeros", "interval": 2}, epochs=4)
     np.testing.assert_array_equal(np.isnan(metric(outcome, "staleness", 1))[:, 0], [True, True, False, False])
-    _, control = run(pool, {"interval": 2}, epochs=4)
-    assert outcome.losses[0] != control.losses[0]
-    zero = systems.run(
-        pool, random_graph(6, vertices=30), systems.block("zero_halo"), 3, settings=Settings(epochs=1)
-    )
-    assert zero.losses[0] != outcome.losses[0], "layer 0's halo is exact"
 
 
 @pytest.mark.parametrize(
@@ -114,10 +110,8 @@ def without_remote_gradients(graph, weights, assignment, count):
     return loss, gradients
 
 
-@pytest.mark.parametrize("parts", [1, 3, 4])
-def test_one_layer_has_nothing_stale_and_nothing_dropped(pool, parts):
-    model = systems.small("gcn", 1)
-    graph, outcome = run(pool, FULL_BATCH, parts=parts, model=model)
+def test_one_layer_has_nothing_stale_and_nothing_dropped(pool):
+    graph, outcome = run(pool, FULL_BATCH, parts=3, model=systems.small("gcn", 1))
     want = dense.train(graph, outcome.weights[0], epochs=5, lr=0.01, weight_decay=5e-4)
     systems.assert_trained_alike(outcome, want)
 
@@ -205,7 +199,6 @@ def test_a_straggler_is_slow_and_changes_nothing_else(pool, name, knobs):
     [
         ({"form": "concat"}, ["form=concat", "form=sum"]),
         ({"delay": 1.0}, ["straggler=-1", "delay=0"]),
-        ({"straggler": 1, "slowdown": 0.5}, ["slowdown=0.5"]),
     ],
 )
 def test_knobs_are_refused_in_one_sentence(knobs, parts):
@@ -216,6 +209,6 @@ def test_knobs_are_refused_in_one_sentence(knobs, parts):
 
 def test_a_straggler_must_be_a_worker():
     for cls in (Digest, DigestA):
-        facts = RunFacts(model="gcn", matrix=True, num_workers=4, symmetric=True, multilabel=False)
+        facts = replace(facts_of("gcn"), num_workers=4)
         assert cls(straggler=4, delay=1.0).supports(facts).startswith("straggler=4 is not a worker of 4")
         assert cls(straggler=3, delay=1.0).supports(facts) is None

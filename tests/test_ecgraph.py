@@ -86,8 +86,10 @@ def test_bits_double_below_half_and_are_halved_above_four_fifths(bits, valued, t
     assert make_system(systems.block("ecgraph", tune=tune)).next_bits(bits, valued, 10) == want
 
 
-@pytest.mark.parametrize("rate", ["sent", "computed"])
-@pytest.mark.parametrize("tune, features", [(True, "refetch"), (False, "once")])
+@pytest.mark.parametrize(
+    "rate, tune, features",
+    [("sent", True, "refetch"), ("computed", False, "once")],
+)
 def test_bytes_are_those_of_the_rows_that_send_values(pool, rate, tune, features):
     """Rows are counted where values of them travel; all others follow from how many those are."""
     graph, period = random_graph(12, vertices=60), 4
