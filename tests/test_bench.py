@@ -16,7 +16,6 @@ from harness.dev.bench import (
     lines,
     needed,
     order,
-    partition,
     parts,
     roofline,
     runs,
@@ -36,11 +35,7 @@ def test_interleaved_takes_turns_and_drops_the_warm_up():
     seconds = lines.interleaved(
         {name: lambda name=name: called.append(name) for name in "abc"}, rounds=2, warm_up=1
     )
-    assert "".join(called) == "abcabcabc" and {name: len(s) for name, s in seconds.items()} == {
-        "a": 2,
-        "b": 2,
-        "c": 2,
-    }
+    assert "".join(called) == "abcabcabc" and [len(seconds[name]) for name in "abc"] == [2] * 3
 
 
 @pytest.mark.parametrize("ours, peer, target, met", [
@@ -101,11 +96,8 @@ def test_runs_take_turns_and_who_is_first_changes():
     began = []
     made = {name: lambda name=name: began.append(name) or len(began) for name in "abc"}
     found = runs.in_turn(made, 3, lambda number: 10 * number)
-    assert "".join(began) == "abccbaabc" and found == {
-        "a": [10, 60, 70],
-        "b": [20, 50, 80],
-        "c": [30, 40, 90],
-    }
+    assert "".join(began) == "abccbaabc"
+    assert found == {"a": [10, 60, 70], "b": [20, 50, 80], "c": [30, 40, 90]}
 
 
 @pytest.mark.nightly(60)
@@ -141,15 +133,9 @@ def test_the_chosen_order_is_held_to_the_better_of_both(folders, pretended, monk
     asked = pretended(lambda where, keys: took[keys["order"]], order)
     monkeypatch.setattr(order, "_chosen", lambda run: "aggregate, transform")
     found = order.order_lines(folders, rounds=2, epochs=3)
-    assert len(found) == 2 * 3 * 2 and len(asked) == 12 * 3 * 2
+    assert len(asked) == 3 * 2 * len(found)
     assert {line.ratio for line in found} == {1.2} and {line.target for line in found} == {1.05}
     assert all("/ aggregate" in line.name and "transform 6" in line.note for line in found)
-    assert {(keys["gpus"], keys["model__hidden"], keys["system__features"]) for _, keys in asked} == {
-        (workers, hidden, features)
-        for workers in (2, 4)
-        for hidden in (64, 128, 256)
-        for features in ("refetch", "once")
-    }
 
 
 @pytest.mark.parametrize("values, said", [
@@ -180,9 +166,6 @@ def test_epochs_on_bags_of_words_are_held_to_vanillas_once(folders, pretended, t
     assert own == [f"cdfgnn, {how}, its own cut / vanilla, once" for how in ("refetch", "once")]
     assert [line.target for line in found if line.name not in own] == [3.0] * 6
     assert all(keys["dataset"] == "coauthor-physics" and keys["data_dir"] == tmp_path for _, keys in asked)
-    cut = {(keys["system"], keys.get("partition")) for _, keys in asked}
-    edge_cuts = {(name, "metis") for name in ("vanilla", "pscgcn", "capgnn")}
-    assert cut == {*edge_cuts, ("cdfgnn", "metis/edges"), ("cdfgnn", None)}
 
 
 def test_lean_is_held_to_vanilla_by_how_few_vertices_train(folders, pretended, tmp_path, monkeypatch):
@@ -194,9 +177,6 @@ def test_lean_is_held_to_vanilla_by_how_few_vertices_train(folders, pretended, t
     found = needed.lean_lines(folders, tmp_path, rounds=2, graphs=("cora", "dblp"))
     assert [line.target for line in found] == [0.7, 0.7, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0]
     assert {line.ratio for line in found} == {0.5} and {line.note for line in found} == {"|R_1| / V = 0.250"}
-    assert {(keys["dataset__split"], keys["partition"]) for _, keys in asked} == {
-        (split, partition) for split in ("low_label", "random") for partition in ("metis", "random")
-    }
     both = ("coauthor-physics", "tolokers")
     physics, *own = needed.lean_lines(folders, tmp_path, rounds=1, graphs=both)[::4]
     assert physics.target == 0.7 and [(line.target, "own" in line.name) for line in own] == [(1.0, True)]
@@ -233,17 +213,9 @@ def test_every_part_can_be_measured_at_its_small_extent():
         assert found and all(line.part == name and math.isfinite(line.ours) for line in found)
 
 
-def test_a_run_that_fails_says_why(folders):
+def test_a_run_that_fails_says_why(folders, forked):
     with pytest.raises(runs.RunFailed, match="dataset.scale"):
         runs.train(folders, dataset__scale=-1)
-
-
-@pytest.mark.nightly(60)
-def test_partition_lines_are_of_every_edge_method():
-    found = partition.partition_lines(random_graph(300, 12, num_features=2, num_classes=2, seed=1))
-    assert [line.name.split(":")[0] for line in found] == list(partition.EDGE_METHODS) and all(
-        line.met for line in found
-    )
 
 
 @pytest.mark.nightly(20)

@@ -147,14 +147,12 @@ def test_a_missed_target_is_named_and_a_busy_machine_is_not_judged(
     assert record.read(path).lines[0].ours == took and record.read(path).lines[0].busy == (code == 3)
 
 
-def test_a_line_without_a_target_is_no_reason_to_refuse(tmp_path, measuring):
-    measuring([lines.BenchLine("partition", "cut", 1.0, "s")], BUSY)
-    assert bench.main(["--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
-
-
-def test_a_small_bench_is_held_to_no_target(tmp_path, capsys, measuring):
-    measuring([lines.BenchLine("partition", "cut", 5.0, "s", target=1.0)], QUIET)
-    assert bench.main(["--quick", "--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
+@pytest.mark.parametrize("target, load, more", [(None, BUSY, []), (1.0, QUIET, ["--quick"])])
+def test_without_a_target_and_in_a_small_bench_nothing_is_judged(
+    tmp_path, capsys, measuring, target, load, more
+):
+    measuring([lines.BenchLine("partition", "cut", 5.0, "s", target=target)], load)
+    assert bench.main([*more, "--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
     assert "MISSED" not in capsys.readouterr().out
 
 

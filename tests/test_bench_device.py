@@ -9,7 +9,6 @@ import pytest
 
 from harness.dev.bench.device import WAITS_OF_ANY, device_lines
 from harness.dev.bench.runs import RunFailed
-from tests.pretend.budget import BUDGET
 
 
 @pytest.fixture
@@ -44,12 +43,3 @@ def test_a_program_that_fails_is_told(checkout):
 def test_without_tests_nothing_is_counted_and_the_line_says_why(tmp_path):
     (line,) = device_lines(tmp_path)
     assert math.isnan(line.ours) and line.met is None and "only a checkout has" in line.note
-
-
-@pytest.mark.nightly(90)
-def test_counts_of_this_checkout_are_within_the_budgets():
-    found = {line.name: line for line in device_lines()}
-    for name, most in BUDGET.items():
-        assert found[f"{name}: waits of the host"].ours <= most.synchronisations
-        assert found[f"{name}: launches"].ours <= most.launches
-    assert all(line.met for line in found.values() if line.target is not None)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.base.machine import cpu_flags
 from harness.dev.bench import load
-from harness.dev.bench.load import BUSY, Load, Watch
+from harness.dev.bench.load import BUSY, Watch
 
 
 def clock(monkeypatch, times, own):
@@ -66,11 +66,6 @@ def test_cpu_seconds_are_of_the_cpus_that_may_be_used():
     assert 0 < taken < everything
     share = len(os.sched_getaffinity(0)) / psutil.cpu_count()
     assert everything <= 1.5 * share * sum(sum(each[:8]) for each in psutil.cpu_times(percpu=True))
-
-
-def test_a_row_says_whether_it_was_busy():
-    row = Load(before=0.1, after=0.2, others=2 * BUSY).row()
-    assert row == {"before": 0.1, "after": 0.2, "others": 2 * BUSY, "busy": True}
 
 
 def test_flags_are_read_of_either_kind_of_processor(tmp_path):
