@@ -8,12 +8,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import psutil
 import pytest
-from PIL import Image
 
 from harness.base.errors import InputError
 from harness.base.places import OWN_CONFIG
@@ -25,10 +23,7 @@ from harness.papers.figures.figure import available
 from harness.run import runner
 from harness.run.runner import Places
 from tests.conftest import ROOT
-from tests.test_page_commands import COMMANDS
 
-FIGURES = {size: available(FOLDER, size) for size in ("smoke", "small")}
-DRAWN = [name for name, figure in FIGURES["small"].items() if figure.drawings]
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 
 
@@ -53,26 +48,17 @@ def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
     monkeypatch.setattr(figures, "available", changed)
 
 
-def test_a_sweep_is_started_as_the_command_would(places):
-    runner.start(f"dataset={TINY} gpus=2 seed=1,2 launch=prepare", places)
-    prepared = {path.parent for path in places.results.glob("*/*/config.yaml")}
-    assert len(prepared) == 2
-    assert prepared == set(runner.folders(f"dataset={TINY} gpus=2 seed=1,2", places))
-    with pytest.raises(InputError, match='system="vanila" is not known'):
-        runner.start(f"system=vanila dataset={TINY}", places)
-
-
 def test_a_run_that_two_rows_share_is_started_once(places, monkeypatch, tmp_path, capsys):
     rows = {"first": f"dataset={TINY} gpus=2 seed=7,8", "second": f"dataset={TINY} gpus=2 seed=8,9"}
     asked = []
     monkeypatch.setattr(runner, "start", lambda *given: asked.append(len(given[2])))
     monkeypatch.setattr(make_figures, "_draw", lambda *given: [])
-    figure = replace(FIGURES["small"]["systems"], rows=lambda graph: rows, plan=None)
+    figure = replace(available(FOLDER, "small")["systems"], rows=lambda graph: rows, plan=None)
     make_figures.make(figure, ["cora"], places, tmp_path, Terminal(stderr=True))
     assert asked == [2, 1] and "3 runs on cora, 3 to start" in capsys.readouterr().err
 
 
-def test_a_run_of_a_sweep_that_fails_is_told_and_the_next_goes_on(places):
+def test_a_sweeps_run_that_fails_is_told_and_the_next_goes_on_in_the_commands_folders(places):
     """However much the others say after it."""
     sweep = f"dataset={TINY} gpus=1 seed=3,4,5 epochs=1"
     first, *others = runner.folders(sweep, places)
@@ -81,6 +67,8 @@ def test_a_run_of_a_sweep_that_fails_is_told_and_the_next_goes_on(places):
     with pytest.raises(InputError, match=f"a run failed: (?s:.*){first}: .*config.yaml"):
         runner.start(sweep, places)
     assert runner.finished(others) == others
+    with pytest.raises(InputError, match='system="vanila" is not known'):
+        runner.start(f"system=vanila dataset={TINY}", places)
 
 
 @pytest.mark.nightly(30)
@@ -109,67 +97,6 @@ def test_runs_that_were_started_end_with_who_started_them(tmp_path, number):
         started.kill()
     if number == signal.SIGTERM:
         assert started.returncode == 128 + number and "goes on from the last checkpoint" in said
-
-
-# Of many runs, or drawn as another here is: seconds on a slow machine.
-LONG = {
-    "bytegnn_accuracy": 25,
-    "bytegnn_orders": 10,
-    "distdgl_cache": 60,
-    "systems": 45,
-    "systems_at_best": 75,
-    "cdfgnn_cache": 25,
-    "digest_stores": 20,
-    "capgnn_compared": 45,
-    "pscgcn_staleness": 25,
-    "straggler": 120,
-    "digest_gat": 40,
-    "distdgl_partitions": 30,
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly(LONG[name])) if name in LONG else name
-        for name in sorted(set(DRAWN) - {command.split()[0] for _, command in COMMANDS})
-    ],
-)
-def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
-    name, places, place, monkeypatch, tmp_path, capsys
-):
-    """The first run of each of its sweeps, shortened."""
-    figure, rows = FIGURES["smoke"][name], {}
-    for row, sweep in figure.rows(TINY).items():
-        short = {"epochs": "12", "evaluate.every": "4", "gpus": "2"} | (
-            {"cluster": "capgnn/x2"} if "cluster=" in sweep else {}
-        )
-        kept = [o for o in runner.expand(sweep)[0] if o.partition("=")[0] not in short]
-        rows[row] = " ".join([*kept, *(f"{key}={value}" for key, value in short.items())])
-    with_runs(monkeypatch, name, rows)
-    monkeypatch.setattr(runner, "start", place.sweep)
-    arguments = [
-        name,
-        "--graph",
-        TINY,
-        "--out",
-        str(tmp_path),
-        "--results",
-        str(places.results),
-        "--cache",
-        str(places.cache),
-    ]
-    assert figures.main(arguments) == 0
-    said = capsys.readouterr().out.splitlines()
-    drawn = [line for line in said if line.endswith(".png")]
-    assert any(line.startswith("|") for line in said) == hasattr(figure.drawings[0][0], "table")
-    assert drawn
-    for path in drawn:
-        assert Path(path).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-        pixels = Image.open(path).convert("L")
-        assert pixels.getextrema() == (0, 255) or pixels.getextrema()[0] < 80, "something is drawn"
-    monkeypatch.setattr(runner, "start", lambda *_: pytest.fail("a run that had finished was started again"))
-    assert figures.main(arguments) == 0
 
 
 def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
@@ -280,9 +207,8 @@ def test_an_experiment_of_ones_own_with_a_drawing_of_ones_own(tmp_path, place, m
     folder = tmp_path / "my_figures"
     folder.mkdir()
     (folder / "mine.yaml").write_text(PLAN % TINY)
-    (folder / "losses.py").write_text("def draw" + OWN.split("def draw")[1].replace("Figure()", "Figure()"))
     drawing = folder / "losses.py"
-    drawing.write_text("from matplotlib.figure import Figure\n\n\n" + drawing.read_text())
+    drawing.write_text("from matplotlib.figure import Figure\n\n\ndef draw" + OWN.split("def draw")[1])
     monkeypatch.setattr(runner, "start", place.sweep)
     places = ["--out", str(tmp_path / "o"), "--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
     assert figures.main(["--from", str(folder), *places]) == 0, capsys.readouterr().err

@@ -10,6 +10,7 @@ from PIL import Image
 
 from harness.papers.claims import experiment
 from harness.papers.figures import __main__ as figures
+from harness.papers.figures.figure import available
 
 # Each makes its own graphs where it is the first to need them.
 SECONDS = {
@@ -17,6 +18,7 @@ SECONDS = {
     for name, plan in experiment.load(experiment.FOLDER).items()
     if "smoke" in plan.sizes
 }
+FIGURES = available(experiment.FOLDER, "smoke")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,8 @@ def test_an_experiment_runs_from_nothing_and_is_drawn_from_its_traces(name, fold
     said = capsys.readouterr()
     assert f"{name}: " in said.err and "error" not in said.err
     drawn = [Path(line) for line in said.out.splitlines() if line.endswith(".png")]
-    assert drawn
+    tables = any(hasattr(drawing, "table") for drawing, _ in FIGURES[name].drawings)
+    assert drawn and any(line.startswith("|") for line in said.out.splitlines()) == tables
     for path in drawn:
         assert Image.open(path).convert("L").getextrema()[0] < 80, "something is drawn"
         assert path.with_suffix(".csv").stat().st_size and path.with_suffix(".pdf").stat().st_size
