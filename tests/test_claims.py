@@ -271,16 +271,19 @@ def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path, capsys):
     assert "mine" not in capsys.readouterr().out
 
 
-def test_the_listing_names_all_and_counts_them(tmp_path, capsys):
-    nothing = f"--reference={tmp_path / 'none'}"
-    assert cli.main(["report", "claims", str(tmp_path), nothing]) == 0
-    said = capsys.readouterr().out
+def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys):
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(RULE))
+    given = ["report", "claims", str(tmp_path / "results"), f"--reference={tmp_path / 'none'}"]
+    assert cli.main([*given, "--from", str(tmp_path)]) == 0
+    said = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert all(f"{name}: " in said for name in published.experiments())
+    assert "a is above b halobench figures own" in said  # what is missing here, and how to make it
+    assert "halobench figures halos" in said and "no experiment has it" not in said
     assert "92 published experiments: 0 decided whole, 0 in part, 92 not." in said
-    assert cli.main(["report", "claims", str(tmp_path), "--paper", "digest", "--format", "csv"]) == 0
+    assert cli.main([*given, "--paper", "digest", "--format", "csv"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == ",".join(table.COLUMNS) and all(row.startswith("digest_") for row in rows[1:])
-    assert cli.main(["report", "claims", str(tmp_path), "--paper", "digst"]) == 2
+    assert cli.main([*given, "--paper", "digst"]) == 2
     assert 'paper="digst" is not known; did you mean "digest"?' in capsys.readouterr().err
 
 
@@ -309,15 +312,6 @@ def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
     assert "4 runs on twin/flickr, 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err)
     assert figures.main(["halos", "--size", "paper", *places]) == 2
     assert "halos has no runs of size paper: give --size smoke" in capsys.readouterr().err
-
-
-def test_experiments_of_ones_own_stand_among_the_others(tmp_path, capsys):
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(RULE))
-    places = [str(tmp_path / "results"), "--from", str(tmp_path), f"--reference={tmp_path / 'none'}"]
-    assert cli.main(["report", "claims", *places]) == 0
-    said = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "a is above b halobench figures own" in said  # what is missing here, and how to make it
-    assert "halobench figures halos" in said and "no experiment has it" not in said
 
 
 def test_a_graph_is_given_the_rows_that_a_claim_needs_there(tmp_path):

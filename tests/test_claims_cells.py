@@ -199,7 +199,6 @@ def test_a_verdict_is_kept_whatever_else_is_shown_beside_it(tmp_path):
             {"entry": "capgnn_table1", "printed": ["rows/0/11", "rows/0/11"]},
             "claims[0].printed: capgnn_table1 prints 0 where",
         ),
-        ({"says": "{grap}"}, 'claims[0]: "{grap}" is none of each; it has graph, row, group'),
         ({"rows": ["Vanilla {group}", "CapGNN {group}"]}, 'claims[0].rows="CapGNN x2" is not known'),
     ],
 )

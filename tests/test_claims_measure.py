@@ -13,7 +13,6 @@ from harness.model.replay.times import times_of
 from harness.papers.claims import evaluate, experiment, measure
 from harness.papers.claims.claim import Claim, Size
 from harness.papers.claims.measure import HOW, best_validation, measure_of
-from harness.results.reader import Trace
 from harness.results.report.groups import Run
 from tests import traces
 from tests.recorded import APART, recorded
@@ -180,38 +179,48 @@ def test_runs_that_lack_what_is_asked_for_decide_nothing(tmp_path):
     assert found.verdict.word == "cannot tell" and "has no epsilon" in found.verdict.why
 
 
+WORDS = " ".join(APART)
+
+
 @pytest.fixture
-def replayed(tmp_path):
+def modelled(tmp_path) -> Run:
     """A run of two workers that compute 0.01 and 0.02 s, then exchange a megabyte each way."""
-    folder = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
-    return lambda **measure: measure_of({"words": " ".join(APART), **measure}).value(Run(folder), math.nan)
+    return Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
 
 
-def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
-    _, replayer, _ = parse([str(tmp_path / "run"), *APART])
-    times = times_of(replayer.replay(Trace(tmp_path / "run")))
+def of(run: Run, what, row: str = "", **given) -> float:
+    """What is modelled of a run, over WORDS where no others are given."""
+    return measure_of({"replayed": what, "words": WORDS, **given}, row=row).value(run, math.nan)
+
+
+@pytest.fixture
+def times(modelled):
+    _, replayer, _ = parse([str(modelled.trace.run_dir), *APART])
+    return times_of(replayer.replay(modelled.trace))
+
+
+def test_a_modelled_epoch_is_the_replays(modelled, times):
     slowest = max(times.workers, key=lambda own: own.epoch)
-    assert replayed(replayed="epoch") == times.epoch
-    assert replayed(replayed="compute") == slowest.compute + slowest.rest
+    assert of(modelled, "epoch") == times.epoch
+    assert of(modelled, "compute") == slowest.compute + slowest.rest
     flights = [own.comm for own in times.workers]
     computing = [own.compute + own.rest for own in times.workers]
-    assert (
-        replayed(replayed="computing") == pytest.approx(sum(computing) / 2) and computing[0] != computing[1]
+    assert of(modelled, "computing") == pytest.approx(sum(computing) / 2) and computing[0] != computing[1]
+    assert of(modelled, "communicating") == pytest.approx(sum(flights) / 2) and min(flights) > 0
+    assert of(modelled, "waiting") == slowest.exposed + slowest.idle > 0
+    assert of(modelled, "waiting_percent") == pytest.approx(
+        100 * (slowest.exposed + slowest.idle) / slowest.epoch
     )
-    assert replayed(replayed="communicating") == pytest.approx(sum(flights) / 2) and min(flights) > 0
-    waiting = replayed(replayed="waiting")
-    assert waiting == slowest.exposed + slowest.idle > 0
-    assert replayed(replayed="waiting_percent") == pytest.approx(100 * waiting / slowest.epoch)
+    # 2 ms of each worker's computing are equal.
+    assert of(modelled, "imbalance") == pytest.approx(0.022 / 0.012)
 
 
-def test_what_segments_take_of_a_modelled_epoch(replayed, tmp_path):
-    _, replayer, _ = parse([str(tmp_path / "run"), *APART])
-    times = times_of(replayer.replay(Trace(tmp_path / "run")))
+def test_what_segments_take_of_a_modelled_epoch(modelled, times):
     slowest, named = max(zip(times.workers, times.named), key=lambda both: both[0].epoch)
     assert sum(named.values()) == pytest.approx(slowest.compute + slowest.rest)
     name, seconds = max(named.items(), key=lambda item: item[1])
-    assert seconds > 0 and replayed(replayed=[name]) == pytest.approx(100 * seconds / slowest.epoch)
-    assert replayed(replayed=[name, "nothing of that name"]) == replayed(replayed=[name])
+    assert seconds > 0 and of(modelled, [name]) == pytest.approx(100 * seconds / slowest.epoch)
+    assert of(modelled, [name, "nothing of that name"]) == of(modelled, [name])
 
 
 def test_what_is_saved_over_what_is_spent_on_it(tmp_path):
@@ -220,104 +229,85 @@ def test_what_is_saved_over_what_is_spent_on_it(tmp_path):
         [Run(recorded(tmp_path / f"{name}{seed}", [[seed * slower, 0.02]] * 3)) for seed in (0.03, 0.05)]
         for name, slower in (("base", 2), ("cached", 1))
     )
-    words = " ".join(APART)
-    epoch = measure_of({"replayed": "epoch", "words": words}).value
-    name = "pack"
-    percent = measure_of({"replayed": [name], "words": words}).value
-    saved = measure_of({"saved": [name], "of": "no cache", "words": words})
+    saved = measure_of({"saved": ["pack"], "of": "no cache", "words": WORDS})
     assert saved.reference == "no cache" and not saved.scored
     bases = saved.of_seeds(base)
-    assert bases == [epoch(run, math.nan) for run in base] and bases[0] != bases[1]
+    assert bases == [of(run, "epoch") for run in base] and bases[0] != bases[1]
     for run, before in zip(cached, bases):
-        after = epoch(run, math.nan)
-        spent = after * percent(run, math.nan) / 100
+        after = of(run, "epoch")
+        spent = after * of(run, ["pack"]) / 100
         assert saved.value(run, before) == pytest.approx((before - after) / spent) and before > after
-    nothing = measure_of({"saved": ["nothing of that name"], "of": "no cache", "words": words})
+    nothing = measure_of({"saved": ["nothing of that name"], "of": "no cache", "words": WORDS})
     assert math.isnan(nothing.value(cached[0], bases[0]))
 
 
-def test_a_changed_trace_is_replayed_anew(replayed, tmp_path):
-    before = replayed(replayed="compute")
-    recorded(tmp_path / "run", [[0.03, 0.06]] * 3)
-    assert replayed(replayed="compute") == pytest.approx(before + 0.02)
+def test_a_changed_trace_is_replayed_anew(modelled, tmp_path):
+    before = of(modelled, "compute")
+    changed = Run(recorded(tmp_path / "run", [[0.03, 0.06]] * 3))
+    assert of(changed, "compute") == pytest.approx(before + 0.02)
 
 
-def test_a_twins_modelled_epoch_is_as_if_it_were_whole(tmp_path):
-    run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
-    run.keys = {**run.keys, "dataset.scale": 0.1}
-    asked = {"replayed": "compute", "words": " ".join(APART)}
-    part, whole = (measure_of({**asked, "whole": each}).value(run, math.nan) for each in (False, True))
-    assert whole == pytest.approx(10 * part)
+def test_a_twins_modelled_epoch_is_as_if_it_were_whole(modelled):
+    modelled.keys = {**modelled.keys, "dataset.scale": 0.1}
+    assert of(modelled, "compute", whole=True) == pytest.approx(10 * of(modelled, "compute"))
     # With batches of a fixed size the larger graph has as many more steps, sums of weights too.
-    for what, times in (("epoch", 10), ("compute", 10), ("waiting_percent", 1)):
-        asked = {"replayed": what, "words": " ".join(APART)}
-        part, whole = (measure_of({**asked, "whole": w}).value(run, math.nan) for w in (False, "steps"))
-        assert whole == pytest.approx(times * part)
+    for what, factor in (("epoch", 10), ("compute", 10), ("waiting_percent", 1)):
+        assert of(modelled, what, whole="steps") == pytest.approx(factor * of(modelled, what))
     with pytest.raises(InputError, match='measure.whole="stepss" is not known'):
-        measure_of({**asked, "whole": "stepss"})
+        of(modelled, "epoch", whole="stepss")
 
 
-def test_half_of_the_workers_are_on_each_host(tmp_path):
-    folder = recorded(tmp_path / "run", [[0.01] * 4] * 2)
-    words = "cluster=cdfgnn cluster.between.gbytes_per_s=0.1 cluster.between.latency_us=0"
-    apart, half = (
-        measure_of({"replayed": "waiting", "words": f"{words} per_host={n}"}).value(Run(folder), math.nan)
-        for n in ("2", "WORKERS/2")
-    )
-    assert apart == half > measure_of({"replayed": "waiting", "words": words}).value(Run(folder), math.nan)
+SLOW_LINK = "cluster.between.gbytes_per_s=0.1 cluster.between.latency_us=0"
 
 
-def test_a_run_is_replayed_on_its_own_cluster(tmp_path):
-    run = Run(recorded(tmp_path / "run", [[0.01] * 4] * 2))
-    words = "per_host=2 cluster.between.gbytes_per_s=0.1 cluster.between.latency_us=0"
-    asked = measure_of({"replayed": "waiting", "words": f"cluster=OWN {words}"})
-    run.keys = {key: value for key, value in run.keys.items() if key != "cluster.name"}
+@pytest.fixture
+def four(tmp_path) -> Run:
+    return Run(recorded(tmp_path / "run", [[0.01] * 4] * 2))
+
+
+def test_half_of_the_workers_are_on_each_host(four):
+    words = f"cluster=cdfgnn {SLOW_LINK}"
+    apart, half = (of(four, "waiting", words=f"{words} per_host={n}") for n in ("2", "WORKERS/2"))
+    assert apart == half > of(four, "waiting", words=words)
+
+
+def test_a_run_is_replayed_on_its_own_cluster(four):
+    words = f"per_host=2 {SLOW_LINK}"
+    four.keys = {key: value for key, value in four.keys.items() if key != "cluster.name"}
     with pytest.raises(InputError, match=r"has no cluster.name"):
-        asked.value(run, math.nan)
-    run.keys = {**run.keys, "cluster.name": "cdfgnn"}
-    named = measure_of({"replayed": "waiting", "words": f"cluster=cdfgnn {words}"})
-    assert asked.value(run, math.nan) == named.value(run, math.nan) > 0
+        of(four, "waiting", words=f"cluster=OWN {words}")
+    four.keys = {**four.keys, "cluster.name": "cdfgnn"}
+    own, named = (of(four, "waiting", words=f"cluster={name} {words}") for name in ("OWN", "cdfgnn"))
+    assert own == named > 0
 
 
-def test_imbalance_is_the_slowest_workers_computing_over_the_fastests(replayed):
-    assert replayed(replayed="imbalance") == pytest.approx(0.022 / 0.012)  # 2 ms of each are equal
-
-
-def test_a_row_is_replayed_with_further_words_of_its_own(tmp_path):
-    run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
-    asked = {"replayed": "epoch", "words": " ".join(APART)}
-    both = {**asked, "more": {"slowed": "straggler=1 slowdown=2"}}
-    as_it_is, slowed = (measure_of(both, row=row).value(run, math.nan) for row in ("mine", "slowed"))
-    named = measure_of({**asked, "words": " ".join([*APART, "straggler=1", "slowdown=2"])})
-    assert as_it_is == measure_of(asked).value(run, math.nan) < slowed == named.value(run, math.nan)
+def test_a_row_is_replayed_with_further_words_of_its_own(modelled):
+    more = {"slowed": "straggler=1 slowdown=2"}
+    as_it_is, slowed = (of(modelled, "epoch", row, more=more) for row in ("mine", "slowed"))
+    named = of(modelled, "epoch", words=f"{WORDS} straggler=1 slowdown=2")
+    assert as_it_is == of(modelled, "epoch") < slowed == named
     with pytest.raises(InputError, match="slowdwn"):
-        measure_of({**asked, "more": {"slowed": "straggler=1 slowdwn=2"}})
+        of(modelled, "epoch", more={"slowed": "straggler=1 slowdwn=2"})
 
 
-def test_seconds_that_a_paper_books_as_communication_are_taken_from_computing(tmp_path):
-    run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
-    for computing, waits in (("computing", "exposed"), ("compute", "waiting")):
-        plain, booked = (
-            [
-                measure_of({"replayed": what, "words": " ".join(APART), **more}).value(run, math.nan)
-                for what in (computing, waits)
-            ]
-            for more in ({}, {"booked": ["forward"]})
-        )
+def test_seconds_that_a_paper_books_as_communication_are_taken_from_computing(modelled):
+    for both in (("computing", "exposed"), ("compute", "waiting")):
+        plain = [of(modelled, what) for what in both]
+        booked = [of(modelled, what, booked=["forward"]) for what in both]
         assert sum(booked) == pytest.approx(sum(plain)) and booked[0] < plain[0]
     with pytest.raises(InputError, match="booked"):
-        measure_of({"replayed": "epoch", "words": " ".join(APART), "booked": ["forward"]})
+        of(modelled, "epoch", booked=["forward"])
 
 
 def test_modelled_seconds_to_a_score_are_as_many_epochs_as_modelled(tmp_path, monkeypatch):
     run = Run(traces.finished(tmp_path / "run", traces.config(epochs=5)))
-    best, words = best_validation(run), " ".join(APART)
+    best = best_validation(run)
     monkeypatch.setattr(measure, "replayed", lambda run, what, words, whole, booked: 7.0 if whole else 3.0)
     asked = {"to": 1.0, "of": "mine"}
     epochs = measure_of({**asked, "in": "epochs"}).value(run, best)
-    made = measure_of({**asked, "in": "modelled", "words": words})
+    made = measure_of({**asked, "in": "modelled", "words": WORDS})
     assert (made.value(run, best), made.reference, made.scored) == (3 * epochs, "mine", True)
-    whole = measure_of({**asked, "in": "modelled", "words": words, "whole": True})
+    whole = measure_of({**asked, "in": "modelled", "words": WORDS, "whole": True})
     assert whole.value(run, best) == 7 * epochs > 0
     assert math.isnan(made.value(run, 101.0)), "it never gets there"
 
