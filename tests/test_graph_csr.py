@@ -77,50 +77,21 @@ def test_rows_out_of_order_are_seen():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("make", "parts", "says"),
     [
-        (
-            lambda: csr.from_edges(np.array([0, 3]), np.array([1, 1]), 3, symmetrise=True),
-            "endpoint 3 is not a vertex; vertices are 0 to 2",
-        ),
-        (
-            lambda: csr.from_edges(np.array([0, 1]), np.array([1, -1]), 3, symmetrise=True),
-            "endpoint -1 is not a vertex",
-        ),
-        (
-            lambda: csr.from_edges(np.array([0.0]), np.array([1.0]), 3, symmetrise=True),
-            "float64 are not vertex numbers",
-        ),
-        (
-            lambda: csr.from_edges(np.array([0]), np.array([1, 2]), 3, symmetrise=True),
-            "give two lists of the same length",
-        ),
-        (
-            lambda: csr.from_csr(np.array([0, 2, 1, 2]), np.array([0, 1]), symmetrise=True),
-            "must rise from 0 to 2",
-        ),
-        (
-            lambda: csr.from_csr(np.array([0, 1, 3]), np.array([0, 1]), symmetrise=True),
-            "must rise from 0 to 2",
-        ),
-        (
-            lambda: csr.from_csr(np.array([0, 2]), np.array([0, 7]), symmetrise=True),
-            "endpoint 7 is not a vertex",
-        ),
-        (
-            lambda: csr.sparse_rows(np.array([0, 1]), np.array([4]), np.ones(1), 4, "attr"),
-            "column 4 is out of range",
-        ),
-        (
-            lambda: csr.sparse_rows(np.array([0, 2]), np.array([1]), np.ones(1), 4, "attr"),
-            "must rise from 0 to 1",
-        ),
-        (
-            lambda: csr.sparse_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"),
-            "give one integer index per value",
-        ),
+        ("from_edges", ([0, 3], [1, 1], 3), "endpoint 3 is not a vertex; vertices are 0 to 2"),
+        ("from_edges", ([0, 1], [1, -1], 3), "endpoint -1 is not a vertex"),
+        ("from_edges", ([0.0], [1.0], 3), "float64 are not vertex numbers"),
+        ("from_edges", ([0], [1, 2], 3), "give two lists of the same length"),
+        ("from_csr", ([0, 2, 1, 2], [0, 1]), "must rise from 0 to 2"),
+        ("from_csr", ([0, 1, 3], [0, 1]), "must rise from 0 to 2"),
+        ("from_csr", ([0, 2], [0, 7]), "endpoint 7 is not a vertex"),
+        ("sparse_rows", ([0, 1], [4], [1.0], 4, "attr"), "column 4 is out of range"),
+        ("sparse_rows", ([0, 2], [1], [1.0], 4, "attr"), "must rise from 0 to 1"),
+        ("sparse_rows", ([0, 1], [1], [1.0, 1.0], 4, "attr"), "give one integer index per value"),
     ],
 )
-def test_parts_that_are_no_graph_are_refused(call, says):
+def test_parts_that_are_no_graph_are_refused(make, parts, says):
+    parts = [np.array(part) if isinstance(part, list) else part for part in parts]
     with pytest.raises(InputError, match=says):
-        call()
+        getattr(csr, make)(*parts, **({} if make == "sparse_rows" else {"symmetrise": True}))

@@ -18,7 +18,7 @@ import torch
 
 from harness.base.errors import InputError
 from harness.data.importing import apart
-from tests.importing import assert_same, imported, loaded, pairs, refused, sample, tensors_of, write
+from tests.importing import imported, loaded, refused, sample, tensors_of, write
 
 GRAPH = sample(weighted=True)
 EDGES = GRAPH.num_edges
@@ -201,10 +201,3 @@ def test_more_time_than_a_file_of_this_size_needs_is_refused(monkeypatch):
 def test_what_it_prints_goes_nowhere(capfd):
     assert lines(lambda: [str(os.write(2, b"\x1b[31m"))]) == ["5"]
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_is_read_apart_is_what_is_read_here(tmp_path, capsys):
-    torch.save(tensors_of(GRAPH), tmp_path / "a.pt")
-    imported(tmp_path, capsys, "pyg", tmp_path / "a.pt")
-    assert_same(loaded(tmp_path / "g.npz"), GRAPH)
-    assert len(pairs(GRAPH)) == EDGES

@@ -123,7 +123,6 @@ def test_a_file_that_is_there_is_kept(tmp_path, capsys):
         ({"train_mask": None}, "give all three or none"),
         ({"x": torch.full((16, 2), torch.nan)}, "NaN"),
         ({"edge_index": torch.tensor([[0, 99], [1, 2]])}, "99"),
-        ({"x": torch.eye(16).to_sparse()}, "give a dense tensor"),
     ],
 )
 def test_tensors_that_cannot_be_used_are_one_sentence(tmp_path, capsys, changes, words):
