@@ -107,11 +107,6 @@ def goes_on_bit_for_bit(place, command):
     assert_frame_equal(resumed, losses(run), check_exact=True)
 
 
-def test_in_the_training_thread_a_sampler_that_fails_shows_where(place, failing):
-    done = place.run(*failing, "system=failing", "system.prefetch=0")
-    assert done.code == 1 and "in drawn" in done.err and done.err.count("Traceback") == 1
-
-
 @pytest.mark.parametrize("ahead", [0, pytest.param(2, marks=pytest.mark.nightly(10))])
 def test_a_worker_out_of_memory_in_a_batch_says_how_large_it_is(place, failing, ahead):
     wide = random_graph(200, 6, num_features=20_000, seed=3)

@@ -8,16 +8,14 @@ import warnings
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.base.errors import InputError, typed
+from harness.base.errors import InputError
 from harness.core.cluster import TIMES, Cluster, Device, relative
 from harness.core.cluster_measure import measure, pooled
 from harness.results import files
 from harness.run import config
-from harness.run.command import CONF
 from harness.run.config import make_system
 from tests import jobs, systems
 from tests.conftest import ROOT
@@ -50,11 +48,6 @@ SIZES = {
 }
 
 
-def composed(*overrides: str) -> config.Run:
-    with initialize_config_dir(CONF, version_base="1.3"):
-        return config.check(compose("config", overrides=list(overrides)))
-
-
 def test_measuring_a_device_says_nothing_of_torchs_own():
     torch.set_warn_always(True)  # else torch tells a process once
     try:
@@ -67,14 +60,14 @@ def test_measuring_a_device_says_nothing_of_torchs_own():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_a_cluster_of_its_papers_size(name):
-    cluster = composed(f"cluster={name}").cluster
-    assert cluster.name == name and cluster.measured == (name == "measured")
-    assert SIZES[name] is None or len(cluster.devices) == SIZES[name]
-    if cluster.devices:
-        gpus = len(cluster.devices)
-        assert composed(f"cluster={name}", f"gpus={gpus}").settings.gpus == gpus
-        with pytest.raises(InputError, match=f"workers={gpus + 1} is more than cluster={name} has devices"):
-            composed(f"cluster={name}", f"gpus={gpus + 1}")
+    run = systems.asked(f"cluster={name}")
+    devices = len(run.cluster.devices)
+    assert run.cluster.name == name and run.cluster.measured == (name == "measured")
+    assert SIZES[name] is None or devices == SIZES[name]
+    if devices:
+        assert config.check({**run.composed, "workers": devices}).settings.workers == devices
+        with pytest.raises(InputError, match=f"={devices + 1} is more than cluster={name} has devices"):
+            config.check({**run.composed, "workers": devices + 1})
 
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=8))
@@ -123,7 +116,7 @@ def test_devices_are_needed_to_balance_workers_and_to_size_a_cache_that_has_no_s
 
 
 def test_measured_devices_are_kept_and_a_resumed_run_has_those_it_began_with(pool, tmp_path):
-    run, path = composed("system=capgnn", "gpus=2"), tmp_path / "devices.json"
+    run, path = systems.asked("system=capgnn", "gpus=2"), tmp_path / "devices.json"
     assert run.cluster.name == "measured", "where nothing is said"
     first, second = pool.run(jobs.devices, 2, run, tmp_path)
     assert first == second and len(first.devices) == 2 and first.host_memory_gb > 0
@@ -143,10 +136,10 @@ def test_measured_devices_are_kept_and_a_resumed_run_has_those_it_began_with(poo
 
 
 def test_devices_that_are_named_or_not_needed_are_not_measured(pool, tmp_path):
-    named = composed("system=capgnn", "cluster=capgnn/x4", "gpus=2")
+    named = systems.asked("system=capgnn", "cluster=capgnn/x4", "gpus=2")
     for cluster in pool.run(jobs.devices, 2, named, tmp_path):
         assert cluster.devices == named.cluster.devices[:2]
-    assert pool.run(jobs.devices, 2, composed("system=vanilla", "gpus=2"), tmp_path) == [None, None]
+    assert pool.run(jobs.devices, 2, systems.asked("system=vanilla", "gpus=2"), tmp_path) == [None, None]
     assert not list(tmp_path.iterdir())
 
 
@@ -155,5 +148,3 @@ def test_what_is_wrong_is_named():
         relative([Device(kind="a", mm_s=1.0), Device(kind="b")], "mm_s")
     with pytest.raises(InputError, match="number hosts from 0"):
         Cluster(devices=[Device(host=1)])
-    with pytest.raises(InputError, match="spmm_s=0"):
-        typed(Device, {"spmm_s": 0}, "cluster.devices")
