@@ -204,10 +204,6 @@ def code_of(page: str) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S))
 
 
-def run_the_code_of(page: str) -> None:
-    exec(compile(code_of(page), page, "exec"), {})
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_a_pages_python_calls_what_is_there(page):
     """The functions, with words that make runs; at night all of it runs."""
@@ -220,16 +216,11 @@ def test_a_pages_python_calls_what_is_there(page):
             assert given and overrides.check(["-m", *given], CONF)
 
 
-@pytest.mark.nightly(60)
-def test_the_python_of_the_how_tos_runs(place, forked, capsys):
-    run_the_code_of("docs/howto/sweep.md")
-    run_the_code_of("docs/howto/figures.md")
-    assert re.fullmatch(r"\d+\.\d+ MB per epoch\n", capsys.readouterr().out)
-
-
-@pytest.mark.nightly(30)
-def test_the_pages_example_runs(place, forked, capsys):
-    run_the_code_of("docs/reference/api.md")
+@pytest.mark.nightly(90)
+def test_the_python_of_the_pages_runs(place, forked, capsys):
+    for page in PAGES:
+        exec(compile(code_of(page), page, "exec"), {})
     said = capsys.readouterr().out
+    assert re.search(r"^\d+\.\d+ MB per epoch$", said, re.M)
     assert "s per epoch" in said and "mb_exact_ratio" in said and "sancus" in said
     assert (place.folder / "accuracy-over-bytes.pdf").read_bytes().startswith(b"%PDF-")

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.context import RunFacts
@@ -65,21 +64,16 @@ def weight_bytes(outcome, epoch: int) -> int:
     return sum(size for (_, _, purpose), (_, size) in outcome.sent(epoch).items() if purpose == "weights")
 
 
-@pytest.mark.parametrize("name", ["vanilla", "digest", "cdfgnn"])
-@pytest.mark.parametrize("block", [QUANTISED, {**QUANTISED, "bits": 8}, POWER], ids=["4", "8", "rank 2"])
+@pytest.mark.parametrize(
+    "name, block",
+    [("vanilla", QUANTISED), ("vanilla", POWER), ("digest", {**QUANTISED, "bits": 8}), ("cdfgnn", POWER)],
+    ids=["vanilla, 4", "vanilla, rank 2", "digest, 8", "cdfgnn, rank 2"],
+)
 def test_bytes_are_the_closed_form(pool, name, block):
-    """Of the weights alone: what a system sends beside is what it sends with exact sums."""
+    """Of the weights alone."""
     parts, graph = 3, random_graph(12, vertices=30)
-    how = [
-        Settings(
-            model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0},
-            dtype="float32",
-            epochs=2,
-            combine=given,
-        )
-        for given in (None, block)
-    ]
-    exact, coded = (systems.run(pool, graph, systems.block(name), parts, settings=each) for each in how)
+    how = Settings(systems.small("gcn", 3, 7), dtype="float32", epochs=2, combine=block)
+    coded = systems.run(pool, graph, systems.block(name), parts, settings=how)
     shapes = [value.shape for value in coded.weights[0].values()]
     matrices, rest = ([s for s in shapes if (len(s) == 2) == two] for two in (True, False))
     others = 4 * sum(s[0] for s in rest)
@@ -88,8 +82,7 @@ def test_bytes_are_the_closed_form(pool, name, block):
     else:
         values = 4 * sum(min(r * c, 2 * (r + c)) for r, c in matrices)
     want = 2 * (parts - 1) * (values + others)
-    assert weight_bytes(coded, 1) == want < weight_bytes(exact, 1)
-    assert coded.losses[0] == exact.losses[0] and coded.losses[1] != exact.losses[1]
+    assert weight_bytes(coded, 1) == want
 
 
 @BY_NAME
@@ -197,7 +190,3 @@ def test_a_way_of_its_own_is_refused():
     assert "aggregate=gradients" in make_system(weights).supports(facts)
     for name in ("digest", "vanilla", "sancus", "cdfgnn"):
         assert make_system(systems.block(name)).supports(facts) is None
-    with pytest.raises(InputError, match="bits"):
-        make_combine({**QUANTISED, "bits": 5})
-    with pytest.raises(InputError, match="rank"):
-        make_combine({**POWER, "rank": 0})

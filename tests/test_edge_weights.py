@@ -60,11 +60,10 @@ def a_weighted_graph(seed: int, vertices: int = 20, directed: bool = False):
 def test_training_equals_the_dense_oracle_with_weights(pool, variant, model, directed):
     graph = a_weighted_graph(5, directed=directed)
     how = Settings(model=systems.small(model), epochs=3)
-    for parts in (1, 3):
-        outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, None, how)
-        want = dense.train(graph, outcome.weights[0], model=model, epochs=3, **how.optimiser)
-        systems.assert_trained_alike(outcome, want)
-        np.testing.assert_allclose(outcome.scores[-1], [want.scores[s] for s in ("train", "val", "test")])
+    outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 3, None, how)
+    want = dense.train(graph, outcome.weights[0], model=model, epochs=3, **how.optimiser)
+    systems.assert_trained_alike(outcome, want)
+    np.testing.assert_allclose(outcome.scores[-1], [want.scores[s] for s in ("train", "val", "test")])
     unweighted = graph.replace(weights=None)
     plain = dense.train(unweighted, outcome.weights[0], model=model, epochs=3, **how.optimiser)
     assert not np.allclose(plain.losses, want.losses, rtol=1e-3), "weights change nothing: this tests nothing"
@@ -192,14 +191,19 @@ def weighted_lists(draw):
     return n, src, dst, weights
 
 
-@given(weighted_lists(), st.booleans())
-def test_repeated_edges_add_up(edges, stored):
-    n, src, dst, weights = edges
+def added_up(n: int, src, dst, weights) -> tuple[np.ndarray, np.ndarray]:
+    """[V, V]: each edge's weight, and whether it is there."""
     want, there = np.zeros((n, n)), np.zeros((n, n), bool)
     np.add.at(want, (dst, src), weights)
     there[dst, src] = True
-    if (weights == 1).all():
-        want = there.astype(float)  # no weights at all: a repeated edge counts once
+    # Where all are 1 there are no weights at all: a repeated edge counts once.
+    return there.astype(float) if (weights == 1).all() else want, there
+
+
+@given(weighted_lists(), st.booleans())
+def test_repeated_edges_add_up(edges, stored):
+    n, src, dst, weights = edges
+    want, there = added_up(*edges)
     if stored:
         order = np.argsort(src, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=n))])
@@ -218,11 +222,7 @@ def test_repeated_edges_add_up(edges, stored):
 @given(weighted_lists())
 def test_an_undirected_edge_has_one_weight(edges):
     n, src, dst, weights = edges
-    want, there = np.zeros((n, n)), np.zeros((n, n), bool)
-    np.add.at(want, (dst, src), weights)
-    there[dst, src] = True
-    if (weights == 1).all():
-        want = there.astype(float)
+    want, there = added_up(*edges)
     if ((want != want.T) & there & there.T).any():
         with pytest.raises(InputError, match="give both the same weight"):
             csr.from_edges(src, dst, n, symmetrise=True, weights=weights)

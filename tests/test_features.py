@@ -115,8 +115,13 @@ def test_rows_with_many_values_stay_dense():
     assert Features(bag_of_words(5, 400, 0.01), 0, KERNEL).halo(full) is full
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-@pytest.mark.parametrize("name", ["vanilla", "cagnet", "pscgcn", "capgnn", "cdfgnn"])
+@pytest.mark.parametrize(
+    "name, model",
+    [
+        *(("vanilla", "gcn"), ("vanilla", "sage"), ("cagnet", "gcn")),
+        *(("pscgcn", "sage"), ("capgnn", "gcn"), ("cdfgnn", "sage")),
+    ],
+)
 def test_systems_at_their_exact_knob_train_on_sparse_features(pool, name, model):
     """Features fetched in every epoch, of which 1 in 50 values is not 0."""
     graph = random_graph(23, 5, num_features=300, seed=6)
