@@ -42,6 +42,7 @@ def test_an_experiment_runs_from_nothing_and_is_drawn_from_its_traces(name, fold
     for path in drawn:
         assert Image.open(path).convert("L").getextrema()[0] < 80, "something is drawn"
         assert path.with_suffix(".csv").stat().st_size and path.with_suffix(".pdf").stat().st_size
-        assert (folder / "keep" / name / path.name).read_bytes() == path.read_bytes()
+        kept = Image.open(folder / "keep" / name / path.name)
+        assert kept.size == Image.open(path).size and kept.mode == "P", "in few colours"
     assert figures.main([name, "--size", "smoke", f"--data-dir={real_data}", *places]) == 0
     assert " 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err), "what has run is taken again"

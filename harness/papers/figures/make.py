@@ -111,10 +111,10 @@ def _decide(
     from harness.results.report import style
 
     plan = replace(plan, sizes={figure.size: replace(plan.sizes[figure.size], graphs=graphs)})
-    plan = replace(plan, claims=tuple(claim for claim in plan.claims if plan.on(figure.size, claim.graph)))
-    results = evaluate.results({plan.name: plan}, folders.__getitem__)
+    claims = tuple(claim for claim in plan.claims if plan.on(figure.size, claim.graph))
+    results = evaluate.results({plan.name: replace(plan, claims=claims)}, folders.__getitem__)
     own = [result for result in results if result.experiment == plan.name]
-    if plan.claims:
+    if claims:
         print(table.plain(own))
     with matplotlib.rc_context(style.STYLE):
         if (drawing := picture.draw(plan.title, own, graphs)) is not None:
