@@ -22,7 +22,7 @@ from harness.data.partition.build import build_shards
 from systems.bns import Bns
 from systems.parts.sampling import HaloSampler
 from tests import systems
-from tests.oracles import bns, dense, split
+from tests.oracles import bns, split
 from tests.oracles import bytes as count
 from tests.oracles.samples import RUNS, random_blocks, random_graph, with_edge_weights
 from tests.systems import Settings
@@ -67,13 +67,10 @@ def test_every_pair_of_workers_draws_anew_in_every_epoch():
 def test_the_mean_operator_is_the_exact_one(seed, parts, model):
     """E R_t = R: 1000 draws of about half the rows, to six standard errors of an entry's mean."""
     graph = random_graph(seed, vertices=18)
-    a, blocks = dense.adjacency(graph), random_blocks(seed, 18, parts)
-    _, remote = split.split(dense.operator_of(a, model, "symmetric"), blocks)
+    case = split.Training(graph, random_blocks(seed, 18, parts), {}, model=model, epochs=0, lr=0.0)
     draw, draws = drawer(0.5, seed), 1000
-    mean = (
-        sum(bns.sampled(remote, a, blocks, 0.5, lambda *pair, t=t: draw(t, *pair))[0] for t in range(draws))
-        / draws
-    )
+    total = sum(bns.sampled(case, 0.5, lambda *pair, t=t: draw(t, *pair))[0] for t in range(draws))
+    mean, remote = total / draws, case.remote
     # An entry's variance is R^2 (m / k - 1), and halves of 1, 2, ... rows are never rounded below 2 of 5.
     assert (np.abs(mean - remote) <= 6 * np.sqrt(1.5 / draws) * remote).all()
 

@@ -13,7 +13,6 @@ from tests import systems
 from tests.graphs import random_graph as larger_graph
 from tests.oracles import bytes as count
 from tests.oracles import dense, llcg
-from tests.oracles.halo import blocks_of
 from tests.oracles.samples import (
     OPERATORS,
     RUNS,
@@ -21,6 +20,7 @@ from tests.oracles.samples import (
     random_graph,
     random_weights,
 )
+from tests.oracles.split import blocks_of
 from tests.systems import Settings
 
 KNOBS = {

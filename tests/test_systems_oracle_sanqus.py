@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests import systems
 from tests.oracles import sanqus
-from tests.oracles.halo import blocks_of
 from tests.oracles.samples import OPERATORS, RUNS, random_graph
+from tests.oracles.split import blocks_of
 from tests.systems import Settings
 from tests.test_systems_oracle import flags_of, sancus_knobs
 

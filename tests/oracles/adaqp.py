@@ -36,17 +36,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of, remote_rows
+from tests.oracles.dense import History, Weights
+from tests.oracles.split import Training
 
 CHOICES = (2, 4, 8)
 
@@ -85,28 +76,13 @@ def chosen_bits(x: np.ndarray, w: np.ndarray, mean_bits: float) -> np.ndarray:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    draw,
-    *,
-    bits: float = 8,
-    adaptive: bool = False,
-    period: int = 50,
-    features: str = "refetch",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> AdaqpHistory:
+    graph, assignment: np.ndarray, weights: Weights, draw, *, bits: float = 8, adaptive: bool = False,
+    period: int = 50, features: str = "refetch", **how,
+) -> AdaqpHistory:  # fmt: skip
     """AdaQP over the parts of `assignment` [V]."""
     assert features in ("refetch", "once") and (adaptive or bits in CHOICES)
-    a, blocks = adjacency(graph), blocks_of(assignment)
-    own, remote = split.split(operator_of(a, model, normalisation), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
-    parts = range(len(blocks))
-    halo = remote_rows(a, assignment)
+    case = Training(graph, assignment, weights, **how)
+    parts, blocks, halo, remote = case.parts, case.blocks, case.halo, case.remote
     history, held = AdaqpHistory(), {}  # held: the adaptive bits in force
 
     def messages(epoch, layer, direction, sender, payload, weight):
@@ -125,8 +101,8 @@ def train(
     def epoch_step(epoch, weights):
         history.bits.append({})
 
-        def rows(l, h):
-            """Σ_i R_i Q_i(h), [V, F]: each reader's own copy of the remote rows is already multiplied."""
+        def received(l, h):
+            """Σ_i R_i Q_i(h), [V, F]."""
             if l == 0 and features == "once":
                 return remote @ h
             total = np.zeros_like(h)
@@ -146,11 +122,6 @@ def train(
                     total[halo[i][j]] += sent[j]
             return total
 
-        # `rows` multiplies by R itself, since what is read differs by reader: the shared pass multiplies by
-        # I.
-        identity = [np.eye(len(x))] * layers
-        data = (x, graph.labels, graph.train, count, weights, model)
-        loss, gradients, _ = split.loss_and_gradients(own, identity, *data, rows, arriving)
-        return loss, gradients
+        return case.step(weights, received, arriving)
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

@@ -29,17 +29,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of
+from tests.oracles.dense import History, Weights
+from tests.oracles.split import Training
 
 
 @dataclass
@@ -54,58 +45,35 @@ def sample_size(rate: float, boundary: int) -> int:
     return max(1, round(rate * boundary))
 
 
-def sampled(
-    remote: np.ndarray, a: np.ndarray, assignment: np.ndarray, rate: float, draw
-) -> tuple[np.ndarray, int]:
+def sampled(case: Training, rate: float, draw) -> tuple[np.ndarray, int]:
     """(R_t, Σ k_ij); `draw(i, j, m, k)`."""
-    drawn, total, blocks = np.zeros_like(remote), 0, blocks_of(assignment)
-    for i, receivers in enumerate(blocks):
-        for j, owned in enumerate(blocks):
-            if i == j:
-                continue
-            boundary = owned[a[np.ix_(receivers, owned)].any(axis=0)]
-            m = len(boundary)
+    drawn, total = np.zeros_like(case.remote), 0
+    for i in case.parts:
+        for j in case.parts:
+            m = len(case.halo[i][j])
             if m == 0:
                 continue
             k = sample_size(rate, m)
             positions = np.asarray(draw(i, j, m, k))
             assert len(set(positions.tolist())) == len(positions) == k, "k rows without replacement"
-            cell = np.ix_(receivers, boundary[positions])
-            drawn[cell] = (m / k) * remote[cell]
+            cell = np.ix_(case.blocks[i], case.halo[i][j][positions])
+            drawn[cell] = (m / k) * case.remote[cell]
             total += k
     return drawn, total
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    draw,
-    *,
-    rate: float,
-    features: str = "refetch",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
+    graph, assignment: np.ndarray, weights: Weights, draw, *, rate: float, features: str = "refetch", **how
 ) -> BnsHistory:
     """BNS-GCN over the parts of `assignment` [V]; rate = 1 is exact."""
     assert 0 < rate <= 1 and features in ("refetch", "once")
-    a = adjacency(graph)
-    own, remote = split.split(operator_of(a, model, normalisation), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
-    history = BnsHistory()
+    case, history = Training(graph, assignment, weights, **how), BnsHistory()
 
     def epoch_step(epoch, weights):
-        drawn, rows = sampled(remote, a, assignment, rate, lambda i, j, m, k: draw(epoch, i, j, m, k))
-        operators = [remote if l == 0 and features == "once" else drawn for l in range(layers)]
-        loss, gradients, _ = split.loss_and_gradients(
-            own, operators, x, graph.labels, graph.train, count, weights, model,
-            rows=lambda l, h: h, arriving=lambda l, e: operators[l].T @ e,
-        )  # fmt: skip
+        drawn, rows = sampled(case, rate, lambda i, j, m, k: draw(epoch, i, j, m, k))
+        operators = [case.remote if l == 0 and features == "once" else drawn for l in range(case.layers)]
         history.operators.append(drawn)
         history.rows.append(rows)
-        return loss, gradients
+        return case.step(weights, lambda l, h: operators[l] @ h, lambda l, e: operators[l].T @ e)
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.dense import adjacency
-from tests.oracles.halo import blocks_of
+from tests.oracles.split import blocks_of
 
 FLOAT = 4
 

@@ -44,17 +44,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of
+from tests.oracles.dense import History, Weights, adjacency
+from tests.oracles.split import Training, blocks_of
 
 
 @dataclass
@@ -133,36 +124,15 @@ class Tier:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    policy: str = "jaca",
-    tiers: str = "inclusive",
-    local_capacity: int,
-    global_capacity: int,
-    refresh: int = 10,
-    gradients: str = "exact",
-    features: str = "once",
-    top_k: int = -1,
-    pipeline: bool = True,
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> CapgnnHistory:
-    assert (
-        policy in (*FIXED, "fifo", "lru")
-        and gradients in ("fresh", "exact")
-        and features in ("refetch", "once")
-    )
-    own, remote = split.split(operator_of(adjacency(graph), model, normalisation), assignment)
-    halos, workers = halos_of(graph, assignment), range(int(assignment.max()) + 1)
+    graph, assignment: np.ndarray, weights: Weights, *, policy: str = "jaca", tiers: str = "inclusive",
+    local_capacity: int, global_capacity: int, refresh: int = 10, gradients: str = "exact",
+    features: str = "once", top_k: int = -1, pipeline: bool = True, **how,
+) -> CapgnnHistory:  # fmt: skip
+    assert policy in (*FIXED, "fifo", "lru") and gradients in ("fresh", "exact")
+    assert features in ("refetch", "once")
+    case = Training(graph, assignment, weights, **how)
+    halos, workers, remote, layers = halos_of(graph, assignment), case.parts, case.remote, case.layers
     remotes = [np.where((assignment == i)[:, None], remote, 0.0) for i in workers]
-    x = graph.features.astype(np.float64)
-    count = int(graph.train.sum())
-    layers = num_layers(weights)
     n = len(assignment)
     best_local, best = candidates(halos, assignment, top_k, 1 if policy == "low_overlap" else -1)
     local = [Tier(policy, local_capacity, best_local[i]) for i in workers]
@@ -208,29 +178,12 @@ def train(
             direct = [v for v in halos[i] if v not in (served if renewing else either)]
             owned = lambda vertices: sum(assignment[v] == i for v in vertices)  # noqa: B023
             got = served if renewing else second
-            names = (
-                "local_hits",
-                "global_hits",
-                "refreshed",
-                "lookups",
-                "misses",
-                "direct",
-                "got",
-                "renewed",
-                "taken",
-                "renewing",
-            )
-            values = (
-                *hits,
-                len(halos[i]),
-                len(halos[i]) - sum(hits),
-                len(direct),
-                len(got),
-                owned(there) * renewing,
-                owned(set(taken)),
-                renewing,
-            )
-            for name, value in zip(names, values):
+            found_here = dict(
+                local_hits=hits[0], global_hits=hits[1], refreshed=hits[2], lookups=len(halos[i]),
+                misses=len(halos[i]) - sum(hits), direct=len(direct), got=len(got),
+                renewed=owned(there) * renewing, taken=owned(set(taken)), renewing=renewing,
+            )  # fmt: skip
+            for name, value in found_here.items():
                 counts.setdefault(name, np.zeros(len(halos), int))[i] = value
         shared_rows[l] = now.copy() if shared_rows[l] is None else shared_rows[l]
         for v in [*taken, *(there if renewing else [])]:
@@ -258,24 +211,10 @@ def train(
             return sum(remotes[i] @ rows[i][:, :-1] for i in workers)
 
         def arriving(l, e):
-            return (
-                remote.T @ e
-                if gradients == "exact"
-                else sum(np.where(fresh[l][i], remotes[i], 0.0).T @ e for i in workers)
-            )
+            if gradients == "exact":
+                return remote.T @ e
+            return sum(np.where(fresh[l][i], remotes[i], 0.0).T @ e for i in workers)
 
-        loss, gradient, _ = split.loss_and_gradients(
-            own,
-            [np.eye(n)] * layers,
-            x,
-            graph.labels,
-            graph.train,
-            count,
-            weights,
-            model,
-            aggregated,
-            arriving,
-        )
-        return loss, gradient
+        return case.step(weights, aggregated, arriving)
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

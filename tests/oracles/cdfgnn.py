@@ -62,17 +62,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    loss_and_delta,
-    num_layers,
-    operator_of,
-    run,
-    score,
-)
+from tests.oracles.dense import History, Weights, loss_and_delta, score
+from tests.oracles.split import Training
 
 
 @dataclass
@@ -197,61 +188,32 @@ def next_epsilon(epsilon, acc, mean, rule, xi, mu1, mu2, nu1, nu2, lambda1, lamb
     if rule == "prose":
         new = down if acc < mean - mu1 else up if acc > mean + mu2 else epsilon
     else:
-        new = (
-            up
-            if acc < mean - mu1 and epsilon < nu1
-            else down
-            if acc > mean + mu2 and epsilon > nu2
-            else epsilon
-        )
+        risen, fallen = acc > mean + mu2 and epsilon > nu2, acc < mean - mu1 and epsilon < nu1
+        new = up if fallen else down if risen else epsilon
     return min(max(new, nu2), nu1)
 
 
 def train(
-    graph,
-    edges,
-    master: np.ndarray,
-    weights: Weights,
-    *,
-    cache: bool = True,
-    quantise: bool = True,
-    bits: int = 8,
-    scatter: str = "value",
-    rule: str = "prose",
-    epsilon: float = 0.01,
-    xi: float = 0.01,
-    mu1: float = 0.001,
-    mu2: float = 0.02,
-    nu1: float = 0.3,
-    nu2: float = 0.001,
-    lambda1: float = 1.05,
-    lambda2: float = 0.9,
-    momentum: float = 0.8,
-    features: str = "refetch",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> CdfgnnHistory:
+    graph, edges, master: np.ndarray, weights: Weights, *, cache: bool = True, quantise: bool = True,
+    bits: int = 8, scatter: str = "value", rule: str = "prose", epsilon: float = 0.01, xi: float = 0.01,
+    mu1: float = 0.001, mu2: float = 0.02, nu1: float = 0.3, nu2: float = 0.001, lambda1: float = 1.05,
+    lambda2: float = 0.9, momentum: float = 0.8, features: str = "refetch", **how,
+) -> CdfgnnHistory:  # fmt: skip
     """CDFGNN over a vertex-cut: `edges` has parts, and low, high, owner of every undirected edge; `master`
     [V].
     """
-    assert (
-        scatter in ("value", "diff", "fp32")
-        and rule in ("prose", "literal")
-        and features in ("refetch", "once")
-    )
-    operator = operator_of(adjacency(graph), model, normalisation)
-    a, workers = parts_of(operator, edges, master), range(edges.parts)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
+    assert scatter in ("value", "diff", "fp32") and rule in ("prose", "literal")
+    assert features in ("refetch", "once")
+    case, workers = Training(graph, master, weights, **how), range(edges.parts)
+    operator, x, layers, model = case.operator, case.x, case.layers, case.model
+    a = parts_of(operator, edges, master)
     is_master = np.array([master == i for i in workers])
     touched = np.zeros_like(is_master)
     touched[edges.owner, edges.low] = touched[edges.owner, edges.high] = True
     dequantised = (lambda m: quantised(m, bits)) if quantise else (lambda m: m)
-    how = (is_master, touched & ~is_master, dequantised, cache, scatter)
+    replicas, rules = (is_master, touched & ~is_master), (dequantised, cache, scatter)
     sync = {
-        (l, way): Synchronised(*how[:2], weights[f"layers.{l}.weight"].shape[1], *how[2:])
+        (l, way): Synchronised(*replicas, weights[f"layers.{l}.weight"].shape[1], *rules)
         for l in range(layers)
         for way in ("forward", "backward")
         if l > 0 or features == "refetch"
@@ -279,7 +241,7 @@ def train(
             h.append(np.maximum(z_next, 0.0) if l + 1 < layers else z_next)
 
         # --- lines 8 to 12
-        loss, delta = loss_and_delta(h[layers], graph.labels, graph.train, count)
+        loss, delta = loss_and_delta(h[layers], graph.labels, graph.train, case.count)
         part = [np.where(is_master[i][:, None], delta, 0.0) for i in workers]
         gradients = {}
         for l in reversed(range(layers)):
@@ -310,4 +272,4 @@ def train(
         history.used.append({key: rows.used for key, rows in sync.items()})
         return loss, gradients
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

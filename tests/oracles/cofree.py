@@ -24,15 +24,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.bytes import FLOAT
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    loss_and_gradients,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import History, Weights, adjacency, loss_and_gradients, operator_of, summed
+from tests.oracles.split import Training
 
 
 def owners(num_vertices: int, edges) -> np.ndarray:
@@ -64,42 +57,26 @@ def epoch_bytes(edges, master: np.ndarray, width: int, *, features: str, first: 
 
 
 def train(
-    graph,
-    edges,
-    master: np.ndarray,
-    weights: Weights,
-    mask=None,
-    *,
-    degrees: str = "global",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
+    graph, edges, master: np.ndarray, weights: Weights, mask=None, *, degrees: str = "global", **how
 ) -> History:
     """CoFree-GNN over a vertex-cut: `edges` has parts, and low, high, owner of every undirected edge;
     `master` [V]. mask None: no edge is dropped."""
     assert degrees in ("global", "local")
-    a, owner, workers = adjacency(graph), owners(graph.num_vertices, edges), range(edges.parts)
+    case, workers = Training(graph, master, weights, **how), range(edges.parts)
+    a, owner, model = case.a, owners(graph.num_vertices, edges), case.model
     assert (owner[a != 0] >= 0).all(), "an edge that no worker owns"
-    whole, loops = operator_of(a, model, normalisation), np.eye(len(a), dtype=bool)
+    loops = np.eye(len(a), dtype=bool)
     operators = [
-        np.where((owner == i) | loops, whole, 0.0)
+        np.where((owner == i) | loops, case.operator, 0.0)
         if degrees == "global"
-        else operator_of(np.where(owner == i, a, 0.0), model, normalisation)
+        else operator_of(np.where(owner == i, a, 0.0), model, case.normalisation)
         for i in workers
     ]
     train_shares = shares(graph, owner, master, edges.parts) * graph.train
-    x, count = graph.features.astype(np.float64), int(graph.train.sum())
 
-    def epoch_step(epoch, weights):
-        loss, gradients = 0.0, {name: np.zeros_like(w) for name, w in weights.items()}
-        for i in workers:
-            kept = operators[i] if mask is None else np.where(mask(epoch, i) | loops, operators[i], 0.0)
-            part = loss_and_gradients(kept, x, graph.labels, train_shares[i], count, weights, model)
-            loss += part[0]
-            for name in gradients:
-                gradients[name] += part[1][name]
-        return loss, gradients
+    def worker(epoch, i, weights):
+        kept = operators[i] if mask is None else np.where(mask(epoch, i) | loops, operators[i], 0.0)
+        data = (case.x, graph.labels, train_shares[i], case.count, weights, model)
+        return loss_and_gradients(kept, *data)
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())
+    return case.run(lambda epoch, weights: summed(worker(epoch, i, weights) for i in workers))

@@ -169,6 +169,14 @@ def loss_and_gradients(
     return loss, backward(operator, h, z, delta, weights, model)
 
 
+def summed(parts) -> tuple[float, Weights]:
+    """(loss, gradients) of several workers together, of (loss, gradients, ...) of each."""
+    parts = list(parts)
+    return sum(part[0] for part in parts), {
+        name: sum(part[1][name] for part in parts) for name in parts[0][1]
+    }
+
+
 def score(logits: np.ndarray, labels: np.ndarray, mask: np.ndarray) -> float:
     """Accuracy, or micro-F1 of (logit > 0) when multi-label (0 without any positive); NaN on an empty
     mask.

@@ -47,15 +47,9 @@ from functools import cache
 
 import numpy as np
 
-from tests.oracles import dense, split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-)
+from tests.oracles import dense
+from tests.oracles.dense import Adam, History, Weights, num_layers
+from tests.oracles.split import Training, loss_and_gradients
 
 
 @dataclass
@@ -88,17 +82,14 @@ class AsyncHistory(History):
     read: list[dict[int, list[int]]] = field(default_factory=list)
 
 
-class Parts:
+class Parts(Training):
     """What a part computes in one round."""
 
-    def __init__(self, graph, assignment, model: str, normalisation: str, loss: str):
+    def __init__(self, graph, assignment, weights, loss: str, **how):
         assert loss in ("partition", "global")
-        self.graph, self.assignment, self.model, self.loss = graph, assignment, model, loss
-        self.number = int(assignment.max()) + 1
-        self.operator = operator_of(adjacency(graph), model, normalisation)
-        self.own, self.remote = split.split(self.operator, assignment)
-        self.x, self.count = graph.features.astype(np.float64), int(graph.train.sum())
-        self.train = [graph.train & (assignment == m) for m in range(self.number)]
+        super().__init__(graph, assignment, weights, **how)
+        self.loss, self.number = loss, len(self.parts)
+        self.train = [graph.train & (assignment == m) for m in self.parts]
 
     def initial_store(self, init: str, weights: Weights) -> list[np.ndarray]:
         """[L] rows [V, f_l]; at 0 the features, which are not in the store but always at hand."""
@@ -106,14 +97,12 @@ class Parts:
         h = dense.forward(self.operator, self.x, weights, self.model)[0][:-1]
         return h if init == "exact" else [self.x] + [np.zeros_like(rows) for rows in h[1:]]
 
-    def step(self, m: int, weights: Weights, copy: list) -> tuple[float, Weights, list]:
+    def round(self, m: int, weights: Weights, copy: list) -> tuple[float, Weights, list]:
         """(loss, gradients, H[:L]) of part m; of H only its own rows mean anything."""
         count = max(int(self.train[m].sum()), 1) if self.loss == "partition" else self.count
-        data = (self.x, self.graph.labels, self.train[m], count, weights, self.model)
-        stale = (lambda l, _: copy[l], lambda l, e: np.zeros_like(e))
-        loss, gradients, h = split.loss_and_gradients(
-            self.own, [self.remote] * num_layers(weights), *data, *stale
-        )
+        stale = (lambda l, _: self.remote @ copy[l], lambda l, e: np.zeros_like(e))
+        data = (self.own, self.x, self.graph.labels, self.train[m], count, weights, self.model)
+        loss, gradients, h = loss_and_gradients(*data, *stale)
         return loss, gradients, h[:-1]
 
 
@@ -122,10 +111,8 @@ class Aggregate:
 
     def __init__(self, agg: str, parts: Parts, lr: float, weight_decay: float):
         assert agg in ("mean", "weighted", "gradients", "weighted gradients"), agg
-        self.common, self.adams = (
-            agg.endswith("gradients"),
-            [Adam(lr, weight_decay) for _ in range(parts.number)],
-        )
+        self.common = agg.endswith("gradients")
+        self.adams = [Adam(lr, weight_decay) for _ in range(parts.number)]
         self.shares = [1 / parts.number] * parts.number
         if agg.startswith("weighted"):
             self.shares = [int(train.sum()) / parts.count for train in parts.train]
@@ -143,24 +130,12 @@ def weighted_sum(shares: list[float], terms: list[Weights]) -> Weights:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    interval: int,
-    schedule: str = "shifted",
-    init: str = "exact",
-    loss: str = "partition",
-    agg: str = "gradients",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> DigestHistory:
+    graph, assignment: np.ndarray, weights: Weights, *, interval: int, schedule: str = "shifted",
+    init: str = "exact", loss: str = "partition", agg: str = "gradients", **how,
+) -> DigestHistory:  # fmt: skip
     """`epochs` rounds over the parts of `assignment` [V]."""
     assert schedule in ("shifted", "literal") and interval >= 1
-    parts, history = Parts(graph, assignment, model, normalisation, loss), DigestHistory()
+    parts, history = Parts(graph, assignment, weights, loss, **how), DigestHistory()
     store = parts.initial_store(init, dense.as_float64(weights))
     copy, stored, held = store, 0, 0  # the rounds of what the store and the copies hold
 
@@ -170,7 +145,7 @@ def train(
         first, last = (r - 1) % interval == 0, r % interval == 0
         if first if schedule == "shifted" else last:  # PULL
             copy, held = store, stored
-        steps = [parts.step(m, weights, copy) for m in range(parts.number)]
+        steps = [parts.round(m, weights, copy) for m in range(parts.number)]
         if last if schedule == "shifted" else first:  # PUSH
             owned = [(assignment == m)[:, None] for m in range(parts.number)]
             store = [sum(own * h[l] for own, (_, _, h) in zip(owned, steps)) for l in range(len(store))]
@@ -181,27 +156,15 @@ def train(
         overall = sum(n * local for n, (local, _, _) in zip(counts, steps)) / parts.count
         return overall, [gradients for _, gradients, _ in steps]
 
-    aggregate = Aggregate(agg, parts, lr, weight_decay)
-    return dense.run(graph, weights, round_step, aggregate, epochs, model, normalisation, history)
+    parts.optimiser = Aggregate(agg, parts, how["lr"], how.get("weight_decay", 0.0))
+    return parts.run(round_step, history)
 
 
 def train_async(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    arrivals: list[tuple],
-    *,
-    late: list[tuple] = (),
-    interval: int,
-    update: str = "gradient",
-    scale: float = 1.0,
-    init: str = "exact",
-    loss: str = "partition",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    lr: float,
-    weight_decay: float = 0.0,
-) -> AsyncHistory:
+    graph, assignment: np.ndarray, weights: Weights, arrivals: list[tuple], *, late: list[tuple] = (),
+    interval: int, update: str = "gradient", scale: float = 1.0, init: str = "exact",
+    loss: str = "partition", lr: float, weight_decay: float = 0.0, **how,
+) -> AsyncHistory:  # fmt: skip
     """DIGEST-A. `arrivals`, in order: (worker, base), base the number of arrivals that the server had taken
     in when the worker downloaded the weights at which it computed.
 
@@ -212,7 +175,8 @@ def train_async(
     after the last arrival: the server took in none, but other parts may have read what they pushed.
     """
     assert update in ("gradient", "delta")
-    parts, history = Parts(graph, assignment, model, normalisation, loss), AsyncHistory()
+    parts = Parts(graph, assignment, weights, loss, epochs=0, lr=lr, weight_decay=weight_decay, **how)
+    history = AsyncHistory()
     first, layers = dense.as_float64(weights), num_layers(weights)
     initial = parts.initial_store(init, first)
     common, own = Adam(lr, weight_decay), [Adam(lr, weight_decay) for _ in range(parts.number)]
@@ -231,7 +195,7 @@ def train_async(
             for j in set(range(parts.number)) - {m}:
                 rows = computed(j, owners[j])[2] if owners[j] else initial
                 copy[l][assignment == j] = rows[l][assignment == j]
-        return parts.step(m, served[rounds[m][k - 1][1]], copy)
+        return parts.round(m, served[rounds[m][k - 1][1]], copy)
 
     served = [first]  # the server's weights after 0, 1, ... arrivals
     made = [0] * parts.number  # rounds, by part
@@ -250,4 +214,5 @@ def train_async(
         history.delays.append(number - 1 - base)
         history.read.append(read_by(m, made[m]))
     history.weights_after = served[1:]
-    return dense.run(graph, served[-1], None, None, 0, model, normalisation, history)
+    parts.weights = served[-1]
+    return parts.run(None, history)

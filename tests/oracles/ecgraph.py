@@ -39,18 +39,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles import split
 from tests.oracles.bytes import FLOAT
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of, remote_rows
+from tests.oracles.dense import History, Weights
+from tests.oracles.split import Training, remote_rows
 from tests.oracles.supergnn import needed_sets
 
 
@@ -114,38 +105,23 @@ class Backward:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    period: int = 10,
-    bits: int = 2,
-    backward_bits: int = 4,
-    tune: bool = True,
-    rate: str = "sent",
-    rows: str = "all",
-    features: str = "once",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> EcgraphHistory:
+    graph, assignment: np.ndarray, weights: Weights, *, period: int = 10, bits: int = 2,
+    backward_bits: int = 4, tune: bool = True, rate: str = "sent", rows: str = "all",
+    features: str = "once", **how,
+) -> EcgraphHistory:  # fmt: skip
     """EC-Graph over the parts of `assignment` [V]; exact with period = 1 and backward_bits = 32."""
     assert rate in ("sent", "computed") and features in ("once", "refetch")
-    a, blocks = adjacency(graph), blocks_of(assignment)
-    own, remote = split.split(operator_of(a, model, normalisation), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
-    history, parts = EcgraphHistory(), range(len(blocks))
-    sets = needed_sets(graph, layers, rows)
-    halo = [remote_rows(np.where(sets[l + 1][:, None], a, 0.0), assignment) for l in range(layers)]
-    pairs = [[(i, j) for i in parts for j in parts if len(halo[l][i][j])] for l in range(layers)]
-    keys = [(l, pair) for l in range(layers) for pair in pairs[l]]
+    case, history = Training(graph, assignment, weights, **how), EcgraphHistory()
+    layers, parts, blocks = range(case.layers), case.parts, case.blocks
+    sets = needed_sets(graph, case.layers, rows)
+    halo = [remote_rows(np.where(sets[l + 1][:, None], case.a, 0.0), assignment) for l in layers]
+    pairs = [[(i, j) for i in parts for j in parts if len(halo[l][i][j])] for l in layers]
+    keys = [(l, pair) for l in layers for pair in pairs[l]]
     forward = {key: Forward(period, bits, tune, rate) for key in keys}
     backward = {key: Backward(backward_bits) for key in keys}
 
     def epoch_step(t, weights):
-        sent = {(l, way): 0 for l in range(layers) for way in ("forward", "backward")}
+        sent = {(l, way): 0 for l in layers for way in ("forward", "backward")}
         history.sent.append(sent)
 
         def read(l, h):
@@ -157,7 +133,7 @@ def train(
                     size = FLOAT * y.size if t == 0 else 0
                 else:
                     y, size = forward[l, (i, j)].sent(t, y)
-                total[blocks[i]] += remote[np.ix_(blocks[i], halo[l][i][j])] @ y
+                total[blocks[i]] += case.remote[np.ix_(blocks[i], halo[l][i][j])] @ y
                 sent[l, "forward"] += size
             return total
 
@@ -165,16 +141,13 @@ def train(
             """Σ C_ij."""
             total = np.zeros_like(e)
             for i, j in pairs[l]:
-                g = remote[np.ix_(blocks[i], halo[l][i][j])].T @ e[blocks[i]]
+                g = case.remote[np.ix_(blocks[i], halo[l][i][j])].T @ e[blocks[i]]
                 back, size = backward[l, (i, j)].sent(g)
                 total[halo[l][i][j]] += back
                 sent[l, "backward"] += size
             return total
 
-        # `read` multiplies by R itself: the shared pass multiplies by I. Rows that the loss does not need
-        # have no δ: what they hold does not matter.
-        data = (x, graph.labels, graph.train, count, weights, model)
-        loss, gradients, _ = split.loss_and_gradients(own, [np.eye(len(x))] * layers, *data, read, arriving)
-        return loss, gradients
+        # Rows that the loss does not need have no δ: what they hold does not matter.
+        return case.step(weights, read, arriving)
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

@@ -26,17 +26,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles import split
 from tests.oracles.bytes import FLOAT
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import History, Weights, adjacency, summed
+from tests.oracles.split import Training
 
 
 def second(i: int, t: int, parts: int, period: int) -> int | None:
@@ -77,42 +69,23 @@ def epoch_bytes(graph, assignment: np.ndarray, parts: int, period: int, t: int) 
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    period: int = 50,
-    correction: str = "scalar",
-    shrink: float = 0.5,
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> History:
+    graph, assignment: np.ndarray, weights: Weights, *, period: int = 50, correction: str = "scalar",
+    shrink: float = 0.5, **how,
+) -> History:  # fmt: skip
     """Grappa over the parts of `assignment` [V]; exact with one part or two."""
     assert period >= 1 and correction in ("none", "scalar", "shrunk")
-    a, parts = adjacency(graph), int(assignment.max()) + 1
-    operator = operator_of(a, model, normalisation)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
+    case = Training(graph, assignment, weights, **how)
 
-    def epoch_step(t, weights):
-        loss, gradients = 0.0, {name: np.zeros_like(w) for name, w in weights.items()}
-        for i in range(parts):
-            k, seeds = held(assignment, i, t, parts, period), graph.train & (assignment == i)
-            inside = np.where(np.outer(k, k), operator, 0.0)
-            # Rows outside K are computed as well, in layer 0, and nothing reads them.
-            outside = [operator - inside] + [np.zeros_like(operator)] * (layers - 1)
-            found = alpha(a != 0, seeds, k)
-            c = {"none": 1.0, "scalar": found, "shrunk": 1 + shrink * (found - 1)}[correction]
-            part = split.loss_and_gradients(
-                inside, outside, x, graph.labels, c * seeds, count, weights, model,
-                rows=lambda l, h: h,
-                arriving=lambda l, e, outside=outside: outside[l].T @ e,
-            )  # fmt: skip
-            loss += part[0]
-            for name in gradients:
-                gradients[name] += part[1][name]
-        return loss, gradients
+    def worker(t, i, weights):
+        k, seeds = held(assignment, i, t, len(case.parts), period), graph.train & (assignment == i)
+        inside = np.where(np.outer(k, k), case.operator, 0.0)
+        found = alpha(case.a != 0, seeds, k)
+        c = {"none": 1.0, "scalar": found, "shrunk": 1 + shrink * (found - 1)}[correction]
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())
+        # Rows outside K are computed as well, in layer 0, and nothing reads them.
+        def received(l, h):
+            return (case.operator - inside) @ h if l == 0 else np.zeros_like(h)
+
+        return case.step(weights, received, lambda l, e: np.zeros_like(e), inside, c * seeds)
+
+    return case.run(lambda t, weights: summed(worker(t, i, weights) for i in case.parts))

@@ -26,16 +26,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles import dense
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    loss_and_gradients,
-    operator_of,
-)
-from tests.oracles.halo import blocks_of
+from tests.oracles.dense import Adam, History, Weights, loss_and_gradients, operator_of
+from tests.oracles.split import Training
 
 
 @dataclass
@@ -56,39 +48,28 @@ class Rounds:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    draw,
-    *,
-    local_steps: int,
-    server_steps: int,
-    batch: int,
-    server_lr: float | None = None,
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> LlcgHistory:
+    graph, assignment: np.ndarray, weights: Weights, draw, *, local_steps: int, server_steps: int,
+    batch: int, server_lr: float | None = None, **how,
+) -> LlcgHistory:  # fmt: skip
     """`epochs` rounds over the parts of `assignment` [V]; server_lr None: lr."""
     assert local_steps >= 1 and server_steps >= 0 and batch >= 1
-    a, blocks, x = adjacency(graph), blocks_of(assignment), graph.features.astype(np.float64)
-    whole = operator_of(a, model, normalisation)
+    case = Training(graph, assignment, weights, **how)
+    lr, weight_decay = how["lr"], how.get("weight_decay", 0.0)
+    a, x, model = case.a, case.x, case.model
     training = np.flatnonzero(graph.train)
-    counts = [int(graph.train[rows].sum()) for rows in blocks]
+    counts = [int(graph.train[rows].sum()) for rows in case.blocks]
     # a part: its operator, then what loss_and_gradients asks for
     parts = [
         (
-            operator_of(a[np.ix_(rows, rows)], model, normalisation),
+            operator_of(a[np.ix_(rows, rows)], model, case.normalisation),
             x[rows],
             graph.labels[rows],
             graph.train[rows],
             max(n, 1),
         )
-        for rows, n in zip(blocks, counts)
+        for rows, n in zip(case.blocks, counts)
     ]
-    local_adams = [Adam(lr, weight_decay) for _ in blocks]
+    local_adams = [Adam(lr, weight_decay) for _ in parts]
     server_adam = Adam(lr if server_lr is None else server_lr, weight_decay)
     history = LlcgHistory()
 
@@ -110,11 +91,14 @@ def train(
             rows = training[np.asarray(draw(r, s, len(training), size))]
             assert len(np.unique(rows)) == len(rows) == size, "a mini-batch without replacement"
             chosen = np.isin(np.arange(len(x)), rows)
-            corrected, gradients = loss_and_gradients(whole, x, graph.labels, chosen, size, weights, model)
+            corrected, gradients = loss_and_gradients(
+                case.operator, x, graph.labels, chosen, size, weights, model
+            )
             weights = server_adam.step(weights, gradients)
             history.corrections[-1].append(corrected)
         return loss, weights
 
-    history = dense.run(graph, weights, round_step, Rounds(), epochs, model, normalisation, history)
+    case.optimiser = Rounds()
+    case.run(round_step, history)
     history.gradients = []
     return history

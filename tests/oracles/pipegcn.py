@@ -34,16 +34,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import History, Weights
+from tests.oracles.split import Training
 
 
 @dataclass
@@ -79,50 +71,35 @@ class Pipe:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    staleness: int = 1,
-    smooth_features: bool = False,
-    smooth_gradients: bool = False,
-    momentum: float = 0.95,
-    features: str = "once",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> PipeHistory:
+    graph, assignment: np.ndarray, weights: Weights, *, staleness: int = 1, smooth_features: bool = False,
+    smooth_gradients: bool = False, momentum: float = 0.95, features: str = "once", **how,
+) -> PipeHistory:  # fmt: skip
     """PipeGCN over the parts of `assignment` [V]; staleness = 0 without smoothing is exact."""
     assert staleness >= 0 and 0 <= momentum < 1 and features in ("once", "refetch")
-    own, remote = split.split(operator_of(adjacency(graph), model, normalisation), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
+    case, history = Training(graph, assignment, weights, **how), PipeHistory()
+    layers = case.layers
     halo = [Pipe(staleness, momentum if smooth_features else 0.0) for _ in range(layers)]
     gradient = [Pipe(staleness, momentum if smooth_gradients else 0.0) for _ in range(layers)]
-    history = PipeHistory()
 
     def epoch_step(epoch, weights):
         used, sent, arrived = [], [None] * layers, [None] * layers
 
-        def rows(l, h):
+        def received(l, h):
             halo[l].put(h)
             used.append(h if l == 0 and features == "once" else halo[l].take(epoch, h))
-            return used[l]
+            return case.remote @ used[l]
 
         def arriving(l, e):
-            sent[l] = remote.T @ e
+            sent[l] = case.remote.T @ e
             gradient[l].put(sent[l])
             arrived[l] = gradient[l].take(epoch, sent[l])
             return arrived[l]
 
-        loss, gradients, h = split.loss_and_gradients(
-            own, [remote] * layers, x, graph.labels, graph.train, count, weights, model, rows, arriving
-        )
+        loss, gradients, h = case.step(weights, received, arriving)
         history.inputs.append(h[:layers])
         history.used.append(used)
         history.sent.append(sent)
         history.arrived.append(arrived)
         return loss, gradients
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

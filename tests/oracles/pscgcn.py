@@ -40,15 +40,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import History, Weights
 from tests.oracles.pipegcn import Pipe
 
 
@@ -148,31 +140,14 @@ def top_k(scores: np.ndarray, candidates: np.ndarray, k: int) -> np.ndarray:
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    masks,
-    *,
-    rate: float,
-    tau: int = 1,
-    policy: str = "variance",
-    rescale: str = "inverse",
-    gradients: str = "tg",
-    refresh=100,
-    features: str = "once",
-    a_inner: float = 1.1,
-    a_boundary: float = 1.0,
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> PscHistory:
+    graph, assignment: np.ndarray, weights: Weights, masks, *, rate: float, tau: int = 1,
+    policy: str = "variance", rescale: str = "inverse", gradients: str = "tg", refresh=100,
+    features: str = "once", a_inner: float = 1.1, a_boundary: float = 1.0, **how,
+) -> PscHistory:  # fmt: skip
     """`masks[t]` [V, V] bool is TG(t), its edges sampled of the graph's; or a function (t, p) -> TG(t)."""
     assert 0 < rate <= 1 and tau >= 0 and gradients in ("tg", "sampled") and features in ("once", "refetch")
-    edges, layers = adjacency(graph) > 0, num_layers(weights)
-    matrix, x = operator_of(adjacency(graph), model, normalisation), graph.features.astype(np.float64)
-    count, history = int(graph.train.sum()), PscHistory()
+    case, history = split.Training(graph, assignment, weights, **how), PscHistory()
+    edges, matrix, layers, epochs = case.a > 0, case.operator, case.layers, case.epochs
     forward, backward = [Pipe(tau, 0.0) for _ in range(layers)], [Pipe(tau, 0.0) for _ in range(layers)]
     p, queue, previous = rate * edges, [], None
 
@@ -188,33 +163,29 @@ def train(
         nonlocal p, previous
         due = t > 0 and t % refresh == 0 if isinstance(refresh, int) else t in refresh
         if due and policy != "uniform":
-            p = probabilities(
-                edges, scores_of(matrix, assignment, *previous, policy, a_inner, a_boundary), rate
-            )
+            scores = scores_of(matrix, assignment, *previous, policy, a_inner, a_boundary)
+            p = probabilities(edges, scores, rate)
         sample(t + tau)
         training, drawn_with = queue.pop(0)  # TG
         ahead = queue[-1][0] if tau > 0 and t + tau < epochs else training  # SG; after the end nobody uses it
         own, remote = split.split(sampled_operator(matrix, edges, training, drawn_with, rescale), assignment)
         sent_back = remote if gradients == "tg" else remote * boundary(ahead, assignment)[assignment]
 
-        def rows(l, h):
+        def received(l, h):
             forward[l].put(h)
-            return h if l == 0 and features == "once" else forward[l].take(t, h)
-
-        # All that the sampled own edges leave of P, where layer 0 is not sampled.
-        operators = [matrix - own if l == 0 and features == "once" else remote for l in range(layers)]
+            if l == 0 and features == "once":
+                return (matrix - own) @ h  # all that the sampled own edges leave of P: layer 0 is not sampled
+            return remote @ forward[l].take(t, h)
 
         def arriving(l, e):
             backward[l].put(sent_back.T @ e)
             return backward[l].take(t, e)
 
-        loss, gradient, h = split.loss_and_gradients(
-            own, operators, x, graph.labels, graph.train, count, weights, model, rows, arriving
-        )
+        loss, gradient, h = case.step(weights, received, arriving, own)
         previous = (h[:layers], weights)
         history.masks.append(training)
         history.probabilities.append(drawn_with)
         history.inputs.append(h[:layers])
         return loss, gradient
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

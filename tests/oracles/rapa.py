@@ -46,15 +46,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import History, Weights, adjacency, operator_of
 
 FLOAT = 4
 
@@ -168,41 +160,17 @@ def operator_on(graph, assignment, kept, model: str, normalisation: str, degrees
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    kept: np.ndarray,
-    *,
-    pipeline: bool = False,
-    degrees: str = "global",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> History:
-    own, remote = split.split(operator_on(graph, assignment, kept, model, normalisation, degrees), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
+    graph, assignment: np.ndarray, weights: Weights, kept: np.ndarray, *, pipeline: bool = False,
+    degrees: str = "global", **how,
+) -> History:  # fmt: skip
+    case = split.Training(graph, assignment, weights, **how)
+    on_kept = operator_on(graph, assignment, kept, case.model, case.normalisation, degrees)
+    own, remote = split.split(on_kept, assignment)
     before: dict[int, np.ndarray] = {}
 
-    def epoch_step(epoch, weights):
-        def rows(l, h):
-            used = before.get(l, h) if pipeline else h
-            before[l] = h
-            return used
+    def received(l, h):
+        used = before.get(l, h) if pipeline else h
+        before[l] = h
+        return remote @ used
 
-        loss, gradients, _ = split.loss_and_gradients(
-            own,
-            [remote] * layers,
-            x,
-            graph.labels,
-            graph.train,
-            count,
-            weights,
-            model,
-            rows,
-            lambda l, e: remote.T @ e,
-        )
-        return loss, gradients
-
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())
+    return case.run(lambda _, weights: case.step(weights, received, lambda l, e: remote.T @ e, own))

@@ -63,17 +63,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    loss_and_delta,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of
+from tests.oracles.dense import History, Weights, loss_and_delta
+from tests.oracles.split import Training
 
 
 @dataclass
@@ -131,39 +122,19 @@ def as_it_is(epoch: int, layer: int, direction: str, sender: int, block: np.ndar
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    staleness,
-    bound: float = 0,
-    phase: str = "stagger",
-    norm: str = "relative",
-    flags: str = "layer",
-    features: str = "refetch",
-    clip: float = math.inf,
-    clip_scale: str = "sqrt",
-    warmup: int = 1,
-    coded=as_it_is,
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> SancusHistory:
+    graph, assignment: np.ndarray, weights: Weights, *, staleness, bound: float = 0, phase: str = "stagger",
+    norm: str = "relative", flags: str = "layer", features: str = "refetch", clip: float = math.inf,
+    clip_scale: str = "sqrt", warmup: int = 1, coded=as_it_is, **how,
+) -> SancusHistory:  # fmt: skip
     """SANCUS over the blocks of `assignment` [V]; the rules are in the module's docstring."""
     assert staleness in ("epoch_fixed", "epoch_adaptive", "variation_gap"), staleness
-    assert (
-        warmup >= 1
-        and flags in ("layer", "worker")
-        and features in ("refetch", "kept", "once")
-        and clip_scale in ("sqrt", "inverse")
-    )
-    blocks, layers, count = blocks_of(assignment), num_layers(weights), int(graph.train.sum())
-    processes = range(len(blocks))
-    operator = operator_of(adjacency(graph), model, normalisation)
-    a = [[operator[np.ix_(rows, columns)] for columns in blocks] for rows in blocks]
-    x = [graph.features[rows].astype(np.float64) for rows in blocks]
+    assert warmup >= 1 and flags in ("layer", "worker") and features in ("refetch", "kept", "once")
+    assert clip_scale in ("sqrt", "inverse")
+    case = Training(graph, assignment, weights, **how)
+    blocks, layers, count, model = case.blocks, case.layers, case.count, case.model
+    processes = case.parts
+    a = [[case.operator[np.ix_(rows, columns)] for columns in blocks] for rows in blocks]
+    x = [case.x[rows] for rows in blocks]
     threshold = clip * math.sqrt(len(blocks)) if clip_scale == "sqrt" else clip / math.sqrt(len(blocks))
 
     cache = [[None for _ in processes] for _ in range(layers)]
@@ -241,4 +212,4 @@ def train(
         history.versions.append(computed.copy())
         return sum(losses), gradients
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

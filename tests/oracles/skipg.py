@@ -23,18 +23,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    forward,
-    loss_and_delta,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of
+from tests.oracles.dense import History, Weights, forward, loss_and_delta
+from tests.oracles.split import Training
 
 
 @dataclass
@@ -45,38 +35,25 @@ class SkipgHistory(History):
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    *,
-    bound: int = 1,
-    features: str = "refetch",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
+    graph, assignment: np.ndarray, weights: Weights, *, bound: int = 1, features: str = "refetch", **how
 ) -> SkipgHistory:
     """SkipG over the blocks of `assignment` [V]."""
     assert bound >= 0 and features in ("refetch", "once")
-    blocks, layers, count = blocks_of(assignment), num_layers(weights), int(graph.train.sum())
-    processes = range(len(blocks))
-    operator = operator_of(adjacency(graph), model, normalisation)
-    x = graph.features.astype(np.float64)
+    case, history, version = Training(graph, assignment, weights, **how), SkipgHistory(), [None]
+    operator, blocks, layers, x = case.operator, case.blocks, case.layers, case.x
     cache = [None] * layers  # [l]: δ̃[l + 1] of all blocks
-    version, history = [None], SkipgHistory()
 
     def epoch_step(epoch, weights):
         renewed = epoch == 0 or epoch - version[0] > bound
         if renewed:
             version[0] = epoch
-        h, z = forward(operator, x, weights, model)
-        loss, delta = loss_and_delta(h[layers], graph.labels, graph.train, count)
+        h, z = forward(operator, x, weights, case.model)
+        loss, delta = loss_and_delta(h[layers], graph.labels, graph.train, case.count)
 
         gradients = {}
         for l in reversed(range(layers)):
             gradients[f"layers.{l}.bias"] = delta.sum(axis=0)
-            if model == "sage":
+            if case.model == "sage":
                 gradients[f"layers.{l}.root"] = h[l].T @ delta
             if l == 0 and features == "once":
                 gradients["layers.0.weight"] = (operator @ x).T @ delta
@@ -84,13 +61,13 @@ def train(
             if renewed:
                 cache[l] = delta.copy()
             g = np.zeros((len(x), delta.shape[1]))
-            for i in processes:
-                for j in processes:
+            for i in case.parts:
+                for j in case.parts:
                     read = delta if i == j else cache[l]
                     g[blocks[i]] += operator[np.ix_(blocks[j], blocks[i])].T @ read[blocks[j]]
             gradients[f"layers.{l}.weight"] = h[l].T @ g
             gradient_h = g @ weights[f"layers.{l}.weight"].T
-            if model == "sage":
+            if case.model == "sage":
                 gradient_h = gradient_h + delta @ weights[f"layers.{l}.root"].T
             if l > 0:
                 delta = gradient_h * (z[l] > 0)
@@ -98,4 +75,4 @@ def train(
         history.renewed.append(renewed)
         return loss, gradients
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
+    return case.run(epoch_step, history)

@@ -1,24 +1,45 @@
-"""One forward and backward pass in which a row from another part may be something else than its owner's
-present row.
+"""What every oracle over parts begins with, and one forward and backward pass in which a row from another
+part may be something else than its owner's present row.
 
 The operator is split by who owns the column, Â = O + R: O[v, u] where v's part owns u, R[v, u] where another
-does. Layer l (from 0) reads own rows fresh and, of the rest, whatever `rows` hands it; R may differ from
-layer to layer:
+does. Layer l (from 0) reads own rows fresh, and `received` says what it makes of the others:
 
-    Z[l + 1] = (O H[l] + R[l] Y[l]) W[l] + b[l],     Y[l] = rows(l, H[l])
-    δ[L] = ∂loss/∂Z[L],   ∂W[l] = (O H[l] + R[l] Y[l])ᵀ δ[l + 1],   ∂b[l] = column sums of δ[l + 1]
+    Z[l + 1] = (O H[l] + received(l, H[l])) W[l] + b[l]
+    δ[L] = ∂loss/∂Z[L],   ∂W[l] = (O H[l] + received(l, H[l]))ᵀ δ[l + 1],   ∂b[l] = column sums of δ[l + 1]
     ∂H[l] = Oᵀ E + arriving(l, E),   E = δ[l + 1] W[l]ᵀ,     δ[l] = ∂H[l] ⊙ ReLU'(Z[l])      (l >= 1)
 
-`arriving` says which gradients of own rows come in from the parts that read them. R[l]ᵀ E is what this very
-pass sends to the owners; with rows = H[l] and arriving = R[l]ᵀ E the pass is exact. GraphSAGE adds H[l]
-R_root, always an own row.
+`arriving` says which gradients of own rows come in from the parts that read them. With received = R H[l] and
+arriving = Rᵀ E the pass is exact. GraphSAGE adds H[l] R_root, always an own row.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles.dense import Weights, loss_and_delta, num_layers
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    loss_and_delta,
+    num_layers,
+    operator_of,
+    run,
+)
+
+
+def blocks_of(assignment: np.ndarray) -> list[np.ndarray]:
+    """The vertices of part 0, 1, ..., P-1, each ascending; P is the largest part id + 1."""
+    return [np.flatnonzero(assignment == i) for i in range(int(assignment.max()) + 1)]
+
+
+def remote_rows(a: np.ndarray, assignment: np.ndarray) -> list[list[np.ndarray]]:
+    """[i][j]: the vertices of part j with an edge to a vertex of part i, ascending; none where i = j."""
+    blocks = blocks_of(assignment)
+    return [
+        [own[a[np.ix_(rows, own)].any(axis=0)] if own is not rows else own[:0] for own in blocks]
+        for rows in blocks
+    ]
 
 
 def split(matrix: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -27,14 +48,47 @@ def split(matrix: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.where(same, matrix, 0.0), np.where(same, 0.0, matrix)
 
 
+class Training:
+    """Training over the parts of `assignment` [V], from `weights` on.
+
+    a, operator, own, remote  [V, V] the adjacency, Â, O and R
+    blocks[i], halo[i][j]     the vertices of part i, and those of part j with an edge to one of part i
+    x [V, F]; count           the features; how many vertices train
+    """
+
+    def __init__(
+        self, graph, assignment: np.ndarray, weights: Weights, *, model: str = "gcn",
+        normalisation: str = "symmetric", epochs: int, lr: float, weight_decay: float = 0.0,
+    ):  # fmt: skip
+        self.graph, self.weights, self.model, self.normalisation = graph, weights, model, normalisation
+        self.epochs, self.optimiser = epochs, Adam(lr, weight_decay)
+        self.a = adjacency(graph)
+        self.operator = operator_of(self.a, model, normalisation)
+        self.own, self.remote = split(self.operator, assignment)
+        self.blocks, self.halo = blocks_of(assignment), remote_rows(self.a, assignment)
+        self.parts, self.layers = range(len(self.blocks)), num_layers(weights)
+        self.x, self.count = graph.features.astype(np.float64), int(graph.train.sum())
+
+    def step(self, weights: Weights, received, arriving, own=None, train=None) -> tuple[float, Weights, list]:
+        """(loss, gradients, H) of one pass; `train` as in dense.loss_and_delta."""
+        own, train = self.own if own is None else own, self.graph.train if train is None else train
+        data = (self.x, self.graph.labels, train, self.count, weights, self.model)
+        return loss_and_gradients(own, *data, received, arriving)
+
+    def run(self, epoch_step, history: History | None = None) -> History:
+        """`epoch_step(epoch, weights)` gives (loss, gradients, ...) of every epoch."""
+        how = (self.optimiser, self.epochs, self.model, self.normalisation)
+        return run(self.graph, self.weights, lambda *at: epoch_step(*at)[:2], *how, history or History())
+
+
 def forward(
-    own: np.ndarray, remote: list, x: np.ndarray, weights: Weights, model: str, rows
+    own: np.ndarray, x: np.ndarray, weights: Weights, model: str, received
 ) -> tuple[list, list, list]:
-    """(H, Z, T): as dense.forward, and T[l] = O H[l] + R[l] Y[l], what layer l multiplies by W[l]."""
+    """(H, Z, T): as dense.forward, and T[l] = O H[l] + received(l, H[l]), what layer l multiplies by W[l]."""
     layers = num_layers(weights)
     h, z, t = [x], [None], []
     for l in range(layers):
-        t.append(own @ h[l] + remote[l] @ rows(l, h[l]))
+        t.append(own @ h[l] + received(l, h[l]))
         z_next = t[l] @ weights[f"layers.{l}.weight"] + weights[f"layers.{l}.bias"]
         if model == "sage":
             z_next = z_next + h[l] @ weights[f"layers.{l}.root"]
@@ -44,7 +98,7 @@ def forward(
 
 
 def backward(
-    own: np.ndarray, passed: tuple[list, list, list], delta, weights: Weights, model: str, arriving
+    own: np.ndarray, passed: tuple[list, ...], delta, weights: Weights, model: str, arriving
 ) -> Weights:
     h, z, t = passed
     gradients = {}
@@ -63,9 +117,9 @@ def backward(
 
 
 def loss_and_gradients(
-    own: np.ndarray, remote: list, x, labels, train, count: int, weights: Weights, model: str, rows, arriving
+    own: np.ndarray, x, labels, train, count: int, weights: Weights, model: str, received, arriving
 ) -> tuple[float, Weights, list]:
     """(loss, gradients, H) of one pass; labels, train and count as in dense.loss_and_delta."""
-    passed = forward(own, remote, x, weights, model, rows)
+    passed = forward(own, x, weights, model, received)
     loss, delta = loss_and_delta(passed[0][-1], labels, train, count)
     return loss, backward(own, passed, delta, weights, model, arriving), passed[0]

@@ -27,16 +27,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles import lean, lean_gat, split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
+from tests.oracles import lean, lean_gat
+from tests.oracles.dense import History, Weights, adjacency, num_layers
+from tests.oracles.split import Training
 
 
 def bfloat16(x: np.ndarray) -> np.ndarray:
@@ -84,31 +77,18 @@ def epoch_bytes(
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    cover,
-    *,
-    bits: int = 32,
-    rows: str = "all",
-    features: str = "once",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> History:
+    graph, assignment: np.ndarray, weights: Weights, cover, *, bits: int = 32, rows: str = "all",
+    features: str = "once", **how,
+) -> History:  # fmt: skip
     """SuperGNN over the parts of `assignment` [V]; bits = 32 is exact."""
     assert bits in (2, 4, 8, 16, 32) and rows in ("all", "needed") and features in ("once", "refetch")
-    operator = operator_of(adjacency(graph), model, normalisation)
-    own, remote = split.split(operator, assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
-    plan = plans(graph, assignment, layers, cover, rows, operator)
+    case = Training(graph, assignment, weights, **how)
+    plan = plans(graph, assignment, case.layers, cover, rows, case.operator)
 
-    def sent(l, h):
+    def received(l, h):
         """Σ S Q(G h), [V, f]."""
         if l == 0 and features == "once":
-            return remote @ h
+            return case.remote @ h
         return sum((s @ rounded(g @ h, bits) for g, s in plan[l].pairs.values() if len(g)), np.zeros_like(h))
 
     def arriving(l, e):
@@ -116,29 +96,14 @@ def train(
         pairs = plan[l].pairs.values()
         return sum((g.T @ rounded(s.T @ e, bits) for g, s in pairs if len(g)), np.zeros_like(e))
 
-    def epoch_step(_, weights):
-        # `sent` multiplies by S itself: the shared pass multiplies by I. Rows that the loss does not need
-        # have no δ: what they hold does not matter.
-        data = (x, graph.labels, graph.train, count, weights, model)
-        identity = [np.eye(len(x))] * layers
-        loss, gradients, _ = split.loss_and_gradients(own, identity, *data, sent, arriving)
-        return loss, gradients
-
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())
+    # Rows that the loss does not need have no δ: what they hold does not matter.
+    return case.run(lambda _, weights: case.step(weights, received, arriving))
 
 
 def train_attention(
-    graph, assignment: np.ndarray, weights: Weights, *, bits: int, rows: str = "all", epochs: int, **adam
+    graph, assignment: np.ndarray, weights: Weights, *, bits: int, rows: str = "all", **how
 ) -> History:
     """The same of a model with attention."""
-    return lean_gat.train(
-        graph,
-        assignment,
-        weights,
-        lambda *message: np.zeros(message[-1]),
-        bits=bits,
-        sets=needed_sets(graph, num_layers(weights), rows),
-        coded=lambda message, bits, _: rounded(message, bits),
-        epochs=epochs,
-        **adam,
-    )
+    sets, none = needed_sets(graph, num_layers(weights), rows), lambda *message: np.zeros(message[-1])
+    coded = lambda message, bits, _: rounded(message, bits)
+    return lean_gat.train(graph, assignment, weights, none, bits=bits, sets=sets, coded=coded, **how)

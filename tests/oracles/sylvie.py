@@ -29,43 +29,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles import split
 from tests.oracles.adaqp import quantised
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
-from tests.oracles.halo import blocks_of, remote_rows
+from tests.oracles.dense import History, Weights
+from tests.oracles.split import Training
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    draw,
-    *,
-    bits: int = 1,
-    mode: str = "asynchronous",
-    period: int = 20,
-    features: str = "once",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> History:
+    graph, assignment: np.ndarray, weights: Weights, draw, *, bits: int = 1, mode: str = "asynchronous",
+    period: int = 20, features: str = "once", **how,
+) -> History:  # fmt: skip
     """Sylvie over the parts of `assignment` [V]; no knob makes it exact."""
     assert bits >= 1 and mode in ("synchronous", "asynchronous") and features in ("once", "refetch")
-    a, blocks = adjacency(graph), blocks_of(assignment)
-    own, remote = split.split(operator_of(a, model, normalisation), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
-    parts, halo = range(len(blocks)), remote_rows(a, assignment)
-    matrices = [[remote[np.ix_(blocks[i], halo[i][j])] for j in parts] for i in parts]
+    case = Training(graph, assignment, weights, **how)
+    parts, blocks, halo = case.parts, case.blocks, case.halo
+    matrices = [[case.remote[np.ix_(blocks[i], halo[i][j])] for j in parts] for i in parts]
     before = {}  # F and C of the epoch before, by layer and direction
 
     def epoch_step(epoch, weights):
@@ -74,9 +51,8 @@ def train(
         def messages(layer, direction, sender, payload):
             """Q of payload[receiver] [n, F], for every receiver."""
             rows = np.concatenate(payload)
-            sent = quantised(
-                rows, np.full(len(rows), bits), draw(epoch, layer, direction, sender, rows.shape)
-            )
+            u = draw(epoch, layer, direction, sender, rows.shape)
+            sent = quantised(rows, np.full(len(rows), bits), u)
             return np.split(sent, np.cumsum([len(p) for p in payload])[:-1])
 
         def used(layer, direction, now):
@@ -84,10 +60,10 @@ def train(
             before[layer, direction] = now
             return now if at_once else earlier
 
-        def rows(l, h):
+        def received(l, h):
             """F_s[l]."""
             if l == 0 and features == "once":
-                return remote @ h
+                return case.remote @ h
             total = np.zeros_like(h)
             for j in parts:
                 for i, sent in enumerate(messages(l, "forward", j, [h[halo[i][j]] for i in parts])):
@@ -103,10 +79,6 @@ def train(
                     total[halo[i][j]] += sent
             return used(l, "backward", total)
 
-        # `rows` multiplies by R itself: the shared pass multiplies by I.
-        data = (x, graph.labels, graph.train, count, weights, model)
-        identity = [np.eye(len(x))] * layers
-        loss, gradients, _ = split.loss_and_gradients(own, identity, *data, rows, arriving)
-        return loss, gradients
+        return case.step(weights, received, arriving)
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())
+    return case.run(epoch_step)

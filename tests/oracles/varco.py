@@ -27,16 +27,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.oracles import split
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import History, Weights
+from tests.oracles.split import Training
 
 
 def kept(width: int, epoch: int, epochs: int, compression: float, slope: float) -> int:
@@ -46,40 +38,25 @@ def kept(width: int, epoch: int, epochs: int, compression: float, slope: float) 
 
 
 def train(
-    graph,
-    assignment: np.ndarray,
-    weights: Weights,
-    columns,
-    *,
-    compression: float = 128,
-    slope: float = 5,
-    rescale: bool = False,
-    features: str = "once",
-    model: str = "gcn",
-    normalisation: str = "symmetric",
-    epochs: int,
-    lr: float,
-    weight_decay: float = 0.0,
-) -> History:
+    graph, assignment: np.ndarray, weights: Weights, columns, *, compression: float = 128, slope: float = 5,
+    rescale: bool = False, features: str = "once", **how,
+) -> History:  # fmt: skip
     """VARCO over the parts of `assignment` [V]; compression = 1 is exact."""
     assert compression >= 1 and features in ("once", "refetch")
-    own, remote = split.split(operator_of(adjacency(graph), model, normalisation), assignment)
-    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
+    case = Training(graph, assignment, weights, **how)
 
     def epoch_step(epoch, weights):
         def compressed(l, rows):
             """g rows P of rows [V, f]."""
             width = rows.shape[1]
-            k, result = kept(width, epoch, epochs, compression, slope), np.zeros_like(rows)
+            k, result = kept(width, epoch, case.epochs, compression, slope), np.zeros_like(rows)
             some = columns(epoch, l, width, k)
             result[:, some] = rows[:, some] * (width / k if rescale else 1)
             return result
 
-        loss, gradients, _ = split.loss_and_gradients(
-            own, [remote] * layers, x, graph.labels, graph.train, count, weights, model,
-            rows=lambda l, h: h if l == 0 and features == "once" else compressed(l, h),
-            arriving=lambda l, e: compressed(l, remote.T @ e),
-        )  # fmt: skip
-        return loss, gradients
+        def received(l, h):
+            return case.remote @ (h if l == 0 and features == "once" else compressed(l, h))
 
-    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())
+        return case.step(weights, received, lambda l, e: compressed(l, case.remote.T @ e))
+
+    return case.run(epoch_step)
