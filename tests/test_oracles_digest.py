@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import dense, digest
-from tests.oracles.samples import (
-    assert_same_run,
-    differs,
-    random_blocks,
-    random_graph,
-    random_weights,
-)
+from tests.oracles.samples import DEEP, assert_same_run, differs, random_blocks, random_graph, random_weights
 
-DEEP = [5, 4, 4, 3]
 KNOBS = {
     "interval": st.integers(1, 4),
     "schedule": st.sampled_from(["shifted", "literal"]),

@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import dense, pipegcn
-from tests.oracles.samples import (
-    random_blocks,
-    random_graph,
-    random_weights,
-)
-
-DEEP = [5, 4, 4, 3]
+from tests.oracles.samples import DEEP, assert_gradients_alike, random_blocks, random_graph, random_weights
 
 
 @settings(max_examples=10)
@@ -102,7 +96,4 @@ def test_stale_epochs_agree_with_autograd(seed, parts, staleness, directed, feat
     knobs = dict(staleness=staleness, model=model, normalisation=normalisation, features=features)
     run = pipegcn.train(graph, assignment, weights, epochs=5, lr=0.05, **knobs)
     losses, gradients = replay_in_torch(graph, assignment, weights, run, **knobs)
-    np.testing.assert_allclose(run.losses, losses, rtol=1e-10)
-    for ours, theirs in zip(run.gradients, gradients):
-        for name in weights:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-8, atol=1e-12, err_msg=name)
+    assert_gradients_alike(run, losses, gradients)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from tests.oracles import dense, pscgcn
 from tests.oracles.samples import (
+    DEEP,
+    assert_gradients_alike,
     assert_same_run,
     random_blocks,
     random_graph,
     random_weights,
 )
 
-DEEP = [5, 4, 4, 3]
 MODELS = st.sampled_from(["gcn", "sage"])
 SCORES = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=1, max_size=12).map(np.array)
 RATES = st.floats(0.01, 1.0)
@@ -190,10 +191,7 @@ def test_sampled_stale_epochs_agree_with_autograd(
         graph, blocks, weights, drawer(seed), rate=0.6, policy=policy, refresh=2, epochs=5, lr=0.05, **knobs
     )
     losses, slopes = replay_in_torch(graph, blocks, weights, run, **knobs)
-    np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
-    for ours, theirs in zip(run.gradients, slopes):
-        for name in weights:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-7, atol=1e-11, err_msg=name)
+    assert_gradients_alike(run, losses, slopes, rtol=1e-7, atol=1e-11)
     again = pscgcn.train(
         graph, blocks, weights, run.masks, rate=0.6, policy=policy, refresh=2, epochs=5, lr=0.05, **knobs
     )

@@ -17,6 +17,14 @@ RUNS = {
     "layers": st.integers(2, 3),
 }
 OPERATORS = [("gcn", "symmetric"), ("gcn", "row"), ("sage", "symmetric")]  # model and normalisation
+DEEP = [5, 4, 4, 3]
+# What is drawn for a `case` of an oracle.
+CASES = {
+    "seed": st.integers(0, 10**6),
+    "parts": st.integers(1, 4),
+    "operator": st.sampled_from(OPERATORS),
+    "features": st.sampled_from(["once", "refetch"]),
+}
 
 
 def random_graph(seed: int, *, vertices=14, directed=True, multilabel=False, classes=WIDTHS[-1]) -> Graph:
@@ -77,6 +85,19 @@ def random_blocks(seed: int, vertices: int, parts: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(np.arange(vertices) % parts)
 
 
+def case(seed, parts, operator=OPERATORS[0], **more):
+    """Graph, assignment and weights; and what every oracle takes by name."""
+    graph, (model, normalisation) = random_graph(seed), operator
+    data = (graph, random_blocks(seed, graph.num_vertices, parts), random_weights(seed, model, widths=DEEP))
+    how = dict(model=model, normalisation=normalisation, epochs=5, lr=0.02, weight_decay=0.01)
+    return data, how | more
+
+
+def draw(epoch, layer, direction, sender, shape):
+    """Numbers from 0 to 1 for what a sender rounds, as oracles ask for them."""
+    return np.random.default_rng([epoch, layer, direction == "backward", sender]).random(shape)
+
+
 def without_cut_edges(graph: Graph, assignment: np.ndarray) -> Graph:
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     kept = assignment[rows] == assignment[graph.indices]
@@ -94,3 +115,11 @@ def assert_same_run(a: dense.History, b: dense.History, rtol=1e-10):
 
 def differs(a: dense.History, b: dense.History) -> bool:
     return not np.allclose(a.losses, b.losses, rtol=1e-6)
+
+
+def assert_gradients_alike(run: dense.History, losses, gradients, rtol=1e-8, atol=1e-12):
+    """Losses and gradients of every epoch equal those of another computation."""
+    np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
+    for ours, theirs in zip(run.gradients, gradients):
+        for name, want in theirs.items():
+            np.testing.assert_allclose(ours[name], want, rtol=rtol, atol=atol, err_msg=name)
