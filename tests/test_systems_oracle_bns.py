@@ -21,11 +21,8 @@ from harness.core.propagate import HaloDropout
 from harness.data.partition.build import build_shards
 from systems.bns import Bns
 from systems.parts.sampling import HaloSampler
-from tests import systems
 from tests.oracles import bns, split
-from tests.oracles import bytes as count
-from tests.oracles.samples import RUNS, random_blocks, random_graph, with_edge_weights
-from tests.systems import Settings
+from tests.oracles.samples import random_blocks, random_graph, with_edge_weights
 
 
 def drawer(rate: float, seed: int):
@@ -33,25 +30,6 @@ def drawer(rate: float, seed: int):
     system = Bns(rate=rate)
     system.seed, system.device = seed, torch.device("cpu")
     return lambda epoch, receiver, owner, boundary, _: system.sample(epoch, receiver, owner, boundary).numpy()
-
-
-@settings(max_examples=18)
-@given(
-    rate=st.sampled_from([0.1, 0.3, 0.5, 0.8, 1.0]),
-    features=st.sampled_from(["refetch", "once"]),
-    model=st.sampled_from(["gcn", "sage"]),
-    **RUNS,
-)
-def test_bns_equals_its_oracle(pool, rate, features, seed, parts, directed, model, layers):
-    graph = random_graph(seed, vertices=18, directed=directed)
-    how = Settings(model=systems.small(model, layers), epochs=6, seed=seed)
-    outcome = systems.run(
-        pool, graph, systems.block("bns", rate=rate, features=features), parts, settings=how
-    )
-    history = systems.history(
-        bns.train, graph, outcome, how, drawer(rate, seed), rate=rate, features=features, model=model
-    )
-    systems.assert_trained_alike(outcome, history)
 
 
 def test_every_pair_of_workers_draws_anew_in_every_epoch():
@@ -73,40 +51,6 @@ def test_the_mean_operator_is_the_exact_one(seed, parts, model):
     mean, remote = total / draws, case.remote
     # An entry's variance is R^2 (m / k - 1), and halves of 1, 2, ... rows are never rounded below 2 of 5.
     assert (np.abs(mean - remote) <= 6 * np.sqrt(1.5 / draws) * remote).all()
-
-
-@pytest.mark.parametrize("features", ["refetch", "once"])
-def test_bytes_are_those_of_the_drawn_rows(pool, features):
-    """Each exchange moves the sum over pairs of max(1, round(p m)) rows, and no ids; "once" all of layer 0's,
-    in epoch 0 only.
-    """
-    graph = random_graph(12, vertices=40)
-    how = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=3)
-    outcome = systems.run(pool, graph, systems.block("bns", rate=0.3, features=features), 4, settings=how)
-    halo = count.halo_rows(graph, outcome.assignment)
-    # [owner, receiver]
-    drawn = np.array([[bns.sample_size(0.3, m) if m else 0 for m in owned] for owned in halo.tolist()])
-    rows = int(drawn.sum())
-    for epoch in range(3):
-        assert [systems.of_the_system(worker["metrics"][epoch]) for worker in outcome.workers] == [
-            {(-1, "rows_drawn"): float(n)} for n in drawn.sum(0)
-        ]
-        want = {}
-        for layer, width in enumerate(outcome.widths[:-1]):
-            for way in ("forward", "backward"):
-                moved = rows
-                if layer == 0:
-                    moved = (
-                        0
-                        if way == "backward"
-                        else rows
-                        if features == "refetch"
-                        else int(halo.sum()) * (epoch == 0)
-                    )
-                if moved:
-                    want[layer, way] = (moved, moved * width * 4)
-        sent = {key[:2]: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
-        assert sent == want
 
 
 @settings(max_examples=20)

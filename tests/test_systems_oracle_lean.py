@@ -179,10 +179,17 @@ STOPPED = {
 }
 
 
-def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work, stop, run):
+@pytest.mark.nightly(40)
+@pytest.mark.parametrize("tenth", range(10))
+@settings(max_examples=100)
+@given(**STOPPED)
+def test_a_thousand_stopped_runs_go_on_bit_for_bit(
+    pool, tenth, bits, combine, rows, features, dropout, extra_work, stop, run
+):
     """A run that stops after `stop` of five epochs and goes on is the run that never stopped: losses,
     weights, on all workers the same, and bytes.
     """
+    run = {**run, "seed": run["seed"] + 10_001 * (tenth + 1)}  # other graphs than the other tenths'
     graph, how = drawn(run)
     block = {"_target_": f"harness.core.combine.{combine}"}
     how = replace(how, epochs=5, dtype="float32", rows=rows, combine=block)
@@ -196,25 +203,6 @@ def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work
     assert same_bits(once, resumed)
     for mine, theirs in zip(once.workers, resumed.workers):
         assert mine["sent"] == theirs["sent"]
-
-
-@settings(max_examples=5)
-@given(**STOPPED)
-def test_a_stopped_run_goes_on_bit_for_bit(
-    pool, bits, combine, rows, features, dropout, extra_work, stop, run
-):
-    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work, stop, run)
-
-
-@pytest.mark.nightly(40)
-@pytest.mark.parametrize("tenth", range(10))
-@settings(max_examples=100)
-@given(**STOPPED)
-def test_a_thousand_stopped_runs_go_on_bit_for_bit(
-    pool, tenth, bits, combine, rows, features, dropout, extra_work, stop, run
-):
-    run = {**run, "seed": run["seed"] + 10_001 * (tenth + 1)}  # other graphs than the other tenths'
-    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, extra_work, stop, run)
 
 
 def test_masks_are_those_of_vanilla(pool):

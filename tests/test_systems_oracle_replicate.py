@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.dev.conformance.checks import same_bits
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles import replicate
@@ -101,17 +98,6 @@ def test_masks_and_statistics_are_those_of_vanilla(pool, mode, model):
     )
     np.testing.assert_allclose(other.losses, plain.losses, rtol=1e-9)
     assert other.scores == plain.scores
-
-
-@settings(max_examples=5)
-@given(knobs=st.fixed_dictionaries(KNOBS), run=st.fixed_dictionaries(RUN), stop=st.integers(1, 3))
-def test_a_stopped_run_goes_on_bit_for_bit(pool, knobs, run, stop):
-    graph, how = drawn(run, epochs=4, dtype="float32")
-    how = replace(how, model={**how.model, "dropout": 0.4})
-    once, resumed = (trained(pool, graph, each, run, knobs) for each in (how, replace(how, stop_at=stop)))
-    assert same_bits(once, resumed)
-    for mine, theirs in zip(once.workers, resumed.workers):
-        assert mine["sent"] == theirs["sent"] and mine["metrics"] == theirs["metrics"]
 
 
 def test_where_all_is_computed_workers_meet_for_the_weights_alone(pool):
