@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from harness.base.errors import InputError
 from harness.core.system import RunFacts
 from harness.data.graph import Graph
 from harness.data.partition.vertexcut import assign_edges
@@ -24,7 +23,6 @@ from tests.graphs import random_graph
 from tests.oracles.bytes import all_reduce
 from tests.oracles.dense import adjacency
 from tests.systems import shards_of
-from tests.test_config_refused import accept
 from tests.test_identity import run_of
 
 FUNCTIONS = {
@@ -198,24 +196,6 @@ def test_keys_of_before_name_the_same_model():
     assert config.completed({**composed, "model": before}) == config.completed(composed)
     relu = {**composed["model"], "activation": "relu"}
     assert config.completed({**composed, "model": relu}) != config.completed(composed)
-
-
-@pytest.mark.parametrize(
-    "arguments, parts",
-    [
-        (["model.name=gnc"], ['model.name="gnc"', 'did you mean "gcn"?']),
-        (["model.norm=batsh"], ['model.norm="batsh"', 'did you mean "batch"?']),
-        (["model.activation=swish"], ['model.activation="swish"', "elu, gelu, leaky_relu, relu, tanh"]),
-        (["model.residual=perhaps"], ["model.residual=perhaps is not true or false: give one of them"]),
-        (["+model._target_=torch.nn.Linear"], ['model._target_="torch.nn.Linear" is not a ModelConfig']),
-    ],
-    ids=lambda x: x[-1] if isinstance(x, list) else None,
-)
-def test_refused_in_one_sentence(arguments, parts):
-    with pytest.raises(InputError) as refused:
-        accept(*arguments)
-    sentence = str(refused.value)
-    assert "\n" not in sentence and all(part in sentence for part in parts), sentence
 
 
 @pytest.mark.parametrize("system", [DigestA(), Llcg()], ids=["digest_a", "llcg"])

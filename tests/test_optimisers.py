@@ -10,14 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.base.errors import InputError
 from harness.core.schedules import Constant, Cosine, Schedule, Step
 from harness.core.system import RunFacts
 from harness.run import config
 from systems.digest_a import DigestA
 from tests import training
 from tests.graphs import random_graph
-from tests.test_config_refused import accept
 from tests.test_identity import run_of
 
 GRAPH = random_graph(40, 4, seed=2)
@@ -129,30 +127,6 @@ def test_the_default_is_adam_at_a_constant_rate():
     assert not run.scheduled and run_of("schedule=cosine").scheduled and run_of("schedule.warmup=3").scheduled
     for other in ("optimiser=adamw", "optimiser=sgd", "optimiser.lr=0.02", "schedule=step"):
         assert config.completed(run_of(other).composed) != config.completed(run.composed)
-
-
-@pytest.mark.parametrize(
-    "arguments, parts",
-    [
-        (["optimiser=sdg"], ['optimiser="sdg"', 'did you mean "sgd"?']),
-        (["optimiser=newton"], ['optimiser="newton"', "adam, adamw, sgd"]),
-        (["optimiser=sgd", "optimiser.momentum=2"], ["optimiser.momentum=2.0", "0 to 0.9999"]),
-        (["optimiser=sgd", "optimiser.momentum=0", "optimiser.nesterov=true"], ["nesterov=true", "momentum"]),
-        (["optimiser.momentum=0.9"], ["optimiser.momentum", "lr"]),
-        (["optimiser.lr=0"], ["optimiser.lr=0.0", "more than 0"]),
-        (["optimiser._target_=torch.optim.Adam"], ['_target_="torch.optim.Adam" is not an Optimiser']),
-        (["schedule=cosin"], ['schedule="cosin"', 'did you mean "cosine"?']),
-        (["schedule=step", "schedule.every=0"], ["schedule.every=0", "give 1 to "]),
-        (["schedule.warmup=-1"], ["schedule.warmup=-1", "give 0 to "]),
-        (["schedule=cosine", "schedule.floor=2"], ["schedule.floor=2.0", "0 to 1"]),
-    ],
-    ids=lambda x: x[-1] if isinstance(x, list) else None,
-)
-def test_refused_in_one_sentence(arguments, parts):
-    with pytest.raises(InputError) as refused:
-        accept(*arguments)
-    sentence = str(refused.value)
-    assert "\n" not in sentence and all(part in sentence for part in parts), sentence
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from harness.base.errors import InputError
 from harness.core.stopping import EarlyStopping
 from harness.core.system import RunFacts
 from harness.results.reader import Trace
@@ -19,7 +18,6 @@ from systems.digest_a import DigestA
 from tests import training
 from tests.graphs import random_graph
 from tests.systems import shards_of
-from tests.test_config_refused import accept
 
 
 @given(st.lists(st.integers(0, 5), max_size=20), st.integers(0, 4))
@@ -67,23 +65,6 @@ def test_a_graph_with_two_classes_goes_by_its_auc(pool):
     for found in training.run(pool, graph, 2, evaluate={"patience": 1}):
         expected = EarlyStopping(1)
         assert found["ends"] == [expected.over(s.auc[0]) for s in found["scores"]]
-
-
-@pytest.mark.parametrize(
-    "arguments, parts",
-    [
-        (["evaluate.patience=-1"], ["evaluate.patience=-1", "give 0 to "]),
-        (["evaluate.patience=3", "evaluate.every=0"], ["evaluate.patience=3", "every=1 or more"]),
-        (["evaluate.threshold=0"], ["evaluate.threshold=0.0", "more than 0 and at most 0.999999"]),
-        (["evaluate.threshold=1"], ["evaluate.threshold=1.0", "more than 0 and at most 0.999999"]),
-    ],
-    ids=lambda x: x[-1] if isinstance(x, list) else None,
-)
-def test_refused_in_one_sentence(arguments, parts):
-    with pytest.raises(InputError) as refused:
-        accept(*arguments)
-    sentence = str(refused.value)
-    assert "\n" not in sentence and all(part in sentence for part in parts), sentence
 
 
 def test_an_asynchronous_system_refuses_it():
