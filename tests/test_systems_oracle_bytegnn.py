@@ -21,7 +21,7 @@ from tests.launching import PATIENCE
 from tests.oracles import distdgl
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
-from tests.test_systems_oracle_distdgl import sent_of, steps_of
+from tests.test_systems_oracle_distdgl import assert_booked, sent_of, steps_of
 
 SCHEDULING = {
     "order": st.sampled_from(["dag", "fifo"]),
@@ -66,11 +66,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
         alone=knobs["task"] if knobs["dedup"] == "task" else None, **how.optimiser,
     )  # fmt: skip
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
-    for epoch in range(how.epochs):
-        assert sent_of(outcome, epoch) == +want.sent[epoch]
-        reported = [worker["metrics"][epoch] for worker in outcome.workers]
-        assert sum(each[-1, "pulled"] for each in reported) == want.pulled[epoch]
-        assert sum(each[-1, "remote"] for each in reported) == want.remote[epoch]
+    assert_booked(outcome, want, steps)
 
 
 def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool):

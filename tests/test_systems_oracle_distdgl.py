@@ -13,7 +13,7 @@ from systems.parts.seeds import Seeds
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import distdgl, halo
-from tests.oracles.samples import random_graph, with_edge_weights
+from tests.oracles.samples import graph_of_kind, random_graph
 from tests.systems import Settings
 
 SEEDS = st.integers(0, 10_000)
@@ -42,6 +42,20 @@ def sent_of(outcome, epoch: int) -> Counter:
     return found
 
 
+def assert_booked(outcome, want: distdgl.History, steps: list) -> None:
+    """Bytes and what workers tell of themselves are the oracle's; a step sums its gradients in float64."""
+    parts, parameters = len(outcome.workers), sum(w.size for w in outcome.weights[0].values())
+    for epoch, taken in enumerate(steps):
+        assert sent_of(outcome, epoch) == +want.sent[epoch]
+        reported = [worker["metrics"][epoch] for worker in outcome.workers]
+        assert {each[-1, "steps"] for each in reported} == {len(taken)}
+        for name, rows in (("pulled", want.pulled), ("remote", want.remote)):
+            assert not rows or sum(each[-1, name] for each in reported) == rows[epoch]
+        if parts > 1:
+            size = outcome.sent(epoch)[-1, "backward", "weights"][1]
+            assert size == len(taken) * 2 * count.all_reduce(parameters, parts)
+
+
 @given(
     seed=SEEDS,
     parts=st.integers(1, 4),
@@ -67,8 +81,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(
     pool, seed, parts, directed, model, fanouts, kind, knobs, drop_last
 ):
     knobs["drop_last"] = drop_last and knobs["batch"] == 1 + seed % 2  # so small that a batch is whole
-    graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
-    graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
+    graph = graph_of_kind(kind, seed, directed)
     shape = systems.small(model, len(fanouts))
     how = Settings(model=shape, seed=seed % 100, epochs=2)
     block = systems.block("distdgl", fanouts=fanouts, **knobs)
@@ -82,16 +95,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(
         label=3 if kind == "multilabel" else 4, **how.optimiser,
     )  # fmt: skip
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
-    parameters = sum(w.size for w in outcome.weights[0].values())
-    for epoch in range(how.epochs):
-        assert sent_of(outcome, epoch) == +want.sent[epoch]
-        reported = [worker["metrics"][epoch] for worker in outcome.workers]
-        assert {each[-1, "steps"] for each in reported} == {len(steps[epoch])}
-        assert sum(each[-1, "pulled"] for each in reported) == want.pulled[epoch]
-        assert sum(each[-1, "remote"] for each in reported) == want.remote[epoch]
-        if parts > 1:
-            size = outcome.sent(epoch)[-1, "backward", "weights"][1]
-            assert size == len(steps[epoch]) * 2 * count.all_reduce(parameters, parts)  # float64
+    assert_booked(outcome, want, steps)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from harness.run.config import make_system
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from tests import systems
 from tests.graphs import graphs
-from tests.oracles import bytes as count
 from tests.oracles import gas
-from tests.oracles.samples import random_graph, with_edge_weights
+from tests.oracles.samples import graph_of_kind, random_graph
 from tests.systems import Settings
+from tests.test_systems_oracle_distdgl import assert_booked
 
 SEEDS = st.integers(0, 10_000)
 
@@ -45,15 +45,6 @@ def steps_of(graph, assignment, parts: int, epochs: int, seed: int, clusters: in
     return found
 
 
-def sent_of(outcome, epoch: int) -> Counter:
-    """(layer, purpose) -> bytes of rows and ids."""
-    found = Counter()
-    for (layer, _, purpose), (_, size) in outcome.sent(epoch).items():
-        if purpose not in ("weights", "counts"):
-            found[layer, purpose] += size
-    return found
-
-
 @settings(max_examples=15)
 @given(
     seed=SEEDS,
@@ -72,8 +63,7 @@ def sent_of(outcome, epoch: int) -> Counter:
     }),
 )  # fmt: skip
 def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, layers, kind, knobs):
-    graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
-    graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
+    graph = graph_of_kind(kind, seed, directed)
     shape = systems.small(model, layers)
     how = Settings(model=shape, seed=seed % 100, epochs=3)
     outcome = systems.run(pool, graph, systems.block("gas", **knobs), parts, settings=how)
@@ -84,20 +74,11 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
         graph, assignment, outcome.weights[0], steps, model=model, epochs=3, **given_too, **how.optimiser
     )
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
-    parameters = sum(w.size for w in outcome.weights[0].values())
+    assert_booked(outcome, want, steps)
+    told = 8 * parts * (parts - 1) * layers if parts > 1 and knobs["outside"] == "history" else 0
     for epoch in range(how.epochs):
-        assert sent_of(outcome, epoch) == +want.sent[epoch]
-        reported = [worker["metrics"][epoch] for worker in outcome.workers]
-        assert {each[-1, "steps"] for each in reported} == {len(steps[epoch])}
-        assert sum(each[-1, "pulled"] for each in reported) == want.pulled[epoch]
-        if parts > 1:
-            sent = outcome.sent(epoch)
-            assert sent[-1, "backward", "weights"][1] == len(steps[epoch]) * 2 * count.all_reduce(
-                parameters, parts
-            )  # float64
-            asked = sum(size for (_, _, purpose), (_, size) in sent.items() if purpose == "counts")
-            told = 8 * parts * (parts - 1) * layers * len(steps[epoch])
-            assert asked == (told if knobs["outside"] == "history" else 0)
+        sizes = [size for (_, _, what), (_, size) in outcome.sent(epoch).items() if what == "counts"]
+        assert sum(sizes) == told * len(steps[epoch])
 
 
 def test_attention_takes_histories_as_digest_takes_its_store(pool):

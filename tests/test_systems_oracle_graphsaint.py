@@ -14,7 +14,7 @@ from tests import systems
 from tests.graphs import graphs
 from tests.oracles import bytes as count
 from tests.oracles import graphsaint
-from tests.oracles.samples import random_graph, with_edge_weights
+from tests.oracles.samples import graph_of_kind, random_graph
 from tests.systems import Settings
 
 SEEDS = st.integers(0, 10_000)
@@ -64,8 +64,7 @@ def pools_of(graph, assignment, parts: int, seed: int, knobs: dict) -> tuple[lis
     }),
 )  # fmt: skip
 def test_losses_and_weights_equal_the_oracle(pool, seed, parts, directed, model, layers, kind, knobs):
-    graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
-    graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
+    graph = graph_of_kind(kind, seed, directed)
     shape = systems.small(model, layers)
     how = Settings(model=shape, seed=seed % 100, epochs=3)
     outcome = systems.run(pool, graph, systems.block("graphsaint", **knobs), parts, settings=how)

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from tests.oracles import dense
 from tests.oracles.dense import Adam, adjacency
+from tests.oracles.graphsaint import vertex_losses
 
 MASK = 2**64 - 1
 
@@ -109,9 +111,7 @@ def operator(graph, drawn: dict[int, list[int]], model: str, scale: str) -> np.n
 
 
 @dataclass
-class History:
-    losses: list[float] = field(default_factory=list)
-    weights_after: list[dict[str, np.ndarray]] = field(default_factory=list)
+class History(dense.History):
     sent: list[Counter] = field(default_factory=list)  # (layer, purpose) -> bytes of all workers
     pulled: list[int] = field(default_factory=list)  # feature rows
     remote: list[int] = field(default_factory=list)  # inputs of other workers
@@ -127,7 +127,7 @@ def train(
     history, optimiser, layers = History(), Adam(lr, weight_decay), len(fanouts)
     w = {name: np.array(each, np.float64) for name, each in weights.items()}
     parts, x = int(assignment.max()) + 1, torch.from_numpy(graph.features).double()
-    labels, multilabel = torch.from_numpy(graph.labels), graph.labels.ndim == 2
+    labels = torch.from_numpy(graph.labels)
     kept = [set() for _ in range(parts)]
     for epoch in range(epochs):
         count = sum(len(own) for step in steps[epoch] for own in step)
@@ -167,13 +167,7 @@ def train(
                         z = z + h @ t[f"layers.{layer}.root"]
                     h = z.relu() if layer + 1 < layers else z
                 mine = torch.from_numpy(np.array(own))
-                if multilabel:
-                    each = torch.nn.functional.binary_cross_entropy_with_logits(
-                        h[mine], labels[mine].double(), reduction="sum"
-                    )
-                    each = each / labels.shape[1]
-                else:
-                    each = torch.nn.functional.cross_entropy(h[mine], labels[mine].long(), reduction="sum")
+                each = vertex_losses(h[mine], labels[mine]).sum()
                 summed = summed + each.detach()
                 followed = followed + each / (members if loss == "global" else parts * len(own))
             followed.backward()

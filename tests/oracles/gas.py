@@ -13,20 +13,13 @@ too; "drop", where A is made of the edges inside B alone.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from tests.oracles.dense import Adam, adjacency, as_float64, forward, num_layers, operator_of
-
-
-@dataclass
-class History:
-    losses: list[float] = field(default_factory=list)
-    weights_after: list[dict[str, np.ndarray]] = field(default_factory=list)
-    sent: list[Counter] = field(default_factory=list)  # (layer, purpose) -> bytes of all workers
-    pulled: list[int] = field(default_factory=list)  # feature rows
+from tests.oracles.distdgl import History
+from tests.oracles.graphsaint import vertex_losses
 
 
 def exact(graph, weights, model: str) -> list[torch.Tensor]:
@@ -34,14 +27,6 @@ def exact(graph, weights, model: str) -> list[torch.Tensor]:
     operator = operator_of(adjacency(graph), model, "symmetric")
     h = forward(operator, graph.features.astype(np.float64), weights, model)[0]
     return [torch.from_numpy(each) for each in h[:-1]]
-
-
-def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Summed over the rows."""
-    if labels.ndim == 1:
-        return torch.nn.functional.cross_entropy(logits, labels.long(), reduction="sum")
-    each = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels.double(), reduction="sum")
-    return each / labels.shape[1]
 
 
 def train(
@@ -86,7 +71,7 @@ def train(
                         z = z + h @ t[f"layers.{l}.root"]
                     h = z.relu() if l + 1 < layers else z
                 train_rows = graph.train[own]
-                loss = loss + loss_of(h[train_rows], labels[own][train_rows]) / count
+                loss = loss + vertex_losses(h[train_rows], labels[own][train_rows]).sum() / count
                 if outside == "history":
                     there = [u for u in rest if a[own, u].any() and assignment[u] != i]
                     wanted = set(there) - kept[i]

@@ -19,20 +19,10 @@ nothing to it. Where this is so of all workers the gradient is 0, and the optimi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import torch
 
-from tests.oracles.dense import Adam, adjacency, as_float64, num_layers, operator_of
-
-
-@dataclass
-class History:
-    """losses: by epoch, the mean over its steps of the sum of all loss_i, each before the step's update."""
-
-    losses: list[float] = field(default_factory=list)
-    weights_after: list[dict[str, np.ndarray]] = field(default_factory=list)
+from tests.oracles.dense import Adam, History, adjacency, as_float64, num_layers, operator_of
 
 
 def members_of(graph, assignment, worker: int, train_only: bool) -> np.ndarray:
@@ -100,7 +90,8 @@ def train(
     graph, assignment, weights, pools, steps: int, *, model, epochs, lr, weight_decay=0.0, train_only=False
 ) -> History:  # fmt: skip
     """`pools[i]` are the sets of worker i, each an array of global ids within G_i (no set where G_i has no
-    vertex); `steps` the optimiser steps of an epoch.
+    vertex); `steps` the optimiser steps of an epoch. An epoch's loss is the mean over its steps of the sum of
+    all loss_i, each before the step's update.
     """
     history, optimiser, w = History(), Adam(lr, weight_decay), as_float64(weights)
     operators, scales = [], []

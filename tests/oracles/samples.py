@@ -71,6 +71,12 @@ def with_edge_weights(graph: Graph, seed: int, zeros: float = 0.2) -> Graph:
     return validate(graph.replace(weights=weights[rows, graph.indices].astype(np.float32)))
 
 
+def graph_of_kind(kind: str, seed: int, directed: bool) -> Graph:
+    """ "plain", or "multilabel", or "weighted": of edges with weights."""
+    graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
+    return with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
+
+
 def random_weights(seed: int, model="gcn", widths=WIDTHS) -> dense.Weights:
     rng, weights = np.random.default_rng(seed), {}
     for l in range(len(widths) - 1):
