@@ -106,8 +106,7 @@ def test_a_worker_may_have_no_needed_row(pool, model):
     ],
     ids=lambda model: model["name"],
 )
-@pytest.mark.parametrize("features", ["once", "refetch"])
-@pytest.mark.parametrize("multilabel", [False, True], ids=["one label", "label sets"])
+@pytest.mark.parametrize("features, multilabel", [("once", False), ("refetch", True)])
 def test_masks_norms_and_residuals_are_those_of_all_rows(pool, model, features, multilabel):
     graph = sparse_graph(5, vertices=30, trained=5, multilabel=multilabel)
     block = systems.block("vanilla", features=features)
