@@ -96,8 +96,8 @@ wheel:          ## build the wheel, and try it in an empty environment outside t
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness bench
 
-bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, as one JSON, kept in results/bench/gpu.json
-	@$(RUN) -m harness.dev.bench.gpu --json results/bench/gpu.json
+bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, kept in results/bench/gpu.json
+	$(RUN) -m harness bench --only gpu --json results/bench/gpu.json
 
 SIZE   ?= smoke
 FIG    ?=

@@ -4,7 +4,6 @@ memory, and a run that goes on from a checkpoint is the run that was never stopp
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from harness.core.architectures import Gcn
 from harness.dev.bench import gpu
 from harness.results import resolved
 from harness.results.reader import Trace, find_runs
@@ -102,21 +102,18 @@ def test_a_run_that_goes_on_is_the_run_that_was_never_stopped(tmp_path, system, 
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
-def test_the_bench_prints_ratios_to_its_peers_as_one_json(device, capsys, tmp_path, monkeypatch):
+def test_the_bench_has_ratios_to_its_peers_or_says_why_not(device):
     graph = random_graph(300, 12, num_features=20, num_classes=4, seed=1)
-    monkeypatch.setattr(gpu.sources, "load", lambda *given: graph)
-    words = ["--device", device, "--hidden", "8", "--rounds", "2"]
-    assert gpu.main([*words, "--json", str(tmp_path / "gpu.json")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == json.loads((tmp_path / "gpu.json").read_text())
-    peers = {"PyG, torch.sparse CSR", "PyG, edge_index", "DGL"}
-    there = {name.split(" / ")[1] for name in found["ratios"]}
-    assert there | set(found["absent"]) == peers and not there & set(found["absent"])
-    assert "PyG, edge_index" in there and all(ratio > 0 for ratio in found["ratios"].values())
-    assert all(len(samples) == 2 for samples in found["samples"].values())
+    model = Gcn(layers=2, hidden=8, dropout=0.0)
+    found = [line for line in gpu.gpu_lines(graph, model, 2, torch.device(device)) if line.unit == "s"]
+    there = {line.name.split(" / ")[1] for line in found if line.peer is not None}
+    absent = {line.name for line in found if line.peer is None}
+    assert there | absent == {"PyG, torch.sparse CSR", "PyG, edge_index", "DGL"} and not there & absent
+    assert "PyG, edge_index" in there and all(line.ratio > 0 for line in found if line.peer is not None)
+    assert all(len(line.samples) == 2 for line in found if line.peer is not None)
 
 
-def test_the_bench_says_where_there_is_no_gpu(capsys, monkeypatch):
+def test_the_bench_says_where_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.main([]) == 2
-    assert capsys.readouterr().err.startswith("error: --device=cuda but no CUDA device is visible; give")
+    (line,) = gpu.gpu_lines(random_graph(30, 3), Gcn(), 1)
+    assert line.met is None and "no CUDA device is visible" in line.note

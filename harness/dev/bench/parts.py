@@ -16,6 +16,7 @@ from harness.dev.bench.batches import batch_lines
 from harness.dev.bench.blocks import block_lines
 from harness.dev.bench.device import device_lines
 from harness.dev.bench.epoch import curve_lines, epoch_lines
+from harness.dev.bench.gpu import gpu_lines
 from harness.dev.bench.lines import BenchLine
 from harness.dev.bench.needed import alone_lines, lean_lines
 from harness.dev.bench.overlap import overlap_lines
@@ -160,6 +161,10 @@ PARTS = {
     "epoch": Part(
         "one worker's epoch, beside DGL's and PyG's",
         lambda s: epoch_lines(s.graph(), s.extent.model, s.extent.rounds),
+    ),
+    "gpu": Part(
+        "one worker's epoch on a GPU, beside DGL's and PyG's",
+        lambda s: gpu_lines(s.graph(), s.extent.model, s.extent.rounds * 2),
     ),
     "spmm": Part(
         "the sparse product, beside DGL's and the machine's bandwidth",
