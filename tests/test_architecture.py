@@ -74,7 +74,7 @@ def test_imports_run_downwards():
 
 
 def test_an_upward_import_would_be_seen():
-    names = "comm.comm core.trainer results.reader run.launch cli.runs dev.bench.roofline model.replay.engine"
+    names = "comm.comm core.trainer results.reader run.launch cli.runs dev.bench.spmm model.replay.engine"
     layers = [layer_of(f"harness.{name}") for name in [*names.split(), "papers.claims.verdict"]]
     assert layers == sorted(set(layers)) and layer_of("harness.__main__") == layer_of("harness.cli.runs")
     assert layers[2] > layer_of("systems.vanilla") > layers[1]

@@ -11,13 +11,13 @@ import pytest
 
 from harness.base.dgl import load_dgl
 from harness.core.architectures import Gcn
+from harness.core.kernels.tiling_measured import random_block
 from harness.dev.bench import (
     blocks,
     lines,
     needed,
     order,
     parts,
-    roofline,
     runs,
     spmm,
     start,
@@ -221,7 +221,7 @@ def test_a_run_that_fails_says_why(folders, forked):
 @pytest.mark.nightly(20)
 def test_the_product_is_timed_beside_dgl_and_by_its_entries(monkeypatch):
     monkeypatch.setattr(spmm, "NO_WORSE", {5: 1.0})
-    block = roofline.random_graph(400, 9000)
+    block = random_block(400, 400, 22)
     found = [*spmm.dgl_lines(block, rounds=2), *spmm.uniform_lines((2e3, 4e3), rounds=2)]
     assert len(found) == 4 and all(line.note or line.target for line in found)
     assert all(len(line.peer_samples) == 2 for line in found[:-1] if line.peer is not None)
@@ -271,7 +271,7 @@ def test_a_side_that_ends_its_process_is_told(monkeypatch):
 
     monkeypatch.setattr(spmm, "load_dgl", lambda: True)
     monkeypatch.setattr(spmm.multiprocessing, "get_context", lambda how: SimpleNamespace(Process=Dead))
-    found = spmm.dgl_lines(roofline.random_graph(100, 500), rounds=1)
+    found = spmm.dgl_lines(random_block(100, 100, 5), rounds=1)
     assert len(found) == 3
     assert all(math.isnan(line.ours) and "exit code -11" in line.note for line in found)
     assert not any(line.met for line in found)

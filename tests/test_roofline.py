@@ -1,19 +1,9 @@
-"""Graphs without locality, and how a cost grows; no timing is judged."""
+"""How a cost grows; no timing is judged."""
 
 import numpy as np
 
 from harness.dev.bench.epoch import epoch_curve
 from harness.dev.bench.lines import exponent
-from harness.dev.bench.roofline import random_graph
-
-
-def test_random_graph_has_the_edges_asked_for_in_ascending_rows():
-    block = random_graph(2000, 100_000)
-    assert abs(block.num_entries - 100_000) < 0.03 * 100_000
-    row = np.repeat(np.arange(2000), np.diff(block.indptr))
-    keys = row * 2000 + block.indices
-    assert np.all(np.diff(keys) > 0) and block.indices.min() >= 0 and block.indices.max() < 2000
-    assert np.diff(block.indptr).max() > 5 * 50
 
 
 def test_the_exponent_of_a_power_law_is_found():

@@ -21,13 +21,13 @@ from harness.comm.recorder import cpu_count
 from harness.core.kernels.dgl_kernel import CopySum
 from harness.core.kernels.spmm import NumbaKernel, SparseOperator
 from harness.core.kernels.tiling import Tilings
+from harness.core.kernels.tiling_measured import random_block
 from harness.data import sources
 from harness.data.config import DatasetConfig
 from harness.data.partition.shard import Csr
 from harness.dev.bench.epoch import whole
 from harness.dev.bench.lines import BenchLine, exponent, interleaved
 from harness.dev.bench.products import tilings_of
-from harness.dev.bench.roofline import copy_bandwidths, random_graph
 
 NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
 GROWTH = 1.25  # largest exponent of the cost over entries
@@ -56,7 +56,10 @@ def machine_lines() -> list[BenchLine]:
             lines.append(
                 BenchLine.of("spmm", name, "GB/s", [times * a.nbytes / each / 1e9 for each in seconds])
             )
-    copied = [each / 1e9 for each in copy_bandwidths()]
+    source = torch.ones(64 << 20)  # which no cache holds
+    target = torch.empty_like(source)
+    seconds = interleaved({"copy": lambda: target.copy_(source)}, rounds=5, warm_up=1)["copy"]
+    copied = [2 * source.nbytes / each / 1e9 for each in seconds]
     return [*lines, BenchLine.of("spmm", "memory copied, read plus written", "GB/s", copied)]
 
 
@@ -120,7 +123,9 @@ def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Pat
 
 def uniform_lines(sizes: Sequence[float], rounds: int) -> list[BenchLine]:
     """Where no neighbour is near, the worst case for caches; how the cost grows. All sizes take turns."""
-    blocks = {entries: random_graph(entries // DEGREE, entries) for entries in map(int, sizes)}
+    blocks = {
+        entries: random_block(entries // DEGREE, entries // DEGREE, DEGREE) for entries in map(int, sizes)
+    }
     sides = {}
     for entries, block in blocks.items():
         operator = SparseOperator(block, kernel=NumbaKernel(tilings_of(block)))
