@@ -20,47 +20,7 @@ PLACE = ("graph", "kind", "part")  # the columns of TABLE that say where a row b
 SAID, NOTES, MACHINE, LEADING, SYSTEM = "said", "notes", "machine", "leading score", "system"
 # Columns that the page reads, beside scores and costs.
 SHOWN = (SYSTEM, LEADING, "minus exact", MACHINE, SAID)
-PAGE = """# Systems on real graphs
-
-Written by `halobench study --data-dir ../shared/data`, and not edited; what was made with other
-options says so. 4 workers. The tables here have the columns that compare systems. [study.csv](study.csv) has
-every column with its interval over seeds: scores, seeds one by one, CPU seconds by kind of work, bytes by
-layer and per run, and the notes below each table.
-
-Each graph has three kinds of rows:
-
-- **One setting for all** (`conf/experiment/systems.yaml` has the rows as commands): GCN of 2 layers, hidden
-  64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm; raw features fetched once, which is exact
-  (`vanilla, refetch` fetches them in every epoch). What differs between rows is the system alone.
-- **The papers' settings** (`conf/experiment/systems_at_papers.yaml`): each system as its paper has it, beside
-  exact training (`vanilla`) and the control (`zero_halo`) at the same model and optimiser. All but PipeGCN
-  and DIGEST fetch raw features in every epoch there, as their papers do.
-- **Each at its best** (`conf/experiment/systems_at_best.yaml`): the one setting, with every exact saving that
-  the system can take (features once, in sparse rows where these are smaller, needed rows alone, and for exact
-  training a least cover of rows and partial sums), and beside it the same with the weights' gradients coded
-  in 4 bits (`combine=quantised`). What a system cannot take, and why, is what it answers when it is asked to.
-
-METIS leads; random partitions are the stress test: most of a row's weight is remote there, and staleness by
-an epoch under Adam need not settle ([why](../staleness.md)). CDFGNN stands in both with a vertex-cut of its
-own (EBV).
-
-- The score is that of the test vertices at the best validation score, in percent, the mean over seeds. Graphs
-  of two classes have AUC, the others accuracy. `- exact` is the score minus that of exact training under the
-  same setting, paired over seeds, ± half a 95 % interval (Student's t).
-- `zero_halo` is the control: a system no better than it uses no remote information. Where its own `- exact`
-  reaches 0 within the interval, the score tells nothing of remote information on that graph. Evaluation is
-  exact and sees the whole graph for all, the control too.
-- `MB` is per epoch (10^6 bytes), summed over workers, and `CPU s` per epoch of the busiest worker, without
-  the first epoch. Workers outnumber cores: wall time would measure the machine. `*` marks the best of a
-  column.
-- `llcg` takes five optimiser steps per epoch; its row of a fifth of the epochs takes as many steps as the
-  others. `distdgl` and `bytegnn` take one per mini-batch of 4 x 32 training vertices (4 x 1000 on tolokers
-  and coauthor-physics, where most vertices train), `gas`, `cluster_gcn` and `graphsaint` one per subgraph:
-  compare them over time, bytes and steps, and not over epochs.
-- `cluster=` names device speeds that CaPGNN's RAPA reads; nobody ran on them.
-- A row that is neither in a graph's tables nor named there as not made is younger than the tables.
-- What each system does, knob by knob: the pages beside this one.
-"""
+PAGE = Path(__file__).with_name("page.md").read_text()  # before the tables
 
 
 def tables_of(
