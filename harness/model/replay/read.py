@@ -8,23 +8,13 @@ it keeps, as its tail, the time that the traced wait went on after every worker 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from harness.base.errors import InputError
 from harness.base.terminal import counted
-from harness.comm.recorder import (
-    BATCH,
-    IN_TURN,
-    SAMPLER,
-    SAMPLER_AHEAD,
-    SAMPLER_THREADS,
-    STRAGGLE,
-    UPDATE,
-)
+from harness.comm.recorder import BATCH, IN_TURN, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, STRAGGLE, UPDATE
 from harness.model.replay.program import (
     ALONE,
     BACK,
@@ -48,24 +38,7 @@ from harness.results.summary import summarise
 CLOCKS = ("wall", "cpu")
 
 
-@dataclass(slots=True)
-class _Span:
-    """A row of `spans`, in the order of time."""
-
-    kind: str
-    name: str
-    layer: int
-    start: float
-    end: float  # NaN for an operation that never completed
-    cpu: float
-    peers: Sequence[int]
-    id: str
-    route: str
-    sizes: Sequence[int]
-    flops: int
-    blocking: bool
-    bytes: int
-    work: Sequence[dict[str, Any]]
+_Span = Any  # a row of `spans` (harness/results/schema.py); end_s is NaN of an operation that never completed
 
 
 def clock_of(trace: Trace) -> str:
@@ -98,10 +71,9 @@ def program_of(
     lines: list[dict[int, list[_Span]]] = [
         {int(number): [] for number in sorted(made.get_group(worker))} for worker in range(workers)
     ]
-    columns: tuple[str, ...] = ("epoch", "worker", "kind", "name", "layer", "start_s", "end_s", "cpu_s")
-    columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking", "bytes", "work")
-    for epoch, worker, *rest in zip(*(spans[column].tolist() for column in columns)):
-        lines[worker][epoch].append(_Span(*rest))
+    span: _Span
+    for span in spans.itertuples(index=False):
+        lines[span.worker][span.epoch].append(span)
     operations, numbers = _operations(lines)
     tails = _tails(lines, operations, numbers) if waits else {}
     # On the machine itself a wait for a batch lasts as traced.
@@ -162,7 +134,7 @@ def _transport(
     sampler = dict(zip(zip(told["worker"], told["epoch"]), told["value"]))
     found = {}
     for worker, epoch, cpu in zip(epochs["worker"], epochs["epoch"], epochs["cpu_s"]):
-        own = sum(span.cpu for span in lines[worker][epoch] if span.kind != "comm")
+        own = sum(span.cpu_s for span in lines[worker][epoch] if span.kind != "comm")
         found[worker, epoch] = max(0.0, cpu - own - sampler.get((worker, epoch), 0.0))
     return found
 
@@ -234,9 +206,9 @@ def _part(worker: int, span: _Span) -> dict[int, int]:
     if span.route == "own":
         return {worker: span.bytes}
     if span.route == "server":
-        there, back = span.sizes
+        there, back = span.peer_bytes
         return {THERE: int(there), BACK: int(back)}
-    return {int(p): int(size) for p, size in zip(span.peers, span.sizes)}
+    return {int(p): int(size) for p, size in zip(span.peers, span.peer_bytes)}
 
 
 def _tails(
@@ -249,7 +221,7 @@ def _tails(
         for spans in line.values():
             for span in spans:
                 if span.kind == "comm":
-                    posts.setdefault(numbers[worker, span.id], {})[worker] = span.start
+                    posts.setdefault(numbers[worker, span.id], {})[worker] = span.start_s
     tails: dict[tuple[int, int], float] = {}
     for worker, line in enumerate(lines):
         for spans in line.values():
@@ -258,13 +230,12 @@ def _tails(
                 if number is not None and (worker, number) not in tails:
                     there = posts[number]
                     needed = [there[w] for w in sources(operations[number], worker) if w in there]
-                    tails[worker, number] = max(0.0, span.end - max(span.start, *needed))
+                    tails[worker, number] = max(0.0, span.end_s - max(span.start_s, *needed))
     return tails
 
 
 def sources(operation: Operation, worker: int) -> list[int]:
-    """The workers that must have posted an operation before it can be through for a worker: itself, and those
-    that send to it."""
+    """Who must have posted an operation before it is through for a worker: itself and who sends to it."""
     if operation.route == "ring":
         return sorted(operation.parts)
     if operation.route in ALONE:
@@ -273,7 +244,7 @@ def sources(operation: Operation, worker: int) -> list[int]:
 
 
 def _begin(spans: list[_Span]) -> float:
-    return min((span.start for span in spans if span.kind != "comm"), default=0.0)
+    return min((span.start_s for span in spans if span.kind != "comm"), default=0.0)
 
 
 def _steps(
@@ -290,14 +261,16 @@ def _steps(
     batches   whether a wait for one lasts as "traced", or until it is "made", or it is "there"
     """
     made: list[Step] = []
-    posts = sorted((span for span in spans if span.kind == "comm"), key=lambda span: span.start)
+    posts = sorted((span for span in spans if span.kind == "comm"), key=lambda span: span.start_s)
     at = 0
-    line = sorted((span for span in spans if span.kind != "comm"), key=lambda span: span.start)
+    line = sorted((span for span in spans if span.kind != "comm"), key=lambda span: span.start_s)
     for place, span in enumerate(line):
         inside = []
         last = place == len(line) - 1
         # What was posted when a wait began that took no time was posted before it.
-        while at < len(posts) and (posts[at].start < span.end or posts[at].start <= span.start or last):
+        while at < len(posts) and (
+            posts[at].start_s < span.end_s or posts[at].start_s <= span.start_s or last
+        ):
             inside.append(posts[at])
             at += 1
         if span.kind == "wait":
@@ -308,20 +281,20 @@ def _steps(
                 continue
             tail = tails.pop((worker, number), 0.0) if number is not None else 0.0
             if span.name == BATCH and number is None and batches == "traced":
-                tail = span.end - span.start
+                tail = span.end_s - span.start_s
             made.append(Wait(number, span.name, span.layer, tail))
             continue
-        wall = span.end - span.start
+        wall = span.end_s - span.start_s
         # Who is held up sleeps: on any device, and in no CPU second.
-        seconds = wall if clock == "wall" or span.name == STRAGGLE else span.cpu
+        seconds = wall if clock == "wall" or span.name == STRAGGLE else span.cpu_s
         if lasts is not None and span.name != STRAGGLE:
-            seconds = lasts.segment(worker, span.layer, span.work, seconds, span.cpu)
+            seconds = lasts.segment(worker, span.layer, span.work, seconds, span.cpu_s)
         scale = seconds / wall if wall > 0 else 0.0
-        since = span.start
+        since = span.start_s
         for post in inside:
-            until = min(max(post.start, since), span.end)
+            until = min(max(post.start_s, since), span.end_s)
             made.append(Work(span.kind, span.name, span.layer, (until - since) * scale))
             made.append(Post(numbers[worker, post.id]))
             since = until
-        made.append(Work(span.kind, span.name, span.layer, (span.end - since) * scale, span.flops))
+        made.append(Work(span.kind, span.name, span.layer, (span.end_s - since) * scale, span.flops))
     return made
