@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base import yaml_text
-from harness.base.errors import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
+from harness.base.bounds import number
+from harness.base.errors import InputError, choice, did_you_mean, typed
 from harness.base.places import CONF
 from harness.base.words import key_value
 from harness.core.cluster import Cluster, Fit
@@ -30,9 +31,13 @@ from harness.results.reader import Trace
 PRESETS = Path(CONF) / "cluster"
 MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
 TRACED = "traced"  # cluster=traced: the machine that the run was made on
-COMPUTE = ("traced", "roofline")
-OVERLAPS = ("ours", "published")
-FITS = ("none", "printed")
+CHOICES = {
+    "compute": ("traced", "roofline"),
+    "clock": CLOCKS,
+    "overlap": ("ours", "published"),
+    "uncounted": ("traced", "none"),
+    "fit": ("none", "printed"),
+}
 
 
 @dataclass
@@ -62,74 +67,53 @@ class Settings:
     """
 
     cluster: str = TRACED
-    per_host: int | None = None
-    cores: int | None = None
+    per_host: int | None = number(None, 1)
+    cores: int | None = number(None, 1)
     compute: str = "traced"
     clock: str | None = None
     overlap: str = "ours"
     broadcast: str = "ring"
     all_reduce: str = "ring"
-    efficiency: float = 1.0
+    efficiency: float = number(1.0, 0, 1, above=True)
     fit: str = "none"
     uncounted: str = "traced"
-    grown: float = 1.0
-    straggler: int | None = None
-    delay: float = 0.0
-    slowdown: float = 1.0
+    grown: float = number(1.0, above=True)
+    straggler: int | None = number(None)
+    delay: float = number(0.0)
+    slowdown: float = number(1.0, 1)
 
     def __post_init__(self) -> None:
-        choice("compute", self.compute, COMPUTE)
+        for key, known in CHOICES.items():
+            if getattr(self, key) is not None:
+                choice(key, getattr(self, key), known)
+        Shapes(self.broadcast, self.all_reduce)  # which refuses what is none
         if self.compute == "roofline" and self.cluster == TRACED:
             raise InputError(
                 "compute=roofline is for described devices: name a cluster, as halobench cluster measure"
                 " writes one of this machine, or give compute=traced"
             )
-        if self.compute != "roofline":
-            for key, value, default in (
-                ("efficiency", self.efficiency, 1.0), ("uncounted", self.uncounted, "traced"),
-                ("fit", self.fit, "none"),
-            ):  # fmt: skip
-                if value != default:
-                    raise InputError(
-                        f"{key}={value} is for compute=roofline: give that too, or leave {key} out"
-                    )
-        if self.per_host is not None:
-            at_least("per_host", self.per_host, 1)
-        if self.cores is not None:
-            at_least("cores", self.cores, 1)
-            if self.clock == "wall":
-                raise InputError(f"cores={self.cores} is for CPU seconds: leave out clock=wall, or cores")
-        if self.clock is not None:
-            choice("clock", self.clock, CLOCKS)
-        choice("overlap", self.overlap, OVERLAPS)
-        if self.overlap != "ours" and self.cluster == TRACED:
-            raise InputError(
-                f"overlap={self.overlap} is for described clusters: name one, or leave overlap out"
-            )
-        Shapes(self.broadcast, self.all_reduce)  # which refuses what is none
-        within_above("efficiency", self.efficiency, 0, 1)
-        choice("uncounted", self.uncounted, ("traced", "none"))
-        choice("fit", self.fit, FITS)
+        if self.compute != "roofline" and (key := self._given("efficiency", "uncounted", "fit")):
+            raise InputError(f"{key} is for compute=roofline: give that too, or leave it out")
+        if self.cluster == TRACED and (key := self._given("overlap", "grown", "per_host", "cores")):
+            raise InputError(f"{key} is for described clusters: name one by cluster=NAME, or leave it out")
+        if self.cores is not None and self.clock == "wall":
+            raise InputError(f"cores={self.cores} is for CPU seconds: leave out clock=wall, or cores")
         if self.fit != "none" and self.efficiency != 1:
             raise InputError(f"fit={self.fit} has an efficiency of its own: leave efficiency out")
-        more_than("grown", self.grown, 0)
-        if self.grown != 1 and self.cluster == TRACED:
-            raise InputError("grown is for described clusters: name one, or leave it out")
-        at_least("delay", self.delay, 0)
-        at_least("slowdown", self.slowdown, 1)
-        if self.straggler is not None:
-            at_least("straggler", self.straggler, 0)
-        if self.straggler is None and (self.delay != 0 or self.slowdown != 1):
-            key = "delay" if self.delay else "slowdown"
-            raise InputError(
-                f"{key}={getattr(self, key):g} slows no worker: add straggler=N, a worker's number, or leave"
-                f" {key} out"
-            )
-        if self.straggler is not None and self.delay == 0 and self.slowdown == 1:
+        slow = self._given("delay", "slowdown")
+        if slow and self.straggler is None:
+            raise InputError(f"{slow} slows no worker: add straggler=N, a worker's number, or leave it out")
+        if self.straggler is not None and not slow:
             raise InputError(
                 f"straggler={self.straggler} is as fast as it was: give a delay in seconds, or a slowdown of"
                 " more than 1"
             )
+
+    def _given(self, *keys: str) -> str:
+        """The first of these keys that is not at its default, as KEY=VALUE; "" where all are."""
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        given = {key: getattr(self, key) for key in keys if getattr(self, key) != usual[key]}
+        return next((f"{k}={v if isinstance(v, str) else f'{v:g}'}" for k, v in given.items()), "")
 
 
 @dataclass
@@ -251,8 +235,7 @@ class Replayer:
 
 
 def overlaps(trace: Trace) -> bool:
-    """Whether a run's system, as published, computes while what it sends travels. InputError where the trace
-    does not say."""
+    """Whether a run's system, as published, computes while it sends. InputError: the trace does not say."""
     said = (trace.resolved or {}).get("overlaps")
     if said is None:
         raise InputError(
@@ -292,11 +275,6 @@ def parse(
             raise InputError(
                 f"cluster.{changes[0]} changes nothing of cluster=traced: name a described cluster"
             )
-        for key in ("per_host", "cores"):
-            if getattr(settings, key) is not None:
-                raise InputError(
-                    f"{key} is for described clusters: leave it out, or name one by cluster=NAME"
-                )
         return runs, Replayer(settings, None), extra
     described = cluster_of(settings.cluster, changes, beside=(TRACED,))
     return runs, Replayer(settings, described, tuple(changes)), extra
