@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harness.core.cluster import Cluster, Device
-from harness.model.replay.program import Program, Work
+from harness.model.replay.program import Program, Work, scaled
 from harness.model.replay.roofline import has_peaks
 
 MODELLED = ("dense", "sparse", "stream", "drop", "pack", "code")  # kinds of work that most runs have
@@ -52,24 +52,7 @@ def larger(program: Program, smaller: Program, to_scale: Callable[[float, float]
     sent, less_sent = _sent_by(program), _sent_by(smaller)
     times = {key: to_scale(total, less_work.get(key, 0.0)) / (total or 1.0) for key, total in work.items()}
     more = {key: to_scale(total, less_sent.get(key, 0.0)) / (total or 1.0) for key, total in sent.items()}
-    operations = [
-        replace(
-            each,
-            parts={
-                worker: {peer: round(size * more[each.name, each.layer]) for peer, size in part.items()}
-                for worker, part in each.parts.items()
-            },
-        )
-        for each in program.operations
-    ]
-    steps = [
-        [
-            replace(step, seconds=step.seconds * times[_of(step)]) if isinstance(step, Work) else step
-            for step in line
-        ]
-        for line in program.steps
-    ]
-    return replace(program, steps=steps, operations=operations)
+    return scaled(program, lambda step: times[_of(step)], lambda each: more[each.name, each.layer])
 
 
 def _of(step: Work) -> tuple[str, str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.comm.recorder import STRAGGLE
@@ -137,8 +137,7 @@ class Program:
 def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Program:
     """The same with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
     round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
-    Threads beside its training are as fast as they were.
-    """
+    Threads beside its training are as fast as they were."""
     made: list[Step] = []
     place = 0  # in `made`, of the end of the epoch's last backward pass
     for step in [*program.steps[rank], None]:
@@ -183,6 +182,23 @@ def blocking(program: Program) -> Program:
     return made
 
 
+def scaled(
+    program: Program, seconds: Callable[[Work], float], sizes: Callable[[Operation], float]
+) -> Program:
+    """The same with work that takes `seconds` times as long, and `sizes` times as many bytes."""
+    operations = []
+    for each in program.operations:
+        parts: dict[int, Mapping[int, int]] = {
+            w: {p: round(n * sizes(each)) for p, n in part.items()} for w, part in each.parts.items()
+        }
+        operations.append(replace(each, parts=parts))
+    steps: list[list[Step]] = [
+        [replace(s, seconds=s.seconds * seconds(s)) if isinstance(s, Work) else s for s in own]
+        for own in program.steps
+    ]
+    return replace(program, steps=steps, operations=operations)
+
+
 def grown(program: Program, times: float, work: bool = True) -> Program:
     """The same as if the graph were so many times as large, at the same degrees and partition: whatever
     belongs to a layer (its work, the rows that its operations carry, and what the transport does for those)
@@ -193,28 +209,18 @@ def grown(program: Program, times: float, work: bool = True) -> Program:
     """
     if times == 1:
         return program
-
-    def larger(step: Step) -> Step:
-        if work and isinstance(step, Work) and step.layer >= 0:
-            return replace(step, seconds=times * step.seconds, flops=round(times * step.flops))
-        return step
-
-    operations = []
-    for each in program.operations:
-        parts: dict[int, Mapping[int, int]] = {
-            w: {p: round(times * n) for p, n in part.items()} for w, part in each.parts.items()
-        }
-        operations.append(replace(each, parts=parts) if each.layer >= 0 else each)
-    steps: list[list[Step]] = []
-    for own in program.steps:
-        made: list[Step] = []
+    made = scaled(
+        program,
+        lambda step: times if work and step.layer >= 0 else 1.0,
+        lambda operation: times if operation.layer >= 0 else 1.0,
+    )
+    for own in made.steps:
         of = -1  # the layer of what was posted last
-        for step in own:
+        for place, step in enumerate(own):
             if isinstance(step, Post):
                 of = program.operations[step.operation].layer
-            if isinstance(step, Aside) and of >= 0:
-                step = Aside(times * step.seconds)
-            made.append(larger(step))
-        steps.append(made)
-    beside = [replace(own, batches=[times * s for s in own.batches]) for own in program.beside]
-    return replace(program, steps=steps, operations=operations, beside=beside)
+            elif isinstance(step, Aside) and of >= 0:
+                own[place] = Aside(times * step.seconds)
+            elif work and isinstance(step, Work) and step.layer >= 0:
+                own[place] = replace(step, flops=round(times * step.flops))
+    return replace(made, beside=[replace(b, batches=[times * s for s in b.batches]) for b in program.beside])
