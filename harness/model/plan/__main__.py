@@ -24,7 +24,7 @@ from harness.base.words import key_of
 from harness.core.cluster import Cluster
 from harness.model.plan.grids import communication, grids
 from harness.model.plan.plan import Plan, partitioned, plan
-from harness.model.plan.probe import Probe, probe
+from harness.model.plan.trial import Probe, probe
 from harness.model.plan.words import parse
 from harness.model.replay.__main__ import write_csv
 from harness.run.config import Run
@@ -180,12 +180,8 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
     values: dict[str, set[str]] = {}
     for word in (word for asked in runs for word in asked.split()):
         values.setdefault(key_of(word), set()).add(word)
-    telling = {key for key, found in values.items() if len(found) > 1} - {
-        "system",
-        "dataset",
-        "workers",
-        "gpus",
-    }
+    named = {"system", "dataset", "workers", "gpus"}
+    telling = {key for key, found in values.items() if len(found) > 1} - named
     for asked, own in sorted(runs.items(), key=lambda item: item[1][0]["modelled_epoch_s"] or float("inf")):
         first = own[0]
         called = f"{first['system']}, {first['dataset']}, {first['workers']} workers"

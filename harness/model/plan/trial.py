@@ -1,4 +1,4 @@
-"""Some epochs of a system on this machine, and what they would take on a cluster: a replay of their trace."""
+"""Some epochs of a system on this machine: what they took, and by a replay would take on a cluster."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from harness.base.errors import InputError
 from harness.core.cluster import Cluster
 from harness.core.cluster_measure import processor
 from harness.model.plan.seconds import EFFICIENCY
+from harness.model.plan.words import Given
 from harness.model.replay.platform import devices_of
 from harness.model.replay.settings import Replayer, Settings
 from harness.model.replay.times import Times, first_epoch, of_worker, times_of
 from harness.results import files
-from harness.results.reader import Trace
+from harness.results.reader import STARTED, Trace
 from harness.run import runner
 from harness.run.config import Run
 from harness.run.runner import Places
@@ -55,6 +56,43 @@ def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
         if len(runner.lacking(asked)) == len(asked):
             raise
     return [None if runner.lacking([run]) else run.directory for run in asked]
+
+
+@dataclass
+class Probe:
+    """What a probe measured.
+
+    epochs   that were run
+    bytes    mean per epoch of all workers, without the first
+    memory   the largest worker's peak
+    said     all this in words
+    """
+
+    epochs: int
+    bytes: float
+    memory: float
+    said: str
+
+
+def probe(words: Sequence[str], given: Given) -> Probe:
+    """Train `given.probe` epochs on this machine's processor, of the twin at `sample` where one is given.
+    InputError where that fails."""
+    assert given.probe is not None
+    results = f"results={given.runs[0][1].settings.results}/{STARTED}"
+    changed = [*words, results, f"epochs={given.probe}", "device=cpu", "evaluate.every=0"]
+    if given.sample is not None:
+        changed.append(f"dataset.scale={given.sample:g}")
+    (folder,) = run_all(runner.composed([changed]), changed)
+    assert folder is not None  # else it has raised
+    summary = files.read_json(folder / "summary.json")
+    sent, memory = float(sum(summary["bytes_epoch"].values())), float(summary["peak_rss_max"])
+    said = (
+        f"probed: {given.probe} epochs here sent {sent / 1e6:.3f} MB per epoch, and the largest worker took"
+        f" {memory / 1e9:.3f} GB of this host's memory ({folder})"
+    )
+    if given.sample is not None:
+        said += f"; measured on the twin at scale {given.sample:g}, and not extrapolated"
+    return Probe(given.probe, sent, memory, said)
 
 
 def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool) -> Trial:
