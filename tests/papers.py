@@ -19,8 +19,8 @@ from pathlib import Path
 import pandas as pd
 
 from harness.papers.claims import published, reference, table
-from harness.papers.claims.decide import decided
 from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
+from harness.papers.claims.reference import decided
 from harness.papers.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
 from harness.run.runner import Places
 from tests.kept import with_tables

@@ -16,8 +16,8 @@ from harness.base import tables
 from harness.base.errors import InputError, choice, writing
 from harness.base.subcommand import command
 from harness.papers.claims import experiment, published, reference, table
-from harness.papers.claims.decide import decided
 from harness.papers.claims.evaluate import Result
+from harness.papers.claims.reference import decided
 from harness.run.runner import Places
 
 

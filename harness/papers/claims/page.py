@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harness.cli.page.content import Cell, Table
 from harness.papers.claims import published, table
-from harness.papers.claims.decide import decided
 from harness.papers.claims.evaluate import NOT_RUN, NOT_YET, Result
+from harness.papers.claims.reference import decided
 from harness.run.runner import Places
 
 HEADINGS = ("paper", "claim", "part", "published", "here", "verdict", "why", "how to reproduce it")

@@ -28,14 +28,16 @@ from PIL import Image
 
 from harness.base.errors import InputError, writing
 from harness.papers.claims.claim import Claim, named
-from harness.papers.claims.evaluate import Folders, Measured, Result, result_of
-from harness.papers.claims.experiment import SIZES, Experiment
+from harness.papers.claims.evaluate import Folders, Measured, Result, result_of, results
+from harness.papers.claims.experiment import FOLDER as EXPERIMENTS
+from harness.papers.claims.experiment import SIZES, Experiment, load
 from harness.papers.claims.verdict import Verdict
 from harness.results import files
 from harness.results.report.columns import ALL
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Run
 from harness.run import runner
+from harness.run.runner import Places
 
 FOLDER = Path("results/reference")
 MEND = "give another --keep"
@@ -114,8 +116,7 @@ def keep(
 
 
 def _small(picture: Path, target: Path) -> None:
-    """A picture in 256 colours, which looks the same and takes two fifths of the bytes: a repository keeps
-    them for ever."""
+    """A picture in 256 colours: it looks the same and takes two fifths of the bytes, kept for ever."""
     with Image.open(picture) as read:
         few = read.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         few.save(target, "PNG", optimize=True, dpi=read.info.get("dpi", (150, 150)))
@@ -133,6 +134,32 @@ def check(place: Path, size: str) -> None:
         ) from None
     if before in SIZES and SIZES.index(before) > SIZES.index(size):
         raise InputError(f"keep={place.parent} has {place.name} of size {before}, larger than {size}: {MEND}")
+
+
+def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[Result]:
+    """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
+    also take the place of the tree's of the same name.
+
+    kept   a folder whose verdicts stand in where runs are not there (`with_kept`)
+    """
+    experiments = load(own) if own else {}
+    for name, plan in load(EXPERIMENTS).items():
+        experiments.setdefault(name, plan)
+    graphs: dict[str, list[Path]] = {}
+
+    # Composing a run takes a tenth of a second, so one tells for each graph whether it has any. Its folder
+    # goes by the graph's name, whatever else the sweep asks of it.
+    def folders(sweep: str) -> list[Path]:
+        if not places.results.is_dir():
+            return [places.results / "none"]
+        graph = " ".join(w for w in sweep.split() if w.startswith(("dataset=", "dataset.path=")))
+        if graph not in graphs:
+            graphs[graph] = [run.directory.parent for run in runner.composed(runner.expand(graph), places)]
+        there = graphs[graph]
+        return runner.folders(sweep, places) if any(map(Path.is_dir, there)) else [there[0] / "none"]
+
+    found = results(experiments, folders)
+    return with_kept(found, kept, experiments) if kept is not None else found
 
 
 def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
