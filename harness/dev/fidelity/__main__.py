@@ -1,4 +1,4 @@
-"""`halobench fidelity [NAME...] [--scale S] [--json] [--cuts]`.
+"""`halobench fidelity [NAME...] [--scale S] [--json]`.
 
 How near the twins are to the published values: each is measured on the generated graph and printed beside the
 published one with its source. A mark stands where they differ by more than 10 %. What a smaller scale must
@@ -12,7 +12,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rich.table import Table
@@ -24,7 +24,7 @@ from harness.base.terminal import unfolded
 from harness.data import twin
 from harness.data.graph import Graph
 from harness.data.twin_specs import SPECS, Published, Spec
-from harness.dev.fidelity import cuts, measure
+from harness.dev.fidelity import measure
 from harness.dev.fidelity.measure import quick_scale
 
 TOLERANCE = 0.10
@@ -46,23 +46,18 @@ def main(words: list[str], program: str) -> None:
         "--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out"
     )
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
-    parser.add_argument(
-        "--cuts", action="store_true", help="their vertex-cuts instead, beside those of CDFGNN's Table 3"
-    )
     options = parser.parse_args(words)
     console = unfolded()
     rows: list[dict] = []
     at_least("--epochs", options.epochs, 1)
-    common = {"scale": options.scale, "seed": options.seed}
-    for name in options.names or (cuts.TABLE_3 if options.cuts else twin.names()):
+    for name in options.names or twin.names():
         name = name.removeprefix("twin/")
-        if options.cuts:
-            found = cuts.compare(name, **common)
-        else:
-            found = compare(name, **common, epochs=options.epochs, skip=options.skip)
+        found = compare(
+            name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
+        )
         rows += found
         if not options.json:
-            console.print(cuts.table(found) if options.cuts else _table(name, found), "")
+            console.print(_table(name, found), "")
     if options.json:
         print(json.dumps(rows, indent=1))
 
@@ -120,35 +115,25 @@ def _sizes(spec: Spec) -> list[Published]:
 
 
 def _measure(graph: Graph, figure: Published, scale: float, epochs: int, trained: dict) -> float:
-    match figure.statistic:
-        case "vertices":
-            return graph.num_vertices / scale
-        case "directed_edges":
-            return graph.num_edges / scale
-        case "mean_degree":
-            return graph.num_edges / graph.num_vertices
-        case "features":
-            return graph.num_features
-        case "classes":
-            return (
-                graph.num_classes
-                if graph.multilabel
-                else int(np.unique(graph.labels[graph.labels >= 0]).size)
-            )
-        case "train_share":
-            return float(graph.train.mean())
-        case "homophily":
-            return measure.homophily(graph)
-        case "halo_ratio":
-            return measure.halo_ratio(graph, figure.parts)
-        case "replication":
-            return measure.replication(graph, figure.parts)
-        case "gcn" | "gcn_val" | "no_graph":
-            use_graph = figure.statistic != "no_graph"
-            if use_graph not in trained:
-                trained[use_graph] = measure.accuracy(graph, use_graph=use_graph, epochs=epochs)
-            return trained[use_graph][0 if figure.statistic == "gcn_val" else 1]
-    raise AssertionError(figure.statistic)
+    if figure.statistic in ("gcn", "gcn_val", "no_graph"):
+        use_graph = figure.statistic != "no_graph"
+        if use_graph not in trained:
+            trained[use_graph] = measure.accuracy(graph, use_graph=use_graph, epochs=epochs)
+        return trained[use_graph][0 if figure.statistic == "gcn_val" else 1]
+    of: dict[str, Callable[[], float]] = {
+        "vertices": lambda: graph.num_vertices / scale,
+        "directed_edges": lambda: graph.num_edges / scale,
+        "mean_degree": lambda: graph.num_edges / graph.num_vertices,
+        "features": lambda: graph.num_features,
+        "classes": lambda: (
+            graph.num_classes if graph.multilabel else len(np.unique(graph.labels[graph.labels >= 0]))
+        ),
+        "train_share": lambda: float(graph.train.mean()),
+        "homophily": lambda: measure.homophily(graph),
+        "halo_ratio": lambda: measure.halo_ratio(graph, figure.parts),
+        "replication": lambda: measure.replication(graph, figure.parts),
+    }
+    return of[figure.statistic]()
 
 
 def _table(name: str, rows: list[dict]) -> Table:

@@ -1,6 +1,4 @@
-"""What is measured of a twin: homophily, METIS halos, EBV replication, accuracy with and without the
-graph.
-"""
+"""What is measured of a twin: homophily, METIS halos, EBV replication, accuracy (also without edges)."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ def quick_scale(name: str) -> float:
 
 
 def homophily(graph: Graph) -> float:
-    """Share of the edges between labelled vertices inside one class; multi-label: mean Jaccard index of label
-    sets.
-    """
+    """Share of labelled vertices' edges inside a class; multi-label: mean Jaccard index of label sets."""
     return (
         _jaccard(graph.indptr, graph.indices, graph.labels)
         if graph.multilabel
@@ -86,9 +82,7 @@ def _score(z: torch.Tensor, y: torch.Tensor, multilabel: bool) -> float:
 
 
 def _propagation(graph: Graph):
-    """x -> D^-1/2 (A + I) D^-1/2 x, differentiable; a twin is symmetric, so the adjoint is the same
-    product.
-    """
+    """x -> D^-1/2 (A + I) D^-1/2 x, differentiable: its own adjoint, since a twin is symmetric."""
     root = ((np.diff(graph.indptr) + 1.0) ** -0.5).astype(np.float32)
     weight = (
         root[np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))]
