@@ -9,7 +9,7 @@ first run of each side and case fills its cache and is not kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.base.errors import InputError
@@ -17,13 +17,7 @@ from harness.base.places import ROOT
 from harness.base.words import key_values
 from harness.dev.bench.compare import EXACT
 from harness.dev.bench.lines import BenchLine
-from harness.dev.bench.runs import (
-    Finished,
-    Folders,
-    cpu_per_epoch,
-    seconds_per_epoch,
-    train,
-)
+from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, seconds_per_epoch, train
 from harness.dev.bench.start import start_seconds
 
 HERE, THERE = "here", "there"
@@ -64,17 +58,9 @@ def sent(run: Finished) -> dict[tuple, int]:
     return {tuple(key): int(count) for *key, count in summed[[*by, "bytes"]].itertuples(index=False)}
 
 
-@dataclass
-class Measured:
+def measured(run: Finished) -> tuple[dict[str, float], dict[tuple, int]]:
     """What a run showed: values of TIMES, and `sent`."""
-
-    times: dict[str, float]
-    sent: dict[tuple, int]
-
-
-def measured(run: Finished) -> Measured:
-    """Read at once: the same run of the next round takes the folder of this one."""
-    return Measured({what: of(run) for what, (_, of) in TIMES.items()}, sent(run))
+    return {what: of(run) for what, (_, of) in TIMES.items()}, sent(run)
 
 
 def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: int) -> list[BenchLine]:
@@ -82,33 +68,32 @@ def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: i
 
     RunFailed with what a run said where it failed.
     """
-    own = ROOT
-    sides = {
-        name: Folders(scratch / name / "results", scratch / name / "cache", tree)
-        for name, tree in ((HERE, own), (THERE, other))
-    }
     cases = cases_of(keys)
-    for case in cases.values():
-        for folders in sides.values():
-            train(folders, **case)
-    runs: dict[tuple[str, str], list[Measured]] = {(name, side): [] for name in cases for side in sides}
-    for turn in range(rounds):
-        for name, case in cases.items():
-            for side in list(sides)[:: -1 if turn % 2 else 1]:
-                runs[name, side].append(measured(train(sides[side], **case)))
-    return [line for name in cases for line in _lines(name, runs[name, HERE], runs[name, THERE])]
+    sides = {
+        side: Folders(scratch / side / "results", scratch / side / "cache", tree)
+        for side, tree in ((HERE, ROOT), (THERE, other))
+    }
+    runs = {
+        (name, side): partial(train, folders, **case)
+        for name, case in cases.items()
+        for side, folders in sides.items()
+    }
+    for run in runs.values():
+        run()
+    found = in_turn(runs, rounds, measured)
+    return [line for name in cases for line in _lines(name, found[name, HERE], found[name, THERE])]
 
 
-def _lines(name: str, here: list[Measured], there: list[Measured]) -> list[BenchLine]:
+def _lines(name: str, *sides: list[tuple[dict[str, float], dict[tuple, int]]]) -> list[BenchLine]:
+    """Of this code's runs and the other's."""
     lines = []
     for what, (unit, _) in TIMES.items():
-        seconds, others = ([run.times[what] for run in runs] for runs in (here, there))
+        seconds, others = ([times[what] for times, _ in runs] for runs in sides)
         lines.append(BenchLine.of("against", f"{name}: {what}", unit, seconds, others))
-    a, b = ([run.sent for run in runs] for runs in (here, there))
     # A line per layer, direction and purpose, so that bytes cannot move from one to another unseen.
-    for kind in sorted({kind for each in a + b for kind in each}):
+    for kind in sorted({kind for runs in sides for _, each in runs for kind in each}):
         layer, direction, purpose = kind
-        ours, theirs = ([each.get(kind, 0) for each in side] for side in (a, b))
+        ours, theirs = ([each.get(kind, 0) for _, each in runs] for runs in sides)
         what = f"{name}: sent, layer {layer}, {direction}, {purpose}"
         lines.append(BenchLine("against", what, ours[0], EXACT, theirs[0], samples=ours, peer_samples=theirs))
     return lines

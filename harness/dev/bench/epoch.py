@@ -35,7 +35,7 @@ from harness.data.graph import Graph
 from harness.data.partition.build import build_shards
 from harness.data.partition.shard import Shard
 from harness.data.twin_specs import SPECS
-from harness.dev.bench.lines import BenchLine, exponent, interleaved, medians
+from harness.dev.bench.lines import BenchLine, exponent, interleaved
 from harness.dev.bench.products import order_of, tilings_of
 from harness.run.config import make_system
 
@@ -140,9 +140,7 @@ class Peer:
 
 
 def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: torch.device = CPU) -> Peer:
-    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse
-    matrix.
-    """
+    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather, scatter) or "csr", a torch.sparse matrix."""
     GCNConv = package("torch_geometric.nn", "peers").GCNConv
     block = shard.inner_edges
     if form == "csr":
@@ -169,9 +167,7 @@ def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: tor
 
 
 def dgl_peer(shard: Shard, weights, optimiser: Optimiser, device: torch.device = CPU) -> Peer | None:
-    """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None
-    without DGL.
-    """
+    """DGL's GraphConv, `norm="both"`, with self-loops, its formats made beforehand; None without DGL."""
     dgl = load_dgl()
     if dgl is None:
         return None
@@ -243,7 +239,7 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Bench
             del runs["PyG, edge_index"], slow
         samples |= interleaved(runs, rounds)
         check_losses(runs["features=refetch"], runs, epochs=rounds)
-    found = medians(samples)
+    found = {name: statistics.median(each) for name, each in samples.items()}
     pyg = min((name for name in found if name.startswith("PyG")), key=lambda name: found[name])
     peers = {"PyG": (pyg, f"{pyg.partition(', ')[2]}, its faster form")}
     if "DGL" in found:
@@ -264,44 +260,31 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Bench
     return lines
 
 
-def epoch_curve(
+def curve_lines(
     points: int = 7, least: float = 1e5, most: float = 1e7, width: int = 128, rounds: int = 5
-) -> list[dict]:
-    """Seconds of one worker's epochs over twins of ogbn-products from 10^5 to 10^7 directed edges, all sizes
-    in turn.
+) -> list[BenchLine]:
+    """Nanoseconds per edge of one worker's epoch over twins of ogbn-products from 10^5 to 10^7 directed
+    edges, all sizes in turn, and the exponent k of seconds ~ edges^k.
 
     Of the twins it is the one that has those sizes at its own mean degree: scaling keeps the degree, and with
     it what an edge costs.
     """
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
-    rows: list[dict] = []
+    sizes: dict[str, tuple[int, int]] = {}  # edges, vertices
     runs: dict[str, Ours] = {}
-    for edges in np.geomspace(least, most, points):
-        dataset = DatasetConfig(name=CURVE, source="twin", scale=float(edges / SPECS[CURVE].edges))
+    for asked in np.geomspace(least, most, points):
+        dataset = DatasetConfig(name=CURVE, source="twin", scale=float(asked / SPECS[CURVE].edges))
         graph = sources.load(dataset, Path("data"), seed=1)
-        runs[str(len(rows))] = Ours(whole(graph), Gcn(layers=2, hidden=width, dropout=0.0), Adam(), "once")
-        rows.append({"vertices": graph.num_vertices, "edges": graph.num_edges})
+        name = f"{graph.num_edges:>10,} edges, epoch of twin/{CURVE}"
+        sizes[name] = graph.num_edges, graph.num_vertices
+        runs[name] = Ours(whole(graph), Gcn(layers=2, hidden=width, dropout=0.0), Adam(), "once")
     seconds = interleaved(runs, rounds)
-    return [
-        {**row, "samples": samples, "seconds": statistics.median(samples)}
-        for row, samples in zip(rows, seconds.values())
-    ]
-
-
-def curve_lines(points: int = 7, least: float = 1e5, most: float = 1e7, rounds: int = 5) -> list[BenchLine]:
-    """Nanoseconds per edge of one worker's epoch, and the exponent k of seconds ~ edges^k."""
-    rows = epoch_curve(points, least, most, rounds=rounds)
-    lines = [
-        BenchLine.of(
-            "curve",
-            f"{row['edges']:>10,} edges, epoch of twin/{CURVE}",
-            "ns/edge",
-            [1e9 * seconds / row["edges"] for seconds in row["samples"]],
-            note=f"{row['vertices']:,} vertices",
-        )
-        for row in rows
-    ]
+    lines, rows = [], []
+    for name, (edges, vertices) in sizes.items():
+        each = [1e9 * taken / edges for taken in seconds[name]]
+        lines.append(BenchLine.of("curve", name, "ns/edge", each, note=f"{vertices:,} vertices"))
+        rows.append({"edges": edges, "seconds": statistics.median(seconds[name])})
     grown = BenchLine("curve", "exponent of an epoch's cost over edges", exponent(rows), "", target=LINEAR)
     return [*lines, grown]
 

@@ -71,8 +71,7 @@ class BenchLine:
     @property
     def met(self) -> bool | None:
         """Whether the ratio (where there is no peer: the value itself) is within the target; None where none
-        is promised, or the machine was busy.
-        """
+        is promised, or the machine was busy."""
         if self.target is None or self.busy:
             return None
         return (self.ours if self.ratio is None else self.ratio) <= self.target
@@ -125,9 +124,7 @@ def _range(samples: Sequence[float]) -> str:
 def interleaved(
     runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Seconds of every call, A B C A B C ...: what else the machine does falls on all alike. Warm-up is not
-    kept.
-    """
+    """Seconds of every call but the warm-up, A B C A B C ...: other load falls on all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(warm_up + rounds):
         for name, run in runs.items():
@@ -136,10 +133,6 @@ def interleaved(
             if turn >= warm_up:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
-
-
-def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def exponent(rows: list[dict]) -> float:

@@ -22,6 +22,7 @@ from harness.base.errors import InputError
 from harness.results.reader import Trace
 
 T = TypeVar("T")
+K = TypeVar("K")
 # `python -m harness`, with one line on stderr between its imports and its main: when, and from which file.
 COMMAND = (
     "import sys, time, harness.__main__ as entry;"
@@ -105,9 +106,7 @@ def train(folders: Folders, **keys) -> Finished:
 
 
 def cpu_per_epoch(trace: Trace) -> float:
-    """CPU seconds of an epoch summed over workers, all their threads and the transport: the median over
-    epochs.
-    """
+    """CPU seconds of an epoch, all workers' threads and the transport: the median over epochs."""
     return float(_settled(trace).groupby("epoch").cpu_s.sum().median())
 
 
@@ -122,12 +121,11 @@ def _settled(trace: Trace) -> pd.DataFrame:
 
 
 def in_turn(
-    runs: Mapping[str, Callable[[], Finished]], rounds: int, of: Callable[[Finished], T]
-) -> dict[str, list[T]]:
+    runs: Mapping[K, Callable[[], Finished]], rounds: int, of: Callable[[Finished], T]
+) -> dict[K, list[T]]:
     """What `of` reads from each run, round by round, and who is first changes every round: what else the
-    machine does falls on all alike. Each is read at once: the same run of the next round takes its folder.
-    """
-    found: dict[str, list[T]] = {name: [] for name in runs}
+    machine does falls on all alike. Each is read at once: the same run of the next round takes its folder."""
+    found: dict[K, list[T]] = {name: [] for name in runs}
     for turn in range(rounds):
         for name in list(runs)[:: -1 if turn % 2 else 1]:
             found[name].append(of(runs[name]()))
