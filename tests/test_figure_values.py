@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.data.twin_specs import SPECS
+from harness.papers.claims import experiment
 from harness.papers.figures import (
     bytegnn_orders,
     capgnn_hits,
@@ -16,9 +18,8 @@ from harness.papers.figures import (
     cdfgnn_messages,
     digest_interval,
     digest_straggler,
-    distdgl_cache,
     distdgl_purposes,
-    pscgcn_hits,
+    over_knob,
     sancus_broadcasts,
     straggler,
 )
@@ -180,15 +181,19 @@ def test_bytegnns_stages_are_a_mean_batchs_tasks_after_the_first_epoch(tmp_path)
         }
 
 
+def over_knob_of(name: str) -> SimpleNamespace:
+    """How an experiment asks for numbers over a knob."""
+    return SimpleNamespace(draw=partial(over_knob.draw, **experiment.one(name).draw["over_knob"]))
+
+
 def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
-    metrics = [
-        {(0, "hit_rate"): 0.9 if k < pscgcn_hits.RENEWED else 0.25} for k in range(pscgcn_hits.RENEWED + 3)
-    ]
+    metrics = [{(0, "hit_rate"): 0.9 if k < 10 else 0.25} for k in range(13)]
+    policies = ("inclusion", "degree", "random")
     rates, sent = drawn(
-        pscgcn_hits,
-        [({"system__policy": policy, "system__cache": 0.1}, metrics) for policy in pscgcn_hits.POLICIES],
+        over_knob_of("pscgcn_hits"),
+        [({"system__policy": policy, "system__cache": 0.1}, metrics) for policy in policies],
     )
-    assert lines(rates) == {policy: [25] for policy in pscgcn_hits.POLICIES}
+    assert lines(rates) == {policy: [25] for policy in policies}
     assert lines(sent)["inclusion"] == [64 / 1e6]  # what tests/traces.py sends in layer 0
 
 
@@ -294,12 +299,12 @@ def test_rapas_iterations_are_drawn_by_worker(drawn):
     assert [lines(ax) for ax in axes] == [{"0: R9": [10 * n, 10 * n + 1, 10 * n + 2]} for n in range(3)]
 
 
-def test_hits_of_a_cache_are_the_remote_inputs_that_were_not_pulled_after_the_first_epoch(drawn):
+def test_remote_inputs_that_were_pulled_are_those_after_the_first_epoch(drawn):
     def pulled(count):
         return {(-1, "remote"): 100.0, (-1, "pulled"): count}
 
     (ax,) = drawn(
-        distdgl_cache,
+        over_knob_of("distdgl_cache"),
         [
             (
                 {"system__policy": policy, "system__cache": share},
@@ -309,8 +314,8 @@ def test_hits_of_a_cache_are_the_remote_inputs_that_were_not_pulled_after_the_fi
             for share in (0.3, 0.1)
         ],
     )
-    assert lines(ax) == {"degree": pytest.approx([65, 65]), "random": pytest.approx([25, 25])}
-    assert all(list(line.get_xdata()) == pytest.approx([10, 30]) for line in ax.lines)
+    assert lines(ax) == {"degree": pytest.approx([35, 35]), "random": pytest.approx([75, 75])}
+    assert all(list(line.get_xdata()) == pytest.approx([0.1, 0.3]) for line in ax.lines)
 
 
 def test_bytes_by_purpose_are_all_bytes_of_an_epoch(tmp_path):
