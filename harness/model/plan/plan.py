@@ -15,7 +15,6 @@ import numpy as np
 from harness.base.errors import InputError
 from harness.core.cluster import GIB, Cluster
 from harness.core.cuts import check_cut
-from harness.data.dataset import Dataset
 from harness.data.partition import io
 from harness.data.partition.cache import Cache, shards_for
 from harness.model.plan.seconds import larger, said
@@ -84,8 +83,7 @@ class Plan:
         return all(traffic.exact for traffic in self.epochs)
 
     def bytes_by_purpose(self) -> dict[str, tuple[float, float]]:
-        """Mean bytes per epoch of all workers, the least and the most, without the first epoch, as summaries
-        have them."""
+        """The least and the most bytes of all workers in the mean epoch but the first, as in summaries."""
         warm = self.epochs[1:] or self.epochs
         found: dict[str, tuple[float, float]] = {}
         for traffic in warm:
@@ -175,8 +173,9 @@ def partitioned(run: Run) -> tuple[Path, dict[str, Any]]:
 def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: list[str]) -> Sized:
     """Of twins at `sample` and at half of it, every total between the two that `grown` gives: memory at the
     most, traffic and work as a range."""
-    scale = getattr(run.dataset, "scale", None)
-    if scale is None or getattr(run.dataset, "source", "twin") != "twin":
+    dataset: Any = run.dataset
+    scale = getattr(dataset, "scale", None)
+    if scale is None or getattr(dataset, "source", "twin") != "twin":
         raise InputError(
             f"sample={sample} asks for a smaller twin, and dataset={run.dataset.label} is none: give"
             " dataset=twin/NAME, or leave sample out"
@@ -187,7 +186,7 @@ def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: 
         )
     try:
         whole, half = (
-            _sized(dataclasses.replace(run, dataset=_at(run.dataset, each)), place, cluster)
+            _sized(dataclasses.replace(run, dataset=dataclasses.replace(dataset, scale=each)), place, cluster)
             for each in (sample, sample / 2)
         )
     except InputError as error:
@@ -224,12 +223,6 @@ def grown(large: np.ndarray, small: np.ndarray, times: float) -> tuple[np.ndarra
         return large, large
     factors = times, times if less <= 0 else (big / less) ** math.log2(times) if big > 0 else 0.0
     return large * min(factors), large * max(factors)
-
-
-def _at(dataset: Any, scale: float) -> Dataset:
-    """The same twin at another scale."""
-    made: Dataset = dataclasses.replace(dataset, scale=scale)
-    return made
 
 
 def _traffic(large: Traffic, small: Traffic, end: Callable[[bool], Callable[[Any, Any], Any]]) -> Traffic:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place, writing
@@ -106,18 +105,15 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
                 console.say(f"written: {written}")
             run.trace.forget("spans")
     if len({row["run"] for row in rows}) > 1:
-        console.print(_beside(rows))
+        epochs = sorted({row["run"]: row["epoch_s"] for row in rows}.items(), key=lambda item: item[1])
+        beside = [(_ms(seconds), run) for run, seconds in epochs]
+        console.print(tables.shown(["modelled epoch, ms", "run"], beside, words=["run"]))
     if table is not None:
         write_csv(table, rows)
 
 
 def _print(
-    console: Terminal,
-    group: Group,
-    run: Run,
-    replayer: Replayer,
-    timeline: Timeline,
-    times: Times,
+    console: Terminal, group: Group, run: Run, replayer: Replayer, timeline: Timeline, times: Times
 ) -> None:
     console.say(
         f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({run.path})\n"
@@ -157,12 +153,6 @@ def _print(
     if others := [*path_of.values()][LONGEST:]:
         longest.add_row(_ms(sum(others)), f"{100 * sum(others) / whole:.1f} %", f"{len(others)} more")
     console.print(longest)
-
-
-def _beside(rows: list[dict[str, Any]]) -> Table:
-    """All runs in the order of their modelled epochs."""
-    epochs = sorted({row["run"]: row["epoch_s"] for row in rows}.items(), key=lambda item: item[1])
-    return tables.shown(["modelled epoch, ms", "run"], [(_ms(s), run) for run, s in epochs], words=["run"])
 
 
 def _said(replayer: Replayer, run: Run) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.papers.claims import cells, published
-from harness.papers.claims.claim import Claim, Need
+from harness.papers.claims.claim import Claim
 from harness.papers.claims.experiment import SIZES, Experiment
 from harness.papers.claims.verdict import (
     DECIDED,
@@ -71,8 +71,7 @@ class Result:
 
 def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Result]:
     """A result for each part of each entry that a run could show, in the order of the papers; then the
-    findings that are no paper's, by experiment.
-    """
+    findings that are no paper's, by experiment."""
     found: dict[str, list[Result]] = defaultdict(list)
     measured: dict[str, list[tuple[Any, ...]]] = defaultdict(list)  # by entry, what each part is taken of
     for experiment in experiments.values():
@@ -81,7 +80,8 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
             found[claim.entry].append(runs.decide(claim))
             measured[claim.entry].append((experiment.name, *claim.counted_as))
         for need in experiment.needs:
-            found[need.entry].append(_waits(experiment, need))
+            waits = Verdict(NOT_YET, f"needs {need.needs}")
+            found[need.entry].append(Result(need.entry, experiment.name, need.part, waits))
             measured[need.entry].append((need.entry, need.part))
     nowhere = Verdict(NOT_YET, "no experiment has it")
     own = [name for name in experiments if name in found and name not in published.entries()]
@@ -110,10 +110,6 @@ def whole(parts: list[Result]) -> str:
     """How far an entry is decided: "whole", "in part" or "not"; "cannot tell" decides nothing."""
     decided = [part.verdict.word in DECIDED for part in parts]
     return "whole" if all(decided) else "in part" if any(decided) else "not"
-
-
-def _waits(experiment: Experiment, need: Need) -> Result:
-    return Result(need.entry, experiment.name, need.part, Verdict(NOT_YET, f"needs {need.needs}"))
 
 
 class _Runs:
@@ -221,8 +217,12 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
 
 def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
     """What runs say of a claim: of each row on each graph."""
-    twin = any(_twin(run) for graphs in runs.values() for own in graphs for run in own)
-    lost = [row for row, graphs in runs.items() if any(_diverged(run) for runs in graphs for run in runs)]
+    twin = any(run.summary["twin"] for graphs in runs.values() for own in graphs for run in own)
+    lost = [
+        row
+        for row, graphs in runs.items()
+        if any(run.summary["diverged"] is not None for own in graphs for run in own)
+    ]
     if lost and claim.value.scored:
         return Measured(lost=f"{', '.join(lost)} diverged", twin=twin)
     try:
@@ -277,11 +277,3 @@ def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list
 def _flat(values: np.ndarray) -> list[float]:
     """The mean over graphs, by seed."""
     return values.mean(axis=0).tolist()
-
-
-def _twin(run: Run) -> bool:
-    return bool(run.summary["twin"])
-
-
-def _diverged(run: Run) -> bool:
-    return run.summary["diverged"] is not None

@@ -67,8 +67,7 @@ class VerdictRow:
 
 def lines(results: Sequence[Result]) -> list[VerdictRow]:
     """A line per part, in their order; the cells of a series (`harness.papers.claims.cells`) that have one
-    verdict for one cause share one, where the first of them stands. What is only compared has none.
-    """
+    verdict for one cause share one, where the first of them stands. What is only compared has none."""
     found: dict[tuple, list[Result]] = {}
     for at, result in enumerate(results):
         if result.verdict.word == COMPARED:
@@ -82,7 +81,7 @@ def lines(results: Sequence[Result]) -> list[VerdictRow]:
             first.series.replace("{}", steps) if first.series else first.says,
             ", ".join(filter(None, (said(each.published) for each in same))),
             ", ".join(value(each.ours) for each in same if each.ours),
-            ", ".join(share(each.verdict) or "-" for each in same) if any(map(_shared, same)) else "",
+            ", ".join(each or "-" for each in shares) if any(shares) else "",
             first.verdict,
             first.size,
             first.again,
@@ -91,12 +90,9 @@ def lines(results: Sequence[Result]) -> list[VerdictRow]:
         )
         for first, *more in found.values()
         for same in [[first, *more]]
+        for shares in [[share(each.verdict) for each in same]]
         for steps in [", ".join(each.step for each in same) if first.series else ""]
     ]
-
-
-def _shared(result: Result) -> bool:
-    return result.verdict.share is not None
 
 
 def plain(results: Sequence[Result]) -> str:
@@ -123,8 +119,7 @@ def plain(results: Sequence[Result]) -> str:
 
 def counts(results: Sequence[Result]) -> list[str]:
     """How many entries are decided, and the verdicts on their parts, by cause; findings that are no paper's
-    apart. A measurement that several entries show counts in the first of them.
-    """
+    apart. A measurement that several entries show counts in the first of them."""
     results = [result for result in results if result.verdict.word != COMPARED]
     own = [result for result in results if result.own]
     results = [result for result in results if not result.own]
