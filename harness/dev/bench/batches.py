@@ -62,8 +62,7 @@ def batch_lines(graph: Graph, hidden: int, rounds: int) -> list[BenchLine]:
 
 class DglLoop:
     """GraphSAGE trained by DGL's own loop in `workers` loading processes. A call is an epoch; `losses` keeps
-    each epoch's mean over seeds.
-    """
+    each epoch's mean over seeds."""
 
     def __init__(self, dgl: ModuleType, graph: Graph, hidden: int, workers: int):
         from dgl.nn.pytorch import SAGEConv
@@ -106,8 +105,7 @@ class DglLoop:
 
 def check_learning(losses: dict[str, list[float]]) -> None:
     """AssertionError where the loss of somebody is not finite or does not fall. Draws and first weights
-    differ, so that losses are alike in nothing else.
-    """
+    differ, so that losses are alike in nothing else."""
     for name, (first, *_, last) in losses.items():
         assert math.isfinite(last) and last < first, (
             f"{name}: a loss of {first} in the first epoch, then {last}"

@@ -57,11 +57,7 @@ class Verdict:
 
 
 def judge(
-    line: BenchLine,
-    old: Sequence[float],
-    new: Sequence[float],
-    margin: float = MARGIN,
-    alpha: float = ALPHA,
+    line: BenchLine, old: Sequence[float], new: Sequence[float], margin: float = MARGIN, alpha: float = ALPHA
 ) -> Verdict:
     """Compare the samples of `line` from before with those of now."""
     if not old or not new:

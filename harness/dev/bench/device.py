@@ -22,8 +22,7 @@ WAITS_OF_ANY = 40
 def device_lines(root: Path | None = None) -> list[BenchLine]:
     """Waits and launches per epoch of every system: 2 layers of GCN, 2 workers, evaluation and checkpoints
     apart. One line without a value where `root`, a checkout (default: this one), has no tests. RunFailed
-    where they end with an error.
-    """
+    where they end with an error."""
     root = root or ROOT
     if not (root / "tests" / "pretend").is_dir():
         why = "counted on the pretended GPU of the tests, which only a checkout has"

@@ -24,8 +24,7 @@ CHECKED = 3  # epochs whose losses are compared
 def gpu_lines(
     graph: Graph, model: ModelConfig, rounds: int, device: torch.device | None = None
 ) -> list[BenchLine]:
-    """A line per way of taking features and peer, and the peak memory of all sides; of the device that CUDA
-    takes by default."""
+    """A line per way of taking features and peer, and all sides' peak memory; None: CUDA's own device."""
     if device is None:
         if not torch.cuda.is_available():
             return [BenchLine.absent("gpu", "an epoch", "s", "no CUDA device is visible")]

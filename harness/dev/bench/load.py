@@ -16,8 +16,7 @@ class Load:
     """before, after   processes that ran or waited for a CPU, the means of the minutes that ended then; the
                        bench's own are among them
     others             share, 0 to 1, of the time of the CPUs that the bench may use, that other
-                       processes and, on a virtual machine, other machines took in between
-    """
+                       processes and, on a virtual machine, other machines took in between"""
 
     before: float
     after: float

@@ -55,8 +55,7 @@ def lean_lines(
     folders: Folders, data_dir: Path, rounds: int = 4, graphs: Iterable[str] = GRAPHS, **keys
 ) -> list[BenchLine]:
     """CPU seconds per epoch of all 4 workers, `lean` over `vanilla` with `features=once`, the study's model.
-    A graph whose files are not in `data_dir` has one line that says so: nothing is downloaded.
-    """
+    A graph whose files are not in `data_dir` has one line that says so: nothing is downloaded."""
     lines = []
     for graph in graphs:
         if not real.present(graph, data_dir):
@@ -87,9 +86,7 @@ def _beside(folders: Folders, rounds: int, name: str, case: dict) -> BenchLine:
 
 
 def alone_lines(data_dir: Path, rounds: int = 9, hidden: int = 64) -> list[BenchLine]:
-    """Median seconds of one worker's epoch with `rows=needed features=once` over DGL's and PyG's, all
-    cores.
-    """
+    """Seconds of one worker's epoch with `rows=needed features=once` over DGL's and PyG's, all cores."""
     lines = []
     for dataset, target in ALONE:
         name = f"{dataset.name}, {dataset.split}"

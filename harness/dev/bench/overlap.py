@@ -118,8 +118,7 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
 @dataclass
 class Measured:
     """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for
-    communication; bytes sent. The last two of every epoch too.
-    """
+    communication; bytes sent. The last two of every epoch too."""
 
     compute: float
     waited: float

@@ -84,8 +84,7 @@ QUICK = Extent(
 class Setting:
     """folders    where whole runs go, and the cache they share
     data_dir   where real graphs are looked for
-    rounds     of whole runs
-    """
+    rounds     of whole runs"""
 
     folders: Folders
     data_dir: Path
@@ -99,8 +98,7 @@ class Setting:
 @dataclass(frozen=True)
 class Part:
     """says    what it shows, in one line
-    timed   whether its values are times, which a busy machine changes
-    """
+    timed   whether its values are times, which a busy machine changes"""
 
     says: str
     measure: Callable[[Setting], list[BenchLine]]

@@ -1,6 +1,5 @@
 """What a run's products are measured for (`harness.run.products`), for products in the bench's own process:
-measured once per process, and not taken from a cache, where a quieter minute may have left it.
-"""
+measured once per process, and not taken from a cache, where a quieter minute may have left it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What systems cost beside vanilla: their computing (caching, sampling, quantising, bookkeeping), an epoch
-over drawn rows, and an epoch on bags of words.
-"""
+over drawn rows, and an epoch on bags of words."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What every system must hold, whoever wrote it. Each check is over a small graph and pooled workers; the
-fixtures are the plugin's.
-"""
+fixtures are the plugin's."""
 
 from __future__ import annotations
 
@@ -108,9 +107,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(checked, workers, once, dropping):
 
 
 def test_every_byte_is_counted(once):
-    """What the training thread hands to the transport is in the trace; what goes past it is an error of the
-    run (`Watched.alone`).
-    """
+    """What the training thread sends is in the trace; what goes past it is an error (`Watched.alone`)."""
     for rank, worker in enumerate(once.workers):
         for epoch, sent in enumerate(worker["sent"]):
             counted = sum(size for _, size in sent.values())

@@ -14,9 +14,7 @@ from harness.base.places import ROOT
 
 
 def take_turns() -> None:
-    """Let one process compile at a time: the next finds in numba's cache what it was going to
-    compile as well.
-    """
+    """Let one process compile at a time: the next finds in numba's cache what it needs too."""
     # The user's own folder: in /tmp another user could make the file first and hold it.
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "halobench"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -30,16 +30,10 @@ def operator(graph: Graph, model: str) -> torch.Tensor:
 
 
 def train(
-    graph: Graph,
-    weights: dict[str, np.ndarray],
-    model: str,
-    epochs: int,
-    lr: float,
-    weight_decay: float,
+    graph: Graph, weights: dict[str, np.ndarray], model: str, epochs: int, lr: float, weight_decay: float
 ) -> tuple[list[float], dict[str, np.ndarray]]:
     """The loss before each epoch's step of Adam, and the weights after the last; `weights` [in, out] are
-    those before the first, named as in the harness.
-    """
+    those before the first, named as in the harness."""
     a, x = operator(graph, model), torch.from_numpy(graph.features).double()
     labels, rows = torch.from_numpy(graph.labels).long(), torch.from_numpy(graph.train)
     w = {name: torch.from_numpy(value.copy()).double().requires_grad_() for name, value in weights.items()}

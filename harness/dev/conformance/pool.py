@@ -1,6 +1,4 @@
-"""A pool of worker processes, started once per session: a test sends it work instead of importing torch
-again.
-"""
+"""A pool of worker processes, started once per session, to which tests send work."""
 
 from __future__ import annotations
 

@@ -69,9 +69,7 @@ def run(
     transport: str = MEMORY,
     job: Callable[..., dict] = train.train,
 ) -> Outcome:
-    """Train on `assignment`, or on a partition by `method`: by default one of the kind that the system trains
-    on.
-    """
+    """Train on `assignment`, or on a partition by `method` (default: of the kind that the system takes)."""
     s = settings or Settings()
     method = method or {"edge": "random", "vertex": "ebv"}[make_system(system).cut]
     if assignment is None:

@@ -50,8 +50,7 @@ class Subject:
 
 def subject(words: Sequence[str], config_dir: str | None = None) -> Subject:
     """The system that `words` ("system=refresh", "system.period=3") describe. InputError where they describe
-    none, or ask for more than a system.
-    """
+    none, or ask for more than a system."""
     if not any(word.startswith("system=") for word in words):
         raise InputError("system is not given: add system=NAME")
     for word in words:

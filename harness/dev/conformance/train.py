@@ -39,9 +39,7 @@ def make_trainer(
 def train(
     comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, choices, shard
 ) -> dict:
-    """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
-    trainer.
-    """
+    """Train and report each epoch; at `stop_at` through a state dict and a new trainer."""
     torch.set_default_dtype(getattr(torch, dtype))
     try:
         how = (block, model, optimiser, seed, epochs, shard, cluster, choices)
@@ -85,8 +83,7 @@ def snapshot(trainer) -> dict[str, np.ndarray]:
 
 def train_watched(comm, *given) -> dict:
     """`train`, and beside it `handed`: by epoch the bytes that the training thread handed to the transport,
-    counted there. InputError where a system moves data past it.
-    """
+    counted there. InputError where a system moves data past it."""
     watched = Watched(comm.transport, comm.rank, comm.size, comm.recorder)
     with watched.alone():
         made = train(Comm(comm.rank, comm.size, comm.device, comm.recorder, watched), *given)

@@ -74,8 +74,7 @@ def described(count: int, name: str, hosts: int = 1) -> str:
 
 
 def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str, hosts: int = 1) -> Cluster:
-    """`count` devices on each host that are one core each, linked by the first of the transports; between
-    hosts the last."""
+    """`count` devices of one core on each host, linked by the first transport; between hosts by the last."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

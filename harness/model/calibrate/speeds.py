@@ -124,8 +124,7 @@ def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda
 
 
 def _rate(case: Case, taken: Timed, found: Speeds) -> Rate:
-    """Allowed over taken: the roofline's seconds of what the case does over those that it takes beyond its
-    launches."""
+    """The roofline's seconds of what the case does over those that it takes beyond its launches."""
     allowed = sum(
         max(each.flops / found.multiplied[0], (each.read + each.written) / found.copied[0])
         for each in case.does

@@ -145,8 +145,7 @@ def chosen(found: Sequence[Candidate]) -> list[Candidate]:
 
 def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
     """Run candidates on this machine's processor, at `sample` where one is given, and replay what ran on the
-    cluster; one whose run fails is out. Runs that have finished before are taken as they are.
-    """
+    cluster; one whose run fails is out. Runs that have finished before are taken as they are."""
     planned = there[0].plan
     assert planned is not None
     more = ["device=cpu", f"results={planned.run.settings.results}/{STARTED}", *more]
@@ -288,8 +287,7 @@ def _control(each: Candidate, goal: float) -> str:
 
 
 def one_device(exact: Candidate, given: Given) -> float | None:
-    """Modelled seconds of an epoch of exact training by one worker; None where it does not fit, or is not
-    known."""
+    """Modelled seconds of exact training's epoch by one worker; None: it does not fit, or is not known."""
     words = [word for word in exact.words if not word.startswith(("workers=", "gpus=", "per_host="))]
     try:
         (run,) = runner.composed([[*words, "workers=1"]])

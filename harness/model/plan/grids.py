@@ -31,8 +31,7 @@ POWERS = {2: "square", 3: "cube"}
 @dataclass(frozen=True)
 class Grid:
     """bytes   of an epoch, of all workers; None where `note` says why there is no such grid
-    memory  bytes of each worker; None likewise
-    """
+    memory  bytes of each worker; None likewise"""
 
     name: str
     bytes: float | None = None

@@ -98,8 +98,7 @@ def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) 
 
 
 def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Ran]:
-    """Dry runs at the least and, where that may be another, at the most bytes. Unknown where neither can
-    be."""
+    """Dry runs at the least and, where it may differ, at the most bytes. Unknown where neither can be."""
     settings, epochs = run.settings, min(run.settings.epochs, EPOCHS)
 
     def make(shard: Any, comm: Comm, kernel: Kernel) -> Trainer:

@@ -24,8 +24,7 @@ class Given:
     """runs       each with its words
     cluster    described
     sample, probe, per_host   None where they are not given
-    assumed    of the cluster, in words
-    """
+    assumed    of the cluster, in words"""
 
     runs: list[tuple[list[str], Run]]
     cluster: Cluster

@@ -19,8 +19,7 @@ EARLIER = "begun in an earlier epoch"
 
 def critical_path(timeline: Timeline) -> dict[str, float]:
     """Seconds on the path by name, means over the warm epochs, the longest first; none of an asynchronous
-    run, in which no worker waits for another.
-    """
+    run, in which no worker waits for another."""
     if timeline.program.updates is not None:
         return {}
     total: dict[str, float] = defaultdict(float)

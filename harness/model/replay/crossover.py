@@ -233,8 +233,7 @@ def _epochs_to(
     target: float, groups: Sequence[Group], replayer: Replayer
 ) -> tuple[dict[str, list[int]], dict[str, float]]:
     """By system how many epochs each of its runs takes to the score; and the best score of each system of
-    which some run does not come to it.
-    """
+    which some run does not come to it."""
     needed, never = {}, {}
     for group in groups:
         found = []
@@ -263,8 +262,7 @@ def with_link(cluster: Cluster, kind: str, gbytes_per_s: float, latency_us: floa
 
 def first_epochs(program: Program, count: int) -> Program:
     """The program up to the end of its first `count` epochs; of an asynchronous run its workers' first
-    `count` rounds, which go on as far as its updates take (`harness.model.replay.rounds`).
-    """
+    `count` rounds, which go on as far as its updates take (`harness.model.replay.rounds`)."""
     kept = []
     for steps in program.steps:
         begins = [place for place, step in enumerate(steps) if isinstance(step, Begin)]

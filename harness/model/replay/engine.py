@@ -57,9 +57,8 @@ class Going:
     posted: dict[int, float] = field(default_factory=dict)
     done: dict[int, float] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
-    partners: dict[int, set[int]] = field(
-        default_factory=dict
-    )  # by worker: whose posting its part depends on
+    # by worker: whose posting its part depends on
+    partners: dict[int, set[int]] = field(default_factory=dict)
 
     def met(self, worker: int, eager: bool) -> float:
         """When the last of the workers had posted that this worker's part depends on."""
@@ -92,8 +91,7 @@ class Segment:
 @dataclass
 class Timeline:
     """What came of a replay. `segments[worker][i]` and `begins[worker][i]` are of the program's epoch i; of
-    an asynchronous run of the worker's round i.
-    """
+    an asynchronous run of the worker's round i."""
 
     program: Program
     platform: Platform

@@ -109,8 +109,7 @@ class Flows:
             self._join(name, route, size, now)
 
     def next_end(self) -> float:
-        """The moment at which the next flow ends, or those that wait to begin do; infinite where none is
-        under way."""
+        """When the next flow ends, or those that wait to begin do; infinite where none is under way."""
         if self._next is None:
             self._next = math.inf
             if self.count:
@@ -122,8 +121,7 @@ class Flows:
         return min(self._next, self._joined())
 
     def end(self) -> list[int]:
-        """Go on to `next_end()` and give the names of the flows that end then, in the order in which they
-        began."""
+        """Go on to `next_end()` and give the names of the flows that end then, the oldest first."""
         moment, count = self.next_end(), self.count
         if moment == self._joined():
             self._pass_to(moment)

@@ -168,8 +168,7 @@ def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> l
 
 
 def instant(workers: int) -> Platform:
-    """Of the machine that a run was made on: messages take no time of their own, since the traced waits hold
-    what they took."""
+    """Of the machine that a run was made on: messages take no time, which the traced waits hold already."""
     free = Link(gbytes_per_s=math.inf, latency_us=0)
     platform = Platform("traced", [0] * workers, free, Link(), free)
     platform.eager = True

@@ -82,8 +82,7 @@ def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None =
 
 def first_epoch(timeline: Timeline) -> float:
     """Seconds of the slowest worker's first epoch: what it waited for, as what is fetched once, and work as
-    long as in the mean of the others, since in the first loops are compiled and memory is allocated.
-    """
+    long as in the mean of the others, since in the first loops are compiled and memory is allocated."""
     longest = 0.0
     for worker in range(timeline.program.workers):
         first, *others = of_worker(timeline, worker)

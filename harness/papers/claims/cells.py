@@ -28,8 +28,7 @@ MADE: dict[str, Callable[..., Any]] = {
 
 def rows_by(rows: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
     """Each row with each of `by`'s words, as "ROW NAME"; the rows as they are where there is none. InputError
-    where two have one name, or a row says something of a key that `by` has.
-    """
+    where two have one name, or a row says something of a key that `by` has."""
     if not by:
         return dict(rows)
     made: dict[str, str] = {}
@@ -112,10 +111,7 @@ def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]
     """For every cell of `each` what {NAME} stands for: what we call it, and what the table prints."""
     names = _names(each, where)
     return [
-        (
-            dict(zip(names, (mine for mine, _ in cell))),
-            dict(zip(names, (printed for _, printed in cell))),
-        )
+        (dict(zip(names, (mine for mine, _ in cell))), dict(zip(names, (printed for _, printed in cell))))
         for cell in itertools.product(*(values.items() for values in names.values()))
     ]
 
@@ -160,8 +156,7 @@ def named(text: str, names: Mapping[str, str], where: str) -> str:
 
 
 def number_at(entry: published.Entry, place: str, where: str) -> float | None:
-    """The number at a place of what an entry prints, or with "ENTRY:PLACE" another one; None where it prints
-    a word, or nothing."""
+    """The number at a place of an entry, or with "ENTRY:PLACE" of another; None: a word, or nothing."""
     other, colon, within = place.partition(":")
     if colon:
         choice(f"{where}.printed", other, published.entries())

@@ -87,8 +87,7 @@ class Experiment:
 
     def on(self, size: str, graph: str | None) -> list[int]:
         """The places of a graph among those of a size, by all of its overrides or by its name; of all graphs
-        where none is given.
-        """
+        where none is given."""
         graphs = self.sizes[size].graphs
         same = [i for i, each in enumerate(graphs) if graph == each]
         return same or [i for i, each in enumerate(graphs) if graph in (None, named(each))]
@@ -100,9 +99,7 @@ def _part(word: str, name: str, total: int) -> str:
 
 
 def load(folder: Path) -> dict[str, Experiment]:
-    """The experiments of a folder by name, in alphabetical order. InputError that names the file where one
-    cannot be used.
-    """
+    """A folder's experiments by name, in alphabetical order. InputError names the file that is no good."""
     made = {path.stem: one(path.stem, folder) for path in sorted(folder.glob("*.yaml"))}
     if not made:
         raise InputError(f"{folder} holds no experiment: put NAME.yaml there (docs/howto/claims.md)")
@@ -123,8 +120,7 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 
 def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
     """Rows and `more` of them ("NAME=OVERRIDES"). InputError where one of these cannot be read, or has the
-    name of another.
-    """
+    name of another."""
     found = dict(rows)
     for given in more:
         name = key_of(given)
@@ -138,8 +134,7 @@ def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
 
 
 def one(name: str, folder: Path = FOLDER) -> Experiment:
-    """The experiment of this name. InputError where there is none, or that names the file where it cannot be
-    used."""
+    """The experiment of this name. InputError where there is none, or its file cannot be used."""
     choice("experiment", name, [path.stem for path in folder.glob("*.yaml")])
     path = folder / f"{name}.yaml"
     try:
@@ -150,9 +145,7 @@ def one(name: str, folder: Path = FOLDER) -> Experiment:
 
 @functools.lru_cache(maxsize=256)
 def _read(name: str, text: str) -> Experiment:
-    """The experiment that a file's text describes; kept, for checking its types takes most of a tenth of a
-    second.
-    """
+    """The experiment that a file's text describes; kept: checking its types takes nearly 0.1 s."""
     return _experiment(name, yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 

@@ -22,8 +22,7 @@ from harness.results.report.groups import Run
 
 def _gaps(values: np.ndarray) -> float:
     """How irregular the epochs are in which a metric is not 0: the standard deviation of the epochs between
-    two of them over their mean, in the mean over workers; 0 where they are at equal distances.
-    """
+    two of them over their mean, in the mean over workers; 0 where they are at equal distances."""
     found = [np.diff(np.flatnonzero(column)) for column in values.T]
     known = [gaps.std() / gaps.mean() for gaps in found if len(gaps) > 1]
     return float(np.mean(known)) if known else float("nan")
@@ -45,9 +44,8 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     "irregularity": _gaps,
     "irregularity_of_any": lambda values: _gaps(np.nanmax(values, axis=1, keepdims=True)),
     "falls": _falls,
-    "spread": lambda values: (
-        np.nanstd(values[-1]) / np.nanmean(values[-1])
-    ),  # over workers, in the last epoch
+    # over workers, in the last epoch
+    "spread": lambda values: np.nanstd(values[-1]) / np.nanmean(values[-1]),
 }
 VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
 HALF, OWN = "WORKERS/2", "cluster=OWN"  # words that stand for something of the run
@@ -301,8 +299,7 @@ def _number(found: float | None) -> float:
 
 
 def _table(run: Run, name: str, given: Mapping[str, Any]) -> np.ndarray:
-    """A metric by epoch (rows) and worker (columns), of the layers and epochs that are asked for; NaN where a
-    worker has none."""
+    """A metric by epoch (rows) and worker (columns), of these layers and epochs; NaN where there is none."""
     metrics = run.trace.metrics
     rows = metrics[metrics["name"] == name]
     if rows.empty:

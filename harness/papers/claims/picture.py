@@ -30,8 +30,7 @@ FAR = 30.0  # times the least value: a panel that reaches farther is logarithmic
 def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure | None:
     """A panel per unit of the claims of one experiment, with a row for each that has a value of ours: a dot
     with its 95 % interval, the published number or range, and no difference as a dashed line; below them a
-    panel per series of a table's cells. None where nothing has a value.
-    """
+    panel per series of a table's cells. None where nothing has a value."""
     # What a figure and a claim of a paper say alike is drawn once.
     known = list({result.says: result for result in results if result.ours is not None}.values())
     if not known:

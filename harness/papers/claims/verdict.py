@@ -45,15 +45,7 @@ KEPT = (HOLDS, WEAKER, STRONGER, DIRECTION)  # verdicts on the paper's side
 DECIDED = (*KEPT, FAILS)
 # What a verdict other than "holds" may be owed to.
 PAPER, SEEDS, TWIN = "paper", "seeds", "twin"
-CAUSES = (
-    PAPER,
-    "setting not printed",
-    TWIN,
-    SEEDS,
-    "time model",
-    "hardware assumed",
-    "our implementation",
-)
+CAUSES = (PAPER, "setting not printed", TWIN, SEEDS, "time model", "hardware assumed", "our implementation")
 LEAST, MOST = 0.5, 2.0  # share between which an effect is as strong as printed
 TOLERANCE = 0.1  # of our mean, by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
@@ -207,8 +199,7 @@ def _sided(
 
 
 def judge_order(steps: Sequence[Estimate]) -> Verdict:
-    """The verdict on an order of rows: each step is the difference of a row to the next, which the paper has
-    above 0."""
+    """The verdict on an order of rows: a step is a row less the next, which the paper has above 0."""
     single = [judge(step, None, "above") for step in steps]
     words = [each.word for each in single]
     certain = DETERMINISTIC if all(each.why.startswith(DETERMINISTIC) for each in single) else ""
@@ -225,8 +216,7 @@ def judge_order(steps: Sequence[Estimate]) -> Verdict:
 
 
 def as_well(control: Sequence[float], row: Sequence[float]) -> bool:
-    """Whether a control does as well as a row, by seed: the interval of how far the row is ahead does not
-    exclude 0."""
+    """Whether a control does as well as a row: the row's lead, by seed, has an interval that holds 0."""
     return estimate(r - c for r, c in zip(row, control)).side() <= 0
 
 

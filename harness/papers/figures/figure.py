@@ -1,6 +1,5 @@
 """What a figure is: the runs it needs on each graph, and what draws them; from an experiment's file, or from
-a file of one's own that says both.
-"""
+a file of one's own that says both."""
 
 from __future__ import annotations
 

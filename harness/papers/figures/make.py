@@ -136,9 +136,7 @@ def _save(picture, stem: Path) -> Path:
 
 
 def name_on(name: str, graph: str) -> str:
-    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their
-    names.
-    """
+    """What the files of a figure are called on a graph; of several ("a,b") without their names."""
     option, *more = graph.split()
     if "," in option:
         return name
@@ -149,9 +147,7 @@ def name_on(name: str, graph: str) -> str:
 
 
 def here(figure: Figure, places: Places, console: Terminal) -> list[str]:
-    """The graphs of a figure whose raw files are here, each or what is to be taken instead; the others are
-    named.
-    """
+    """The graphs of a figure, or what stands in for them, whose raw files are here; says what is not."""
     found = []
     for choices in figure.graphs:
         graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)

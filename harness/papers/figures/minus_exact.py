@@ -1,6 +1,5 @@
 """How far each system's leading score is from exact training's over a key, a panel per value of other
-keys: for experiments of any kind.
-"""
+keys: for experiments of any kind."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""What several figures share: a metric of the trace by epoch, panels side by side, a title that says what was
-drawn.
-"""
+"""What several figures share: a metric by epoch, panels side by side, a title that says what was drawn."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from harness.results.report.style import COLOURS
 
 def added(groups: list[Group]) -> dict[str, tuple[Group, Group, Estimate]]:
     """By system: its runs without and with a straggler, and the wall seconds per epoch that this adds, paired
-    over seeds; those that have both, the dearest last.
-    """
+    over seeds; those that have both, the dearest last."""
     slow = {g.first.name: g for g in groups if knob(g, "straggler.rank") is not None}
     plain = {g.first.name: g for g in groups if knob(g, "straggler.rank") is None}
     found = {

@@ -25,16 +25,7 @@ from harness.base.errors import InputError, choice
 from harness.base.subcommand import command
 from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment
-from harness.papers.study.parts import (
-    PAGE,
-    TABLE,
-    USUAL,
-    ordered,
-    read_table,
-    shown,
-    tables_of,
-    with_part,
-)
+from harness.papers.study.parts import PAGE, TABLE, USUAL, ordered, read_table, shown, tables_of, with_part
 from harness.run import runner
 from harness.run.process import until_stopped
 from harness.run.runner import Places
@@ -167,8 +158,7 @@ def _main(words: list[str], program: str) -> int:
 
 def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:
     """The rows of a kind, `more` ("NAME=OVERRIDES") among those at the one setting. InputError where one of
-    them cannot be read or has the name of another.
-    """
+    them cannot be read or has the name of another."""
     return experiment.with_rows(ROWS[kind], more if kind == ONE else ())
 
 

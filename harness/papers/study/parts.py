@@ -26,8 +26,7 @@ PAGE = Path(__file__).with_name("page.md").read_text()  # before the tables
 def tables_of(
     there: dict[str, dict[Path, str]], unmade: dict[str, list[str]], said: list[str]
 ) -> dict[str, pd.DataFrame]:
-    """By partition the report's rows as text; the first says how they were made (`said`) and what is
-    missing."""
+    """By partition the report's rows as text; the first says how they were made and what is missing."""
     made = {}
     for partition in dict.fromkeys([*there, *unmade]):
         missing = unmade.get(partition)
