@@ -243,7 +243,7 @@ def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_i
             "N = 5",
             "N = 10 (paper: best)",
             "N = 20 (paper: worse)",
-            *(f"N = {n}, rows of length 1" for n in (1, 5, 10, 20)),
+            *(f"N = {n}, rows normalised" for n in (1, 5, 10, 20)),
         ]
         looks = [(line.get_color(), line.get_linestyle()) for line in ax.lines]
         assert [color for color, _ in looks[:4]] == [color for color, _ in looks[4:]] and len(set(looks)) == 8
