@@ -16,85 +16,83 @@ from harness.data.graph import Graph
 from harness.data.partition.shard import Csr, Shard, rows_of
 
 
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # compressed rows: starts, columns, weights (`values_of`)
+
+
 def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[Shard]:
     """The shards of `parts` workers, in rank order. assignment [V] int32 names each vertex's owner."""
     n = graph.num_vertices
-    sizes = np.bincount(assignment, minlength=parts).astype(np.int64)
-    # vertices by owner, ascending inside an owner
-    order = np.argsort(assignment, kind="stable").astype(np.int32)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    local = np.empty(n, np.int32)  # a vertex's local inner row at its owner
-    local[order] = np.arange(n) - np.repeat(starts[:-1], sizes)
+    sizes, order, local = numbered(assignment, parts)
     degrees = degrees_of(graph)
-    split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
-    weights = values_of(graph)
-    outward: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # out-edges, and their weights
+    inward = graph.indptr, graph.indices, values_of(graph)
+    outward: Edges | None = None
     if not graph.symmetric:
-        out_indptr, out_indices, place = transpose_entries(
-            graph.indptr, graph.indices, n, graph.weights is not None
-        )
-        outward = out_indptr, out_indices, weights[place]
+        out_indptr, out_indices, place = transpose_entries(*inward[:2], n, graph.weights is not None)
+        outward = out_indptr, out_indices, inward[2][place]
     # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers'
     # halos.
-    inners = np.split(order, starts[1:-1])
-    halos = [_halo(graph.indptr, graph.indices, assignment, inners[p], p, parts) for p in range(parts)]
+    inners = np.split(order, np.cumsum(sizes)[:-1])
+    halos = [_halo(*inward[:2], assignment, inners[p], p, parts) for p in range(parts)]
     column = np.full(n, -1, np.int32)
 
-    for rank in range(parts):
-        inner = inners[rank]
-        halo, halo_counts = halos[rank]
-        inner_edges, halo_edges = _blocks(
-            graph.indptr, graph.indices, weights, assignment, local, inner, halo, rank, column
-        )
-        sends = [_part(halos[p], rank) for p in range(parts)]
-        directed: dict[str, Any] = dict.fromkeys(
-            (
-                "out_inner_edges",
-                "out_halo",
-                "out_halo_counts",
-                "out_halo_rows",
-                "out_halo_degrees",
-                "out_halo_edges",
-            )
-        )
+    def along(edges: Edges, rank: int, halo: np.ndarray, counts: np.ndarray, prefix: str) -> dict[str, Any]:
+        """The fields of a worker's edges in one direction, and of the halo at their other ends."""
+        near, far = _blocks(*edges, assignment, local, inners[rank], halo, rank, column)
+        found = {
+            "inner_edges": near,
+            "halo": halo,
+            "halo_counts": counts,
+            "halo_rows": local[halo],
+            "halo_degrees": degrees[halo],
+            "halo_edges": far,
+        }
+        return {prefix + name: value for name, value in found.items()}
+
+    for rank, inner in enumerate(inners):
+        sends = [of_worker(*halo, rank) for halo in halos]
+        directed: dict[str, Any] = {}
         if outward is not None:
-            out_indptr, out_indices, out_weights = outward
-            out_halo, out_counts = _halo(out_indptr, out_indices, assignment, inner, rank, parts)
-            out_inner, out_halo_edges = _blocks(
-                out_indptr, out_indices, out_weights, assignment, local, inner, out_halo, rank, column
-            )
-            directed = dict(
-                out_inner_edges=out_inner,
-                out_halo=out_halo,
-                out_halo_counts=out_counts,
-                out_halo_rows=local[out_halo],
-                out_halo_degrees=degrees[out_halo],
-                out_halo_edges=out_halo_edges,
-            )
+            out_halo = _halo(*outward[:2], assignment, inner, rank, parts)
+            directed = along(outward, rank, *out_halo, "out_")
         yield Shard(
-            rank=rank,
-            graph_name=graph.name,
-            sizes=sizes,
-            num_classes=graph.num_classes,
-            symmetric=graph.symmetric,
+            **held(graph, rank, sizes, inner, inner, degrees),
             inner=inner,
-            features=rows_of(graph.features, inner),
-            labels=graph.labels[inner],
-            train=graph.train[inner],
-            val=graph.val[inner],
-            test=graph.test[inner],
-            degrees=degrees[inner],
-            split_counts=split_counts,
-            halo=halo,
-            halo_counts=halo_counts,
-            halo_rows=local[halo],
-            halo_degrees=degrees[halo],
             send_rows=local[np.concatenate(sends)],
             send_counts=np.array([len(s) for s in sends], np.int64),
-            inner_edges=inner_edges,
-            halo_edges=halo_edges,
+            **along(inward, rank, *halos[rank], ""),
             **directed,
         )
+
+
+def numbered(owner: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How many vertices each worker owns [P]; all of them by owner, ascending inside an owner [V]; and each
+    one's local row at its owner [V].
+    """
+    sizes = np.bincount(owner, minlength=parts).astype(np.int64)
+    order = np.argsort(owner, kind="stable").astype(np.int32)
+    row = np.empty(len(owner), np.int32)
+    row[order] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return sizes, order, row
+
+
+def held(
+    graph: Graph, rank: int, sizes: np.ndarray, owned: np.ndarray, rows: np.ndarray, degrees: np.ndarray
+) -> dict[str, Any]:
+    """The fields of `AnyShard` of a worker that owns the vertices `owned` and has `rows` of others too.
+    degrees [V], as `degrees_of` gives them."""
+    splits = {name: getattr(graph, name) for name in ("train", "val", "test")}
+    return {
+        "rank": rank,
+        "graph_name": graph.name,
+        "sizes": sizes,
+        "num_classes": graph.num_classes,
+        "symmetric": graph.symmetric,
+        "features": rows_of(graph.features, rows),
+        "labels": graph.labels[owned],
+        **{name: mask[owned] for name, mask in splits.items()},
+        "degrees": degrees[rows],
+        "split_counts": np.array([mask.sum() for mask in splits.values()], np.int64),
+    }
 
 
 def degrees_of(graph: Graph) -> np.ndarray:
@@ -108,10 +106,10 @@ def values_of(graph: Graph) -> np.ndarray:
     return np.empty(0, np.float32) if graph.weights is None else graph.weights
 
 
-def _part(halo: tuple[np.ndarray, np.ndarray], owner: int) -> np.ndarray:
-    vertices, counts = halo
-    start = int(counts[:owner].sum())
-    return vertices[start : start + int(counts[owner])]
+def of_worker(vertices: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray:
+    """Of vertices that are grouped by worker, `counts` [P] of each, those of `rank`."""
+    start = int(counts[:rank].sum())
+    return vertices[start : start + int(counts[rank])]
 
 
 def _halo(indptr, indices, assignment, inner, rank, parts) -> tuple[np.ndarray, np.ndarray]:

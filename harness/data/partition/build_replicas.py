@@ -12,9 +12,9 @@ import numpy as np
 from numba import njit
 
 from harness.data.graph import Graph
-from harness.data.partition.build import degrees_of, unfilled, values_of
+from harness.data.partition.build import degrees_of, held, numbered, of_worker, unfilled, values_of
 from harness.data.partition.config import VertexCutPartitioner
-from harness.data.partition.shard import Csr, ReplicaShard, rows_of
+from harness.data.partition.shard import Csr, ReplicaShard
 from harness.data.partition.vertexcut import EdgeAssignment
 
 
@@ -28,18 +28,14 @@ def build_replicas(
     indptr, worker = edges.replicas()
     master = edges.masters(masters)
     owner = _entry_owners(graph.indptr, graph.indices, edges.low, edges.high, edges.owner.astype(np.int16))
-    sizes = np.bincount(master, minlength=parts).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    row = np.empty(n, np.int32)  # a vertex's local row at its master's worker
-    row[np.argsort(master, kind="stable")] = np.arange(n) - np.repeat(starts[:-1], sizes)
+    sizes, _, row = numbered(master, parts)
     degrees, weights = degrees_of(graph), values_of(graph)
-    split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
 
     # Who holds what, found first: the copies of a worker's masters are made of its peers' mirrors.
     vertex = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
-    held = [vertex[worker == p] for p in range(parts)]
-    own = [v[master[v] == p] for p, v in enumerate(held)]
-    mirrors = [_by_master(v[master[v] != p], master) for p, v in enumerate(held)]
+    there = [vertex[worker == p] for p in range(parts)]
+    own = [v[master[v] == p] for p, v in enumerate(there)]
+    mirrors = [_by_master(v[master[v] != p], master) for p, v in enumerate(there)]
     # [holder, master's worker]
     counts = np.array([np.bincount(master[m], minlength=parts) for m in mirrors], np.int64)
     column = np.full(n, -1, np.int32)
@@ -47,21 +43,10 @@ def build_replicas(
     for rank in range(parts):
         vertices = np.concatenate([own[rank], mirrors[rank]])
         column[vertices] = np.arange(len(vertices), dtype=np.int32)
-        copies = [_group(mirrors[p], counts[p], rank) for p in range(parts)]
+        copies = [of_worker(mirrors[p], counts[p], rank) for p in range(parts)]
         yield ReplicaShard(
-            rank=rank,
-            graph_name=graph.name,
-            sizes=sizes,
-            num_classes=graph.num_classes,
-            symmetric=graph.symmetric,
+            **held(graph, rank, sizes, own[rank], vertices, degrees),
             vertices=vertices,
-            features=rows_of(graph.features, vertices),
-            labels=graph.labels[own[rank]],
-            train=graph.train[own[rank]],
-            val=graph.val[own[rank]],
-            test=graph.test[own[rank]],
-            degrees=degrees[vertices],
-            split_counts=split_counts,
             mirror_counts=counts[rank],
             mirror_rows=row[mirrors[rank]],
             copy_rows=row[np.concatenate(copies)],
@@ -72,12 +57,6 @@ def build_replicas(
 
 def _by_master(vertices: np.ndarray, master: np.ndarray) -> np.ndarray:
     return vertices[np.argsort(master[vertices], kind="stable")]
-
-
-def _group(mirrors: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray:
-    """Those of `mirrors`, grouped by their master's worker, whose master is on `rank`."""
-    start = int(counts[:rank].sum())
-    return mirrors[start : start + int(counts[rank])]
 
 
 def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr:

@@ -7,7 +7,7 @@ vertex-cut: n masters and m mirrors, r = n + m replicas.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -114,31 +114,53 @@ class OutEdges:
 
 
 @dataclass
-class Shard:
+class AnyShard:
     """Worker `rank`'s part of a graph split into `sizes.sum()` vertices over `len(sizes)` workers.
 
-    Every array is indexed by local inner row unless its name says otherwise. Self-loops are dropped from
-    every block: the propagation operator adds each vertex to itself where its normalisation asks for it.
+    n are the vertices that it owns: inner vertices, or masters; k those that it has rows of: the same n of an
+    edge-cut, the r replicas of a vertex-cut. Self-loops are in no block: the propagation operator adds each
+    vertex to itself where its normalisation asks for it.
     """
 
-    cut: ClassVar[str] = "edge"
+    cut: ClassVar[str] = ""  # "edge" or "vertex"
 
     rank: int
     graph_name: str
-    sizes: np.ndarray  # [P] int64: inner vertices of every worker
+    sizes: np.ndarray  # [P] int64: vertices that every worker owns; they add up to V
     num_classes: int
     symmetric: bool  # of the whole graph
 
-    inner: np.ndarray  # [n] int32 global ids, ascending
-    features: Table  # [n, F] float32
+    features: Table  # [k, F] float32
     labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8
     train: np.ndarray  # [n] bool
     val: np.ndarray  # [n] bool
     test: np.ndarray  # [n] bool
-    # [n] int32 global in-degrees without self-loops; of a weighted graph float64, the sums of the weights of
+    # [k] int32 global in-degrees without self-loops; of a weighted graph float64, the sums of the weights of
     # in-edges. All fields of degrees are alike in this
     degrees: np.ndarray
     split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
+
+    @property
+    def num_workers(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def num_vertices(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def weighted(self) -> bool:
+        """Of the whole graph."""
+        return self.degrees.dtype.kind == "f"
+
+
+@dataclass
+class Shard(AnyShard):
+    """Of an edge-cut: every array is indexed by local inner row unless its name says otherwise."""
+
+    cut: ClassVar[str] = "edge"
+
+    inner: np.ndarray  # [n] int32 global ids, ascending
 
     halo: np.ndarray  # [m] int32 global ids, grouped by owner ascending, ascending inside an owner
     halo_counts: np.ndarray  # [P] int64: halo vertices owned by each worker (0 for this one)
@@ -153,49 +175,18 @@ class Shard:
 
     # The fields of `outward`, as they are stored. On a symmetric graph they are the in-edges above and these
     # are None.
-    out_inner_edges: Csr | None
-    out_halo: np.ndarray | None
-    out_halo_counts: np.ndarray | None
-    out_halo_rows: np.ndarray | None
-    out_halo_degrees: np.ndarray | None
-    out_halo_edges: Csr | None
+    out_inner_edges: Csr | None = None
+    out_halo: np.ndarray | None = None
+    out_halo_counts: np.ndarray | None = None
+    out_halo_rows: np.ndarray | None = None
+    out_halo_degrees: np.ndarray | None = None
+    out_halo_edges: Csr | None = None
 
     @property
     def outward(self) -> OutEdges:
         """Out-edges, which a backward pass by broadcast needs."""
-        if self.symmetric:
-            return OutEdges(
-                self.inner_edges,
-                self.halo,
-                self.halo_counts,
-                self.halo_rows,
-                self.halo_degrees,
-                self.halo_edges,
-            )
-        assert self.out_inner_edges is not None and self.out_halo_edges is not None
-        assert self.out_halo is not None and self.out_halo_counts is not None
-        assert self.out_halo_rows is not None and self.out_halo_degrees is not None
-        return OutEdges(
-            self.out_inner_edges,
-            self.out_halo,
-            self.out_halo_counts,
-            self.out_halo_rows,
-            self.out_halo_degrees,
-            self.out_halo_edges,
-        )
-
-    @property
-    def num_workers(self) -> int:
-        return len(self.sizes)
-
-    @property
-    def num_vertices(self) -> int:
-        return int(self.sizes.sum())
-
-    @property
-    def weighted(self) -> bool:
-        """Of the whole graph."""
-        return self.degrees.dtype.kind == "f"
+        stored = "" if self.symmetric else "out_"
+        return OutEdges(*(getattr(self, stored + field.name) for field in fields(OutEdges)))
 
     @property
     def num_inner(self) -> int:
@@ -207,33 +198,17 @@ class Shard:
 
 
 @dataclass
-class ReplicaShard:
-    """Worker `rank`'s part of a graph whose edges have owners: a replica of every vertex that one of its
-    edges touches.
+class ReplicaShard(AnyShard):
+    """Of a vertex-cut: a replica of every vertex that one of the worker's edges touches.
 
     A vertex's *master* is one of its replicas; the others are *mirrors*. Masters come first, then mirrors.
-    Both directions of an undirected edge are on one worker. Self-loops are in no block: they belong to the
-    master.
+    Both directions of an undirected edge are on one worker. On a symmetric graph `edges` is symmetric too.
     """
 
     cut: ClassVar[str] = "vertex"
 
-    rank: int
-    graph_name: str
-    sizes: np.ndarray  # [P] int64: masters of every worker; they add up to V
-    num_classes: int
-    symmetric: bool  # of the whole graph; then `edges` is symmetric too
-
     # [r] int32 global ids: masters ascending, then mirrors by their master's worker, ascending inside one
     vertices: np.ndarray
-    features: Table  # [r, F] float32
-    labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8, of masters
-    train: np.ndarray  # [n] bool
-    val: np.ndarray  # [n] bool
-    test: np.ndarray  # [n] bool
-    # [r] int32 global in-degrees without self-loops, or float64 sums of weights
-    degrees: np.ndarray
-    split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
 
     mirror_counts: np.ndarray  # [P] int64: mirrors here whose master is on each worker (0 for this one)
     mirror_rows: np.ndarray  # [m] int32: the row of each mirror's master, at the master's worker
@@ -242,19 +217,6 @@ class ReplicaShard:
     copy_counts: np.ndarray  # [P] int64: mirrors that each worker holds of masters here
 
     edges: Csr  # [r, r]: the worker's own edges as in-edges of its replicas
-
-    @property
-    def num_workers(self) -> int:
-        return len(self.sizes)
-
-    @property
-    def num_vertices(self) -> int:
-        return int(self.sizes.sum())
-
-    @property
-    def weighted(self) -> bool:
-        """Of the whole graph."""
-        return self.degrees.dtype.kind == "f"
 
     @property
     def num_masters(self) -> int:
