@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.data import sets
+
 
 @dataclass(frozen=True)
 class Published:
@@ -78,6 +80,12 @@ def _halo(table: str, inner: list[float], boundary: list[float]) -> tuple[Publis
     return tuple(Published("halo_ratio", b / i, table, p) for p, i, b in zip((4, 6, 8), inner, boundary))
 
 
+def _size(name: str) -> tuple[int, int, int, int]:
+    """Vertices, edges, features and classes of a real graph whose files can be read here."""
+    known = sets.one(name)
+    return known.vertices, known.edges, known.features, known.classes
+
+
 _PSC = "PSC-GCN Table I"
 _REAL = "measured on the real graph"
 _EBV = "CDFGNN Table 3, EBV gamma=0"
@@ -85,10 +93,7 @@ _EBV_REDDIT = _EBV + " (stands in the row of gamma=0.1, read as swapped"
 
 SPECS: dict[str, Spec] = {
     "reddit": Spec(
-        232_965,
-        114_615_892,
-        602,
-        41,
+        *_size("reddit"),
         (153_431, 23_831, 55_703),
         (
             *_halo(_PSC, [58.2, 38.8, 29.1], [94.9, 89.4, 90.7]),
@@ -109,10 +114,7 @@ SPECS: dict[str, Spec] = {
         confused=0.05,
     ),
     "reddit2": Spec(
-        232_965,
-        23_213_838,
-        602,
-        41,
+        *_size("reddit2"),
         (153_932, 23_699, 55_334),
         (
             Published("replication", 3.0860, _EBV_REDDIT + ")", 4),
@@ -133,10 +135,7 @@ SPECS: dict[str, Spec] = {
         confused=0.14,
     ),
     "flickr": Spec(
-        89_250,
-        899_756,
-        500,
-        7,
+        *_size("flickr"),
         (44_625, 22_312, 22_313),
         (
             Published("homophily", 0.319, "literature"),
@@ -151,10 +150,7 @@ SPECS: dict[str, Spec] = {
         signal=1.0,
     ),
     "yelp": Spec(
-        716_847,
-        13_954_818,
-        300,
-        100,
+        *_size("yelp"),
         (537_635, 71_685, 107_527),
         (
             *_halo(_PSC, [179.2, 119.5, 89.6], [120.6, 124.7, 115.5]),
@@ -175,10 +171,7 @@ SPECS: dict[str, Spec] = {
         signal=3.5,
     ),
     "amazon-products": Spec(
-        1_569_960,
-        264_339_468,
-        200,
-        107,
+        *_size("amazon-products"),
         (1_334_466, 78_498, 156_996),
         (Published("gcn", 0.3765, "CaPGNN Table 7 (validation, Vanilla x4)"),),
         tail=2.5,
@@ -191,10 +184,7 @@ SPECS: dict[str, Spec] = {
         signal=5.0,
     ),
     "corafull": Spec(
-        19_793,
-        126_842,
-        8_710,
-        70,
+        *_size("corafull"),
         (11_876, 3_959, 3_958),
         (
             Published("homophily", 0.567, "literature"),
@@ -210,10 +200,7 @@ SPECS: dict[str, Spec] = {
         signal=5.5,
     ),
     "coauthor-physics": Spec(
-        34_493,
-        495_924,
-        8_415,
-        5,
+        *_size("coauthor-physics"),
         (20_696, 6_899, 6_898),
         (
             *(
@@ -238,10 +225,7 @@ SPECS: dict[str, Spec] = {
         signal=2.6,
     ),
     "ogbn-arxiv": Spec(
-        169_343,
-        2_315_598,
-        128,
-        40,
+        *_size("ogbn-arxiv"),
         (90_941, 29_799, 48_603),
         (
             Published("homophily", 0.655, "literature"),
@@ -259,10 +243,7 @@ SPECS: dict[str, Spec] = {
         signal=2.6,
     ),
     "ogbn-products": Spec(
-        2_449_029,
-        123_718_280,
-        100,
-        47,
+        *_size("ogbn-products"),
         (196_615, 39_323, 2_213_091),
         (
             *_halo(_PSC, [612.3, 408.2, 306.1], [271.3, 245.3, 208.8]),
@@ -287,19 +268,13 @@ SPECS: dict[str, Spec] = {
         signal=3.8,
     ),
     "ogbn-proteins": Spec(
-        132_534,
-        79_122_504,
-        8,
-        112,
+        *_size("ogbn-proteins"),
         (86_619, 21_236, 24_679),
         (),
         multilabel=True,
     ),
     "ogbn-papers100m": Spec(
-        111_059_956,
-        3_231_371_744,
-        128,
-        172,
+        *_size("ogbn-papers100m"),
         (1_207_179, 125_265, 214_338),
         (
             Published("replication", 3.6503, _EBV, 16),
@@ -316,10 +291,7 @@ SPECS: dict[str, Spec] = {
         signal=4.6,
     ),
     "friendster": Spec(
-        65_608_366,
-        3_612_134_270,
-        64,
-        32,
+        *(65_608_366, 3_612_134_270, 64, 32),
         (39_365_020, 13_121_673, 13_121_673),
         (Published("replication", 3.7237, _EBV, 16),),
         tail=2.25,

@@ -15,7 +15,6 @@ from harness.data.csr import transpose_entries
 from harness.data.graph import Graph
 from harness.data.partition.shard import Csr, Shard, rows_of
 
-
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # compressed rows: starts, columns, weights (`values_of`)
 
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from harness.data.planetoid import read_planetoid
+from harness.data.planetoid import PARTS, read_planetoid
 from harness.data.sets import RealSet
 
 SET = RealSet(
     folders=("CiteSeer", "Planetoid/CiteSeer"),
-    files=(
-        "raw/ind.citeseer.tx",
-        "raw/ind.citeseer.allx",
-        "raw/ind.citeseer.y",
-        "raw/ind.citeseer.ty",
-        "raw/ind.citeseer.ally",
-        "raw/ind.citeseer.graph",
-        "raw/ind.citeseer.test.index",
-    ),
+    files=tuple(f"raw/ind.citeseer.{part}" for part in PARTS),
     read=read_planetoid,
     vertices=3_327,
     edges=9_104,

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from harness.data.planetoid import read_planetoid
+from harness.data.planetoid import PARTS, read_planetoid
 from harness.data.sets import RealSet
 
 SET = RealSet(
     folders=("Cora", "Planetoid/Cora"),
-    files=(
-        "raw/ind.cora.tx",
-        "raw/ind.cora.allx",
-        "raw/ind.cora.y",
-        "raw/ind.cora.ty",
-        "raw/ind.cora.ally",
-        "raw/ind.cora.graph",
-        "raw/ind.cora.test.index",
-    ),
+    files=tuple(f"raw/ind.cora.{part}" for part in PARTS),
     read=read_planetoid,
     vertices=2_708,
     edges=10_556,

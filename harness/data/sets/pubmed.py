@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from harness.data.planetoid import read_planetoid
+from harness.data.planetoid import PARTS, read_planetoid
 from harness.data.sets import RealSet
 
 SET = RealSet(
     folders=("PubMed", "Planetoid/PubMed"),
-    files=(
-        "raw/ind.pubmed.tx",
-        "raw/ind.pubmed.allx",
-        "raw/ind.pubmed.y",
-        "raw/ind.pubmed.ty",
-        "raw/ind.pubmed.ally",
-        "raw/ind.pubmed.graph",
-        "raw/ind.pubmed.test.index",
-    ),
+    files=tuple(f"raw/ind.pubmed.{part}" for part in PARTS),
     read=read_planetoid,
     vertices=19_717,
     edges=88_648,
