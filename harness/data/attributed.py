@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.base.errors import InputError
 from harness.data.csr import from_csr, from_edges
 from harness.data.partition.shard import Csr
 from harness.data.raw import (
@@ -19,6 +18,7 @@ from harness.data.raw import (
     arrays,
     check_square,
     class_count,
+    damaged,
     features_of,
     reading,
     single_labels,
@@ -65,18 +65,16 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
     with reading(path):
         pairs = parts["edges"]
         if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InputError(
-                f"edges has shape {pairs.shape} where [edges, 2] is wanted: fetch the file again"
-            )
+            raise damaged(f"edges has shape {pairs.shape} where [edges, 2] is wanted")
         features = features_of(parts["node_features"])
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
         labels = single_labels(parts["node_labels"])
         num_classes = class_count(labels)
         for key in masks:
             if parts[key].dtype != np.bool_ or parts[key].shape != (len(parts[masks[0]]), len(features)):
-                raise InputError(
+                raise damaged(
                     f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not one bool per "
-                    "vertex: fetch the file again"
+                    "vertex"
                 )
     train, val, test = (parts[key] for key in masks)
     return Raw(edges, features, labels, num_classes, (train, val, test))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.base.errors import InputError
 from harness.data.csr import from_edges
 from harness.data.raw import (
     Masks,
     Raw,
     arrays,
     class_count,
+    damaged,
     features_of,
     mask_of,
     reading,
@@ -55,10 +55,9 @@ def read_edge_features(
     labels = table(node_label, np.int64)
     with reading(node_label):
         if labels.shape[1] < 2 or labels.min(initial=0) < 0 or labels.max(initial=0) > 1:
-            raise InputError(
-                f"labels of shape {list(labels.shape)} from {labels.min(initial=0)} to"
-                f" {labels.max(initial=0)}, where two or more columns of 0 and 1 are wanted: fetch the file"
-                " again"
+            raise damaged(
+                f"labels of shape {list(labels.shape)} from {labels.min(initial=0)} to "
+                f"{labels.max(initial=0)}, where two or more columns of 0 and 1 are wanted"
             )
         labels = labels.astype(np.uint8)
         num_classes = class_count(labels)
@@ -69,9 +68,7 @@ def read_edge_features(
     with reading(edge_feat):
         given = features_of(given)
         if len(given) != len(pairs):
-            raise InputError(
-                f"it has {len(given)} lines for the {len(pairs)} edges of {edge.name}: fetch the file again"
-            )
+            raise damaged(f"it has {len(given)} lines for the {len(pairs)} edges of {edge.name}")
     features = _means(pairs, given, len(labels))
     return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(labels)))
 
@@ -95,10 +92,7 @@ def _pairs(edge: Path) -> np.ndarray:
     pairs = table(edge, np.int64)
     with reading(edge):
         if pairs.shape[1] != 2:
-            raise InputError(
-                f"a line holds {pairs.shape[1]} numbers where source and target are wanted: fetch the file"
-                " again"
-            )
+            raise damaged(f"a line holds {pairs.shape[1]} numbers where source and target are wanted")
     return pairs
 
 
@@ -112,9 +106,7 @@ def read_binary(
     with reading(data):
         pairs, features = parts.pop("edge_index"), features_of(parts.pop("node_feat"))
         if pairs.ndim != 2 or len(pairs) != 2:
-            raise InputError(
-                f"edge_index has shape {pairs.shape} where [2, edges] is wanted: fetch the file again"
-            )
+            raise damaged(f"edge_index has shape {pairs.shape} where [2, edges] is wanted")
         edges = from_edges(pairs[0], pairs[1], len(features), symmetrise=symmetrise)
     del pairs
     found = arrays(node_label, ("node_label",))

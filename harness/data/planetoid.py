@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.data.csr import from_edges, sparse_rows
-from harness.data.raw import Raw, affordable, class_count, mask_of, reading
+from harness.data.raw import Raw, affordable, class_count, damaged, mask_of, reading
 
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500  # the vertices after the training ones
@@ -45,29 +45,22 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
             or len(np.unique(test)) != len(test)
             or test.min(initial=known) < known
         ):
-            raise InputError(
+            raise damaged(
                 f"{len(test)} ids do not name the {len(features['tx'])} rows of tx, all after the {known} of "
-                "allx: fetch the file again"
+                "allx"
             )
         # Every id costs a dense row, so a wild one would ask for all memory.
         if num_vertices > 2 * (known + len(test)):
-            raise InputError(
-                f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices: fetch the"
-                " file again"
-            )
+            raise damaged(f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices")
         test_mask = mask_of(test, num_vertices, "test.index")
     with reading(path["ally"]):
         if len(labels["ally"]) != known or num_train > known or len(labels["ty"]) != len(test):
-            raise InputError(
-                f"{len(labels['ally'])} and {len(labels['ty'])} labels for {known} and {len(test)} vertices: "
-                "fetch the files again"
+            raise damaged(
+                f"{len(labels['ally'])} and {len(labels['ty'])} labels for {known} and {len(test)} vertices"
             )
     with reading(path["tx"]):
         if features["tx"].shape[1] != features["allx"].shape[1]:
-            raise InputError(
-                f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}: fetch the"
-                " files again"
-            )
+            raise damaged(f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}")
     with reading(path["allx"]):
         affordable(path["allx"], 4 * num_vertices * features["allx"].shape[1])
     all_features = np.zeros((num_vertices, features["allx"].shape[1]), np.float32)
@@ -93,16 +86,14 @@ def _dense(path: Path) -> np.ndarray:
         if isinstance(found, _SparseRows):
             rows, columns = found._shape
             if len(found.indptr.value) != rows + 1:
-                raise InputError(
-                    f"{len(found.indptr.value)} row pointers for {rows} rows: fetch the file again"
-                )
+                raise damaged(f"{len(found.indptr.value)} row pointers for {rows} rows")
             affordable(path, 4 * rows * columns)
             return sparse_rows(
                 found.indptr.value, found.indices.value, found.data.value, columns, "csr_matrix"
             ).dense()
         if isinstance(found, _Array) and found.value.ndim == 2:
             return found.value.astype(np.float32)
-        raise InputError("this holds no matrix: fetch the file again")
+        raise damaged("this holds no matrix")
 
 
 def _classes(path: Path) -> np.ndarray:
@@ -112,31 +103,26 @@ def _classes(path: Path) -> np.ndarray:
     with reading(path):
         found = _unpickle(path)
         if not isinstance(found, _Array) or found.value.ndim != 2 or not found.value.shape[1]:
-            raise InputError("this holds no one-hot labels: fetch the file again")
+            raise damaged("this holds no one-hot labels")
         ones = found.value == 1
         odd = (~ones & (found.value != 0)).any(axis=1) | (ones.sum(axis=1) > 1)
         if odd.any():
             row = int(np.argmax(odd))
-            raise InputError(
-                f"row {row} of the labels is {found.value[row].tolist()}, not one 1 among zeros: fetch the"
-                " file again"
-            )
+            raise damaged(f"row {row} of the labels is {found.value[row].tolist()}, not one 1 among zeros")
         return np.where(ones.any(axis=1), ones.argmax(axis=1), -1).astype(np.int32)
 
 
 def _pairs(graph: Any, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The edges of a pickled {vertex: [neighbours]}, read from `path`."""
     if not isinstance(graph, dict) or not all(isinstance(near, list) for near in graph.values()):
-        raise InputError("this holds no lists of neighbours: fetch the file again")
+        raise damaged("this holds no lists of neighbours")
     degrees = np.fromiter(map(len, graph.values()), np.int64, len(graph))
     # A list may stand in the file once and be the neighbours of every vertex.
     if degrees.sum() > path.stat().st_size:
-        raise InputError(
-            f"{degrees.sum()} neighbours are more than the bytes of the file: fetch the file again"
-        )
+        raise damaged(f"{degrees.sum()} neighbours are more than the bytes of the file")
     for end in chain(graph, chain.from_iterable(graph.values())):
         if type(end) is not int:  # numpy would take 1.5 and "1" for 1
-            raise InputError(f"{str(end)[:40]!r} is no vertex number: fetch the file again")
+            raise damaged(f"{str(end)[:40]!r} is no vertex number")
     src = np.repeat(np.fromiter(graph, np.int64, len(graph)), degrees)
     return src, np.fromiter(chain.from_iterable(graph.values()), np.int64, len(src))
 
@@ -252,10 +238,10 @@ def _check_opcodes(content: bytes) -> None:
         if opcode.name not in OPCODES:
             raise InputError(f"its opcode {opcode.name} is one that no Planetoid file needs")
         if isinstance(argument, int) and opcode.name in MEMO and argument > number:
-            raise InputError(f"it keeps place {argument} of a memo that has {number}: fetch the file again")
+            raise damaged(f"it keeps place {argument} of a memo that has {number}")
         calls += opcode.name in ("REDUCE", "BUILD", "NEWOBJ")
         if calls > CALLS:
-            raise InputError(f"it makes more than {CALLS} calls: fetch the file again")
+            raise damaged(f"it makes more than {CALLS} calls")
         tuples += opcode.name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
         if tuples > TUPLES:
-            raise InputError(f"it makes more than {TUPLES} tuples: fetch the file again")
+            raise damaged(f"it makes more than {TUPLES} tuples")

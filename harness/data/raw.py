@@ -63,6 +63,11 @@ class Raw:
     masks: Masks | None
 
 
+def damaged(what: str) -> InputError:
+    """The error for a file that is not what its publisher stores."""
+    return InputError(f"{what}: {FETCH}")
+
+
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn whatever reading `path` raises into one sentence."""
@@ -75,7 +80,7 @@ def reading(path: Path) -> Iterator[None]:
             f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read'
         ) from None
     except MemoryError as error:
-        raise InputError(f'file "{path}" asks for more memory than there is ({error}): {FETCH}') from None
+        raise damaged(f'file "{path}" asks for more memory than there is ({error})') from None
     except Exception as error:  # bytes from anywhere can make a format's reader raise anything
         reason = " ".join(str(error).split())[:160] or "it ends too early"
         raise InputError(
@@ -90,9 +95,8 @@ def affordable(path: Path, size: int) -> None:
     """
     own = path.stat().st_size
     if size > max(SPARED, EXPANSION * own):
-        raise InputError(
-            f"its {own} bytes would take {size / 1e9:.3g} GB of memory, more than {EXPANSION} for one:"
-            f" {FETCH}"
+        raise damaged(
+            f"its {own} bytes would take {size / 1e9:.3g} GB of memory, more than {EXPANSION} for one"
         )
 
 
@@ -130,9 +134,7 @@ def json_object(path: Path) -> dict[str, Any]:
     with reading(path):
         found = json.loads(path.read_bytes())
         if not isinstance(found, dict):
-            raise InputError(
-                f"this holds a JSON {type(found).__name__} where an object is wanted: fetch the file again"
-            )
+            raise damaged(f"this holds a JSON {type(found).__name__} where an object is wanted")
         return found
 
 
@@ -174,9 +176,7 @@ def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
     """Raise InputError unless `shape` is square with as many rows as `indptr` describes."""
     rows, columns = shape_of(shape, "shape")
     if rows != columns or len(indptr) != rows + 1:
-        raise InputError(
-            f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers: fetch the file again"
-        )
+        raise damaged(f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers")
 
 
 def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
@@ -199,7 +199,7 @@ def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
     lacking = ~(values >= 0)  # NaN too
     if lacking.any() and not unlabelled:
         vertex = int(np.argmax(lacking))
-        raise InputError(f"the label of vertex {vertex} is {values[vertex]}, which is no class: {FETCH}")
+        raise damaged(f"the label of vertex {vertex} is {values[vertex]}, which is no class")
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), -1, values)
         if np.any(values != np.floor(values)):

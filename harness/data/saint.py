@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.base.errors import InputError
 from harness.data.csr import from_csr, from_edges
 from harness.data.raw import (
     Raw,
@@ -16,6 +15,7 @@ from harness.data.raw import (
     arrays,
     check_square,
     class_count,
+    damaged,
     features_of,
     json_object,
     mask_of,
@@ -35,9 +35,7 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
         kinds = parts["node_types"]
         num_classes = class_count(labels)
         if kinds.shape != (len(features),):
-            raise InputError(
-                f"node_types has shape {kinds.shape} for {len(features)} vertices: fetch the file again"
-            )
+            raise damaged(f"node_types has shape {kinds.shape} for {len(features)} vertices")
     ends = arrays(graph, ("row", "col"))
     with reading(graph):
         edges = from_edges(ends["row"], ends["col"], len(features), symmetrise=symmetrise)
@@ -58,15 +56,14 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
         features = features_of(features)
         vertices = len(edges.indptr) - 1
         if len(features) != vertices:
-            raise InputError(
-                f"features has {len(features)} rows for the {vertices} vertices of {adjacency.name}: "
-                "fetch the file again"
+            raise damaged(
+                f"features has {len(features)} rows for the {vertices} vertices of {adjacency.name}"
             )
     labels, num_classes = _labels(class_map, len(features))
     roles = json_object(role)
     with reading(role):
         if missing := {"tr", "va", "te"} - roles.keys():
-            raise InputError(f"role {sorted(missing)[0]} is missing: fetch the file again")
+            raise damaged(f"role {sorted(missing)[0]} is missing")
         train, val, test = (
             mask_of(np.array(roles[key]), len(features), f"role {key}")[None] for key in ("tr", "va", "te")
         )
@@ -87,11 +84,11 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
             labels = np.full(num_vertices, -1, np.int32)
             labels[vertices] = single_labels(values)
         else:
-            raise InputError(
+            raise damaged(
                 f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 "
-                "and 1: fetch the file again"
+                "and 1"
             )
         if not labelled.all() or len(vertices) > num_vertices:
             what = "lists a vertex twice" if labelled.all() else f"lacks vertex {int(np.argmin(labelled))}"
-            raise InputError(f"class_map {what}: fetch the file again")
+            raise damaged(f"class_map {what}")
         return labels, class_count(labels)
