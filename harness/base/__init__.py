@@ -1,3 +1,1 @@
-"""What every other package may use and what knows none of them: hashes of code, random bits from a
-counter.
-"""
+"""What every other package may use and what knows none of them: hashes of code, random bits."""

@@ -1,6 +1,5 @@
 """The bounds of a config's numbers: a dataclass states them where it declares the field, `--help` shows them,
-and `harness.base.errors.typed` holds every value to them.
-"""
+and `harness.base.errors.typed` holds every value to them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 They are xxh3: the aim is damage, not forgery. A file carries its checksum where its format has room for one
 (an object of JSON as the key `checksum`, a text or a checkpoint as its last line); the others are listed in a
-file beside them that does.
-"""
+file beside them that does."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def of_file(path: Path, size: int | None = None) -> str:
     """Of the first `size` bytes of a file, None: of all, in 32 hex digits.
 
     xxh3 of the xxh3 of each block of 16 MiB, one after another, and of the size; blocks are read and hashed
-    on all cores. Raises OSError where the file cannot be read.
-    """
+    on all cores. Raises OSError where the file cannot be read."""
     with open(path, "rb") as file:
         number = file.fileno()
         size = os.fstat(number).st_size if size is None else size
@@ -87,8 +85,7 @@ def line_of(path: Path) -> str:
 
 def check_sealed(path: Path) -> None:
     """Raises Damaged where a file's last line is not the checksum of what stands before it, OSError where it
-    cannot be read.
-    """
+    cannot be read."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size - LINE_BYTES
         last = _read(file.fileno(), size, size + LINE_BYTES) if size >= 0 else b""

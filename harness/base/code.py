@@ -19,8 +19,7 @@ def code_of(*modules: str) -> str:
     """A hash of the code that `modules` and all that they import are made of: of `harness`, `systems`, and
     what else is neither Python's own nor installed; 12 hex digits.
 
-    Comments, docstrings and layout do not count. A module that cannot be found counts by its name alone.
-    """
+    Comments, docstrings and layout do not count. A module that cannot be found counts by its name alone."""
     seen: dict[str, str] = {}
     others: set[str] = set()  # imported, and not counted
     waiting = list(modules)
@@ -47,9 +46,7 @@ def code_in(files: Iterable[Path]) -> str:
 
 
 def _absolute(module: str, package: str) -> str | None:
-    """The full name of a module that is imported in `package`, perhaps with dots before it; None where they
-    lead out.
-    """
+    """The full name of a module that is imported in `package`, with dots or not; None where they lead out."""
     try:
         return importlib.util.resolve_name(module, package)
     except ImportError:
@@ -57,9 +54,7 @@ def _absolute(module: str, package: str) -> str | None:
 
 
 def _source(module: str) -> Path | None:
-    """The file of a module that counts; None for all others. Found by place, since to ask Python would import
-    its parents.
-    """
+    """The file of a module that counts, else None. Found by place: to ask Python would import its parents."""
     package, *inside = module.split(".")
     try:
         spec = importlib.util.find_spec(package)

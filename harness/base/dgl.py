@@ -2,8 +2,7 @@
 
 DGL's graphbolt is a binary built for one torch version and fails to load under any other; nothing here needs
 it, so an empty module stands in its place. Left alone, importing DGL also prints two lines and writes a file
-into the home directory: naming the backend beforehand keeps it from both.
-"""
+into the home directory: naming the backend beforehand keeps it from both."""
 
 from __future__ import annotations
 

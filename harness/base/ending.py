@@ -11,8 +11,7 @@ import sys
 def end_with(parent: int) -> None:
     """Have the kernel kill this process when `parent`, which started it, ends (Linux; elsewhere nothing).
 
-    The kernel does so even where this process is stopped, and could not notice by itself.
-    """
+    The kernel does so even where this process is stopped, and could not notice by itself."""
     if sys.platform == "linux":
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

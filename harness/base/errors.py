@@ -1,6 +1,4 @@
-"""What every package needs to refuse bad input well: one sentence that names the field, the value and the
-mend.
-"""
+"""What every package needs to refuse bad input well: a sentence with the field, the value and the mend."""
 
 from __future__ import annotations
 
@@ -30,16 +28,14 @@ LISTED = 20  # names that an error lists at most
 
 class InputError(ValueError):
     """Something the user gave is wrong. Its message is one sentence and is shown without a traceback, and
-    without control characters, since it quotes what was given.
-    """
+    without control characters, since it quotes what was given."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 def listed(names: Iterable[object], most: int = 20) -> str:
-    """Names that stand in a file, on one line: "a, b", "none", or the first `most` of them and how many more
-    there are."""
+    """Names that stand in a file, on one line: "a, b", "none", or the first `most` and how many more."""
     # A name out of a damaged file may be anything: line feeds too, and any length.
     shown = [name if name.isprintable() else repr(name)[1:-1] for name in map(str, names)]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
@@ -68,8 +64,7 @@ DISK = {
 
 @contextlib.contextmanager
 def writing(what: object, mend: str) -> Iterator[None]:
-    """Turn the error of a disk that cannot be written into an InputError: `what` cannot be written, and the
-    mend."""
+    """Turn the error of a disk that cannot be written into an InputError: `what`, and the mend."""
     try:
         yield
     except OSError as error:
@@ -150,8 +145,7 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
 
     `where` is the config block the values come from ("system", "model", ...; "" for the config itself); it
     prefixes every message. The range checks of `cls.__post_init__` run too, and their messages are prefixed
-    likewise. No interpolation is followed: a value that holds one is refused.
-    """
+    likewise. No interpolation is followed: a value that holds one is refused."""
     fields = {f.name for f in dataclasses.fields(cls) if f.init}
     prefix = f"{where}." if where else ""
     for key in values:

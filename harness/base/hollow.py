@@ -3,8 +3,7 @@
 While `Dry` is open, whatever makes floating-point numbers makes a `Hollow` one, and whatever takes a hollow
 tensor gives one. Integers stay as they are, so that lists of rows, counts and draws are those of a real run.
 Who asks for a hollow tensor's values gets `Unknown`: only training could tell. A loop that is compiled here,
-and would read memory, asks `hollow` first.
-"""
+and would read memory, asks `hollow` first."""
 
 from __future__ import annotations
 

@@ -70,8 +70,7 @@ class LimitReached(RuntimeError):
 
 
 def limit_reached(error: BaseException) -> str | None:
-    """What this machine lacks, where that is why `error` was raised, and no file or value is to blame; None
-    where it is not."""
+    """What this machine lacks, where that is why `error` was raised, and no file or value is; else None."""
     if isinstance(error, LimitReached):
         return str(error)
     if isinstance(error, OSError) and error.errno in LIMITS:

@@ -17,8 +17,7 @@ WORDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true o
 
 def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConfBaseException) -> str:
     """One sentence for what OmegaConf refuses among `values` of the dataclass `cls`, outside of its `blocks`:
-    the key with `prefix` before it, its value, what is wanted and an example where the key has a default.
-    """
+    the key with `prefix` before it, its value, what is wanted and an example where the key has a default."""
     key = str(error.full_key or "")
     if not key:  # a block of keys that was given as something else: OmegaConf does not say which
         key = next(k for k, kind in _kinds(cls).items() if _is_block(kind) and not _is_block(values.get(k)))

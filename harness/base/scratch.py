@@ -2,8 +2,7 @@
 
 Its owner holds a lock of the kernel's (flock) on the folder itself for as long as it lives, and so do the
 processes that it forks. A folder whose lock can be had is nobody's any more. A file in it says that it was
-made here, by its number on the disk: a folder of such a name that came from elsewhere is never removed.
-"""
+made here, by its number on the disk: a folder of such a name that came from elsewhere is never removed."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def scratch(name: str | None = None, parent: Path | None = None, prefix: str = P
     """A folder that only this user can enter, there for as long as this is open; without a name one is drawn.
 
     First, the folders of the same parent and prefix are removed whose owners were killed. OSError where it
-    cannot be made, or `name` is taken.
-    """
+    cannot be made, or `name` is taken."""
     beside = place("", parent, prefix).parent
     _remove_left(beside, prefix)
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=beside)) if name is None else place(name, beside, prefix)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 @dataclass
 class Spent:
-    """seconds by the wall clock; bytes at most resident beyond what was before, None where this is not known
-    (not on Linux)."""
+    """Seconds by the wall clock; bytes resident beyond those before, None where not known (not on Linux)."""
 
     seconds: float = 0.0
     bytes: int | None = None

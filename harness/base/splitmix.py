@@ -1,6 +1,5 @@
 """The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-OOPSLA 2014): random bits as a hash of a counter, for compiled loops and for Python.
-"""
+OOPSLA 2014): random bits as a hash of a counter, for compiled loops and for Python."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], 
 
     The exit code is what the function returns (None: 0), and 2 with one sentence on stderr where it raises
     InputError, or where a disk is full. What it prints may be read as far as the reader wants, as by
-    `| head`.
-    """
+    `| head`."""
 
     def made(act: Callable[[list[str], str], int | None]) -> Main:
         @functools.wraps(act)

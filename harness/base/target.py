@@ -2,8 +2,7 @@
 
 To import a module is to run it. One that the user names, on the command line or in a yaml of a folder that
 the user gave, is trusted; one that only the config of a run folder names must lie in the tree, or be allowed
-by HALOBENCH_ALLOW=PACKAGE,... in the environment.
-"""
+by HALOBENCH_ALLOW=PACKAGE,... in the environment."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ _named: set[str] = set()  # modules outside the tree that the user has named in 
 
 def targets(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, str]]:
     """(field, "module.Class") of everything that a config names to be imported: `_target_` at any depth, and
-    a kernel of one's own.
-    """
+    a kernel of one's own."""
     for key, value in config.items():
         field = f"{where}.{key}" if where else str(key)
         if isinstance(value, Mapping):
@@ -75,8 +73,7 @@ def imported(target: str, field: str, base: type[T]) -> type[T]:
     """The class derived from `base` that `target` ("module.Class") names.
 
     Raises InputError, naming `field`, where there is none, it is not derived from `base`, or it lacks a
-    method that `base.missing_method()` (where there is such a method) says it must have.
-    """
+    method that `base.missing_method()` (where there is such a method) says it must have."""
     module, _, name = target.rpartition(".")
     try:
         cls = getattr(importlib.import_module(module), name)
@@ -96,8 +93,7 @@ def imported(target: str, field: str, base: type[T]) -> type[T]:
 def target_class(block: Mapping[str, Any], where: str, base: type[D]) -> type[D]:
     """The dataclass that the `_target_` of the config block `where` names, derived from `base`.
 
-    Raises InputError as `imported` does, and for a class that is no dataclass or is incomplete.
-    """
+    Raises InputError as `imported` does, and for a class that is no dataclass or is incomplete."""
     target, field = str(block.get(KEY, "")), f"{where}.{KEY}"
     cls = imported(target, field, base)
     # A class derived from a dataclass is one, but for the knobs that it adds.
@@ -119,8 +115,7 @@ def target_class(block: Mapping[str, Any], where: str, base: type[D]) -> type[D]
 def made(block: Mapping[str, Any], where: str, base: type[D]) -> D:
     """The object that the config block `where` describes: its `_target_`, built from its other keys.
 
-    Raises InputError with one sentence at the first thing wrong.
-    """
+    Raises InputError with one sentence at the first thing wrong."""
     return typed(target_class(block, where, base), {k: v for k, v in block.items() if k != KEY}, where)
 
 

@@ -27,8 +27,7 @@ def read_as_far_as_wanted() -> Iterator[None]:
     """Print inside what a reader may stop reading, as `| head` does: the rest goes nowhere, without an error.
 
     What was printed has left the buffer at the end. Where the reader has gone, the rest of the body is left
-    out, and so is an exit that was on its way (argparse's, after a help).
-    """
+    out, and so is an exit that was on its way (argparse's, after a help)."""
     try:
         try:
             yield

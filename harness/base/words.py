@@ -8,8 +8,7 @@ from harness.base.errors import InputError
 
 
 def key_value(word: str) -> tuple[str, str]:
-    """What stands before the first "=" and after it. InputError where there is no "=", or nothing before
-    it."""
+    """What stands before the first "=" and after it. InputError where there is no "=", or no key."""
     key, equals, value = word.partition("=")
     if not (key and equals):
         raise InputError(f'"{word}" is not KEY=VALUE: write KEY=VALUE, as epochs=100')

@@ -1,6 +1,5 @@
 """Yaml that may come from somebody else, read as text within limits, before anything is made of it: a few
-lines may mean a billion values, or go too deep for whoever reads them.
-"""
+lines may mean a billion values, or go too deep for whoever reads them."""
 
 from __future__ import annotations
 

@@ -163,8 +163,7 @@ def _show(given: argparse.Namespace) -> None:
 
 def _keys(run: Run) -> str:
     """The run's keys as one would type them, those that most tables are about first; null ones left out, or
-    with what the system made of them.
-    """
+    with what the system made of them."""
     first = ("system.", "dataset", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
     # The word that chooses the graph before the keys that it sets.
     keys = {**_dataset(run), **{key: value for key, value in run.keys.items() if key not in _dataset(run)}}
@@ -178,8 +177,7 @@ def _keys(run: Run) -> str:
 
 def _dataset(run: Run) -> dict[str, str | None]:
     """The word `dataset=` that chooses the run's graph in the place of what it sets; nothing of a source of
-    somebody's own, whose word is not known.
-    """
+    somebody's own, whose word is not known."""
     name, source = str(run.keys.get("dataset.name")), run.keys.get("dataset.source")
     if source == "npz":
         return {"dataset": "npz", "dataset.source": None, "dataset.name": None if name == "npz" else name}

@@ -1,8 +1,7 @@
 """`halobench tune`: every system at its best, by as many trials each, on the validation score alone.
 
 A trial is a run like any other, and its folder is all that is kept of it: Optuna's sampler is seeded, so that
-the same command asks for the same trials in the same order and takes those that have finished from there.
-"""
+the same command asks for the same trials in the same order and takes those that have finished from there."""
 
 from __future__ import annotations
 
@@ -192,8 +191,7 @@ def tune(words: Sequence[str], config_dir: Path | None = None) -> int:
 
 
 def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[Run]]:
-    """The budget, and the default run of each system, by its name. InputError where the words ask for no
-    tuning."""
+    """The budget, and by its name the default run of each system. InputError where the words ask for none."""
     own = {key: value for key, value in map(key_value, words) if key in Budget.__dataclass_fields__}
     rest = [*runner.searchpath(config_dir), *(word for word in words if key_of(word) not in own)]
     for key in OWN:

@@ -2,8 +2,7 @@
 HeterophilousGraphDataset.
 
 Conventions are torch_geometric's: a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF
-weights), self-loops are dropped from the first family and kept in the second.
-"""
+weights), self-loops are dropped from the first family and kept in the second."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
 
 def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
     """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and K masks of [V] for each
-    split.
-    """
+    split."""
     masks = ("train_masks", "val_masks", "test_masks")
     parts = arrays(path, ("node_features", "node_labels", "edges", *masks))
     with reading(path):

@@ -3,8 +3,7 @@
 Two counting sorts make every row ascending without a comparison: bucket the edges by source, then deal the
 sources out in ascending order to the rows of their targets. A repeated edge then sits beside its twin and is
 dropped on the way. The largest moment holds about 24 bytes per edge beside the caller's arrays (symmetrising
-an asymmetric graph).
-"""
+an asymmetric graph)."""
 
 from __future__ import annotations
 
@@ -19,9 +18,7 @@ from harness.data.partition.shard import Csr
 
 
 class InEdges(NamedTuple):
-    """Row v of (indptr, indices) holds v's in-neighbours, ascending, each once; see
-    harness.data.graph.Graph.
-    """
+    """Row v of (indptr, indices): v's in-neighbours, ascending, each once; see harness.data.graph.Graph."""
 
     indptr: np.ndarray  # [V+1] int32, int64 from 2^31 edges on
     indices: np.ndarray  # [E] int32
@@ -49,8 +46,7 @@ def from_edges(
     weights      [E] numbers of 0 or more, or None for 1; see harness.data.weighted for repeats and reverses
 
     Raises InputError where an array is not of integers, an endpoint is not a vertex or a weight cannot be
-    used.
-    """
+    used."""
     if src.shape != dst.shape or src.ndim != 1:
         raise InputError(
             f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same"
@@ -78,8 +74,7 @@ def from_csr(
     any order.
 
     Arguments and errors as `from_edges`; besides, InputError where indptr does not rise from 0 to
-    len(indices).
-    """
+    len(indices)."""
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
     targets = _vertices(indices, num_vertices, where, "indptr")
@@ -109,8 +104,7 @@ def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:
 
 def is_symmetric(indptr: np.ndarray, indices: np.ndarray) -> bool:
     """Whether u -> v is present exactly when v -> u is; rows ascending and without repeats. One pass, [V]
-    extra.
-    """
+    extra."""
     return bool(_is_symmetric(indptr, indices))
 
 
@@ -124,8 +118,7 @@ def sparse_rows(
 ) -> Csr:
     """[rows, num_columns] float32 of a sparse matrix's parts, without zeros; repeated entries add up.
 
-    Raises InputError where the parts do not fit each other.
-    """
+    Raises InputError where the parts do not fit each other."""
     if (
         indices.shape != values.shape
         or indices.ndim != 1
@@ -187,8 +180,7 @@ def _in_weighted_edges(
 @njit(cache=True, nogil=True)
 def _begin(keys, starts):
     """A counting sort's first pass: fill `starts` [n + 1], zeros, with where the entries of each key begin;
-    returns its cursor [n].
-    """
+    returns its cursor [n]."""
     for i in range(len(keys)):
         starts[keys[i] + 1] += 1
     for v in range(len(starts) - 1):

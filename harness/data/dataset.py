@@ -42,8 +42,7 @@ class Dataset:
     @property
     def changed_note(self) -> str:
         """What a finished run is said to be computed on where the fingerprint is another by now; "" where
-        nothing is said.
-        """
+        nothing is said."""
         return "a graph that its dataset makes otherwise now"
 
     @property
@@ -61,8 +60,7 @@ class Dataset:
 
     def fingerprint(self, data_dir: Path, seed: int) -> dict[str, Any]:
         """Everything that determines what `load` returns, as plain values without absolute paths: every
-        field, the seed, the files, and the code of the class's module. The key of the cached graph.
-        """
+        field, the seed, the files, and the code of the class's module. The key of the cached graph."""
         cls = type(self)
         return {
             "dataset": f"{cls.__module__}.{cls.__qualname__}",
@@ -85,8 +83,7 @@ class Dataset:
 
 def identity_of(path: Path) -> dict[str, Any]:
     """What a raw file is known by: a hash of its content, or size and time of change where it is large.
-    InputError where it is not there.
-    """
+    InputError where it is not there."""
     try:
         status = path.stat()
     except OSError as error:

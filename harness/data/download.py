@@ -1,7 +1,6 @@
 """Downloads of raw files: tried again where they fail, and held to a checksum.
 
-The checksum is a known one, or else that of the first download, kept in data_dir.
-"""
+The checksum is a known one, or else that of the first download, kept in data_dir."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ def fetch(url: str, files: tuple[str, ...], checksums: Mapping[str, str], into: 
 
     A download that fails, or whose SHA-256 is not what `checksums` has for the file, is tried again RETRIES
     times, 1 and 2 seconds later. Raises InputError where the last one has another SHA-256, and what requests
-    raises where it fails.
-    """
+    raises where it fails."""
     pooch = package("pooch", "download")
     source = pooch.create(
         path=into,
@@ -47,8 +45,7 @@ def fetch(url: str, files: tuple[str, ...], checksums: Mapping[str, str], into: 
 
 
 def expected(data_dir: Path, folder: str, files: tuple[str, ...], known: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of those of `files` in data_dir/folder that are known, by path in data_dir, or were kept by
-    `hold`."""
+    """The SHA-256 of those of `files` in data_dir/folder that are `known`, by path in data_dir, or kept."""
     checksums = {**_kept(data_dir), **known}
     return {file: checksums[f"{folder}/{file}"] for file in files if f"{folder}/{file}" in checksums}
 
@@ -58,8 +55,7 @@ def hold(
 ) -> None:
     """Compare what is in `fetched` with what is expected in data_dir/folder; keep the SHA-256 of the rest.
 
-    Raises InputError at the first file that is another one than before.
-    """
+    Raises InputError at the first file that is another one than before."""
     with FileLock(data_dir / f".{KEPT}.lock"):
         checksums, new = expected(data_dir, folder, files, known), {}
         for file in files:

@@ -64,8 +64,7 @@ class Graph:
     def in_degrees(self) -> np.ndarray:
         """[V] in-degrees without self-loops, int64; with weights the sums of the in-edges' weights, float64.
 
-        This is the degree every normalisation here is built on.
-        """
+        This is the degree every normalisation here is built on."""
         rows = np.repeat(np.arange(self.num_vertices, dtype=np.int32), np.diff(self.indptr))
         if self.weights is not None:
             weights = np.where(rows == self.indices, 0, self.weights)

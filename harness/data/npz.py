@@ -58,8 +58,7 @@ MEND = (
 def read(path: Path, symmetrise: bool | None) -> Raw:
     """The graph in `path`; `symmetrise` None does what the file's `directed` says.
 
-    Raises InputError for every way in which the file is not as documented.
-    """
+    Raises InputError for every way in which the file is not as documented."""
     names = _names(path)
     with reading(path):
         _present(names)
@@ -182,8 +181,7 @@ def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: s
     """Refuse features of fewer rows than the edges have `vertices`, which is what the edges say in `found`.
 
     Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise`
-    mends them.
-    """
+    mends them."""
     mend = "give features one row per vertex"
     if labelled < vertices:
         mend = f"give features and labels one row per vertex, or {otherwise}"

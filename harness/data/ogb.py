@@ -1,6 +1,5 @@
 """Readers of the Open Graph Benchmark's vertex data sets: csv.gz tables (arxiv, products; proteins, whose
-features are those of edges) and one npz (papers100M).
-"""
+features are those of edges) and one npz (papers100M)."""
 
 from __future__ import annotations
 
@@ -26,9 +25,7 @@ from harness.data.raw import (
 def read_tables(
     edge: Path, node_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> Raw:
-    """edge.csv.gz (source, target), node-feat.csv.gz, node-label.csv.gz and the vertices of the three
-    splits.
-    """
+    """edge.csv.gz (source, target), node-feat.csv.gz, node-label.csv.gz, and the vertices of three splits."""
     features = table(node_feat, np.float32)
     with reading(node_feat):
         features = features_of(features)
@@ -50,8 +47,7 @@ def read_edge_features(
     node-label.csv.gz with a column of 0 and 1 per label.
 
     A vertex has no features of its own: it gets the mean of those of its edges, as OGB's examples give it; 0
-    without an edge.
-    """
+    without an edge."""
     labels = table(node_label, np.int64)
     with reading(node_label):
         if labels.shape[1] < 2 or labels.min(initial=0) < 0 or labels.max(initial=0) > 1:
@@ -74,9 +70,7 @@ def read_edge_features(
 
 
 def _means(pairs: np.ndarray, given: np.ndarray, num_vertices: int) -> np.ndarray:
-    """[V, F] float32: for each vertex the mean of the features [E, F] of the edges [E, 2] that it is an end
-    of.
-    """
+    """[V, F] float32: for each vertex the mean of the features [E, F] of its edges, of those [E, 2]."""
     first, second = pairs.T
     degree = np.bincount(first, minlength=num_vertices) + np.bincount(second, minlength=num_vertices)
     means = np.empty((num_vertices, given.shape[1]), np.float32)
@@ -100,8 +94,7 @@ def read_binary(
     data: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> Raw:
     """data.npz with edge_index [2, E] and node_feat [V, F]; node-label.npz with node_label [V, 1], NaN for
-    none.
-    """
+    none."""
     parts = arrays(data, ("edge_index", "node_feat"))
     with reading(data):
         pairs, features = parts.pop("edge_index"), features_of(parts.pop("node_feat"))

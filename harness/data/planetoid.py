@@ -2,8 +2,7 @@
 
 The unpickler maps the few names these files need to plain holders defined here and refuses every other one,
 so that neither numpy's nor scipy's own unpickling code sees the bytes. Before it sees them, their opcodes are
-read without being obeyed: nine bytes can ask it for gigabytes.
-"""
+read without being obeyed: nine bytes can ask it for gigabytes."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
 
     Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate.
     Row i of `tx` is vertex test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero
-    features, no label and no split.
-    """
+    features, no label and no split."""
     path = dict(zip(PARTS, paths, strict=True))
     features = {part: _dense(path[part]) for part in ("tx", "allx")}
     labels = {part: _classes(path[part]) for part in ("y", "ty", "ally")}
@@ -98,8 +96,7 @@ def _dense(path: Path) -> np.ndarray:
 
 def _classes(path: Path) -> np.ndarray:
     """[rows] int32: the column of the 1 in each row of a pickled one-hot matrix; -1 in a row of zeros.
-    InputError where a row has two, or another number.
-    """
+    InputError where a row has two, or another number."""
     with reading(path):
         found = _unpickle(path)
         if not isinstance(found, _Array) or found.value.ndim != 2 or not found.value.shape[1]:
@@ -131,9 +128,7 @@ def _pairs(graph: Any, path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _SparseRows:
-    """Stands in for scipy's csr_matrix: its state becomes plain attributes (data, indices, indptr,
-    _shape).
-    """
+    """Stands in for scipy's csr_matrix: its state becomes attributes (data, indices, indptr, _shape)."""
 
     data: _Array
     indices: _Array
@@ -231,8 +226,7 @@ TUPLES = 1000
 def _check_opcodes(content: bytes) -> None:
     """Raise InputError where the opcodes ask for more than the file's own size: a far place in the memo, for
     which all places before it are allocated, a length beyond the end, or many calls, each of which may copy
-    what the file holds once.
-    """
+    what the file holds once."""
     calls = tuples = 0
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name not in OPCODES:

@@ -3,8 +3,7 @@
 No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where
 its first bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one
 InputError that names the file and the mend. That is why files are read here and not by torch_geometric's and
-ogb's readers: theirs run Planetoid's pickles and check neither sizes nor numbers.
-"""
+ogb's readers: theirs run Planetoid's pickles and check neither sizes nor numbers."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def affordable(path: Path, size: int) -> None:
     """Raise InputError where what `path` holds takes `size` bytes of memory, far more than a file of its size
-    can mean: a few kB may describe terabytes.
-    """
+    can mean: a few kB may describe terabytes."""
     own = path.stat().st_size
     if size > max(SPARED, EXPANSION * own):
         raise damaged(
@@ -117,8 +115,7 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
 def array_names(path: Path, mend: str = FETCH) -> list[str]:
     """The names of an npz's arrays; nothing else of it is read.
 
-    Of another kind of file, InputError says what it is and `mend`.
-    """
+    Of another kind of file, InputError says what it is and `mend`."""
     with _archive(path, mend) as archive:
         return list(archive.files)
 
@@ -158,8 +155,7 @@ def features_of(values: np.ndarray) -> np.ndarray:
 
 def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> Table:
     """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` of the
-    file `path`; they stay compressed where the dense table would be LARGE and at least twice the size.
-    """
+    file `path`; they stay compressed where the dense table would be LARGE and at least twice the size."""
     rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
     indptr = parts[f"{prefix}_indptr"]
     if len(indptr) != rows + 1:
@@ -220,8 +216,7 @@ def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
     Raises InputError where that count is implausible, since every class costs a column of the last layer:
     most classes have no vertex, single labels make more classes than there are labelled vertices, or two
     classes are not numbered 0 and 1 (graphs with two are led by AUC). The message offers `otherwise` beside a
-    new numbering.
-    """
+    new numbering."""
     if labels.ndim == 2:
         count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
         if count > 2 * used:

@@ -23,8 +23,7 @@ ALIASES = {"raw/cora.npz": "raw/cora_full.npz"}
 def find(name: str, data_dir: Path) -> tuple[Path, ...]:
     """The raw files of data set `name`, found in `data_dir` or else downloaded there.
 
-    Raises InputError naming the missing file, where to put it and the twin to take instead.
-    """
+    Raises InputError naming the missing file, where to put it and the twin to take instead."""
     source = DATASETS[name]
     if found := _complete(source, data_dir):
         return found
@@ -102,8 +101,7 @@ def _first_missing(source: RealSet, data_dir: Path) -> str:
 
 def _download(source: RealSet, data_dir: Path) -> None:
     """Fetch the raw files into a folder of its own, hold them to their checksums, then move each into place,
-    at once and whole.
-    """
+    at once and whole."""
     folder = source.folders[0]
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,4 @@
-"""Readers of Reddit (GraphSAGE's posts, as DGL and torch_geometric store them) and of GraphSAINT's four-file
-layout.
-"""
+"""Readers of Reddit (GraphSAGE's, as DGL and torch_geometric store it) and of GraphSAINT's four files."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ from harness.data.raw import (
 
 
 def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
-    """`data`: feature [V, F], label [V], node_types [V] (1 train, 2 val, 3 test); `graph`: a scipy COO
-    matrix.
-    """
+    """`data`: feature [V, F], label [V], node_types [V] (1 train, 2 val, 3 test); `graph`: a scipy COO."""
     parts = arrays(data, ("feature", "label", "node_types"))
     with reading(data):
         features = features_of(parts.pop("feature"))
@@ -44,8 +40,7 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
 
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> Raw:
     """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class or 0/1 list),
-    role.json.
-    """
+    role.json."""
     parts = arrays(adjacency, ("indptr", "indices", "shape"))
     with reading(adjacency):
         check_square(parts["shape"], parts["indptr"])

@@ -52,8 +52,7 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
     """The graph `config` names, split (by `seed` where the split is drawn) and validated.
 
     Real data sets are looked for in `data_dir` and downloaded there where they are missing. Raises InputError
-    with one sentence wherever that, a file or the graph in it is not usable.
-    """
+    with one sentence wherever that, a file or the graph in it is not usable."""
     _warn(config)
     if config.source == "twin":
         from harness.data import twin
@@ -91,8 +90,7 @@ def _npz(config: DatasetConfig) -> Path:
 def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, Any]:
     """Everything that determines what `load` returns, as plain values without absolute paths.
 
-    A missing real data set is downloaded (or reported) here, as in `load`.
-    """
+    A missing real data set is downloaded (or reported) here, as in `load`."""
     _warn(config)
     read = {f.name for f in dataclasses.fields(config)} - {"path"}
     read -= {key for key, sources in USED_BY.items() if config.source not in sources}

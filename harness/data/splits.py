@@ -29,8 +29,7 @@ def low_label(labels: np.ndarray, num_classes: int, seed: int, train: int = LABE
     """`train` vertices of each class train, 30 validate, every other labelled one tests; empty classes are
     skipped. More of them add training vertices to those that fewer have.
 
-    Raises InputError for multi-label graphs and where a class has no vertex left to test.
-    """
+    Raises InputError for multi-label graphs and where a class has no vertex left to test."""
     if labels.ndim == 2:
         raise InputError(
             'dataset.split="low_label" counts vertices per class, and a multi-label graph has no classes: '

@@ -43,8 +43,7 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
 
     A pure function of (name, scale, seed), bit for bit, whatever the number of threads. Undirected: simple,
     symmetric, without self-loops. Raises InputError for an unknown name, a scale out of range, a graph too
-    large for memory.
-    """
+    large for memory."""
     choice("twin", name, SPECS)
     spec = SPECS[name]
     at_least("generator_seed", seed, 0)
@@ -131,9 +130,7 @@ def _shares(spec: Spec) -> np.ndarray:
 
 
 def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
-    """Equal intervals for the coarse levels; then districts (one class in one finest interval); then
-    leaves.
-    """
+    """Equal intervals for coarse levels; then districts (one class in one finest interval); then leaves."""
     starts = [np.arange(blocks, dtype=np.int64) * vertices // blocks for blocks, _ in (*spec.far, *spec.near)]
     order = rng.permutation(spec.classes)
     ends = np.round(np.cumsum(_prior(spec)[order]) * vertices).astype(np.int64)
@@ -158,8 +155,7 @@ def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> tuple[np.nd
 
     Degrees are the quantiles of `least` + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved
     for the mean. A vertex whose degree exceeds a share q of all others' is a bridge with probability
-    bridges * (1 + hubs) * q^hubs.
-    """
+    bridges * (1 + hubs) * q^hubs."""
     survival = (np.arange(vertices) + 0.5) / vertices
     shape = survival ** (-1.0 / (spec.tail - 1.0)) - 1.0
     largest = min(spec.largest, vertices / 2)
@@ -184,8 +180,7 @@ def _classes(spec: Spec, plan: _Plan, rng: np.random.Generator) -> tuple[np.ndar
 
 def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """[V, C] uint8: each topic has log-odds of each label around the label's own frequency; vertices draw
-    from them.
-    """
+    from them."""
     base = np.arange(1, spec.classes + 1, dtype=np.float64) ** -spec.skew
     tilt = rng.normal(0.0, spec.sharpness, (spec.classes, spec.classes))
     low, high = -20.0, 20.0
@@ -205,8 +200,7 @@ def _splits(
     spec: Spec, vertices: int, test_only: np.ndarray | None, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Masks with the real split's shares; under drift the vertices of confused communities come last, hence
-    in test.
-    """
+    in test."""
     order = rng.permutation(vertices)
     if test_only is not None:
         order = np.concatenate([order[~test_only[order]], order[test_only[order]]])

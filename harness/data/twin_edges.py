@@ -4,8 +4,7 @@ Vertices are *positions* here, laid out so that every block of every level is an
 about half its target degree of draws. A draw chooses a level by the level's share, then a vertex v of u's
 block at that level with probability w_v / (sum of w over the block), so P(u, v) is proportional to w_u w_v in
 a block (Karrer and Newman 2011). Each draw depends on (seed, round, u) only, so the graph is the same
-whatever the number of threads.
-"""
+whatever the number of threads."""
 
 from __future__ import annotations
 
@@ -107,18 +106,14 @@ def _at_least_one(expected: np.ndarray) -> np.ndarray:
 
 
 def _reach(layout: Layout) -> np.ndarray:
-    """[V] the share of a vertex's edges that are distant: 0 but for bridges, whose excess makes up for the
-    others.
-    """
+    """[V] the share of a vertex's edges that are distant: 0 but for bridges, which make up for the others."""
     share = layout.shares[: layout.far].sum()
     carried = layout.degree[layout.bridge].sum() / layout.degree.sum()
     return np.where(layout.bridge, min(share / max(carried, 1e-12), 1.0), 0.0)
 
 
 def _tables(layout: Layout, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums of the distant (row 0) and near (row 1) weights, and where each equal slice of them
-    begins.
-    """
+    """Running sums of the distant (row 0) and near (row 1) weights, and where each equal slice begins."""
     vertices = len(layout.degree)
     cumulative = np.zeros((2, vertices + 1))
     np.cumsum(layout.degree * reach, out=cumulative[0, 1:])
@@ -175,9 +170,7 @@ def _even_splits(begin: np.ndarray) -> np.ndarray:
 
 @njit(inline="always")
 def _pick(cumulative, guide, low, high, unit):
-    """A position of [low, high) with probability proportional to its weight; -1 where the weights are
-    all 0.
-    """
+    """A position of [low, high), with probability proportional to its weight; -1 where all weights are 0."""
     base, mass = cumulative[low], cumulative[high] - cumulative[low]
     if mass <= 0.0:
         return -1
@@ -265,8 +258,7 @@ def _merge(indptr, indices, begin, taken, targets, back_begin, back, splits):
     """Earlier rows, this round's draws and their mirror images; a pair that drew each other is kept once.
 
     Draws never repeat an earlier edge (the drawing loop marks those), so only draws and their images can
-    meet.
-    """
+    meet."""
     vertices = len(taken)
     size = np.zeros(vertices + 1, np.int64)
     for part in prange(len(splits) - 1):

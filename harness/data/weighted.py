@@ -3,8 +3,7 @@
 Repeated edges u -> v are one edge with the sum of their weights. An undirected edge has one weight: where
 both of its directions are listed they must agree, and where only one is listed the other takes its weight. An
 edge of weight 0 stays an edge: it is partitioned and its row travels, since partitions do not look at
-weights.
-"""
+weights."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ def checked(weights: np.ndarray | None, edges: int) -> np.ndarray | None:
     """[E] float32 of given weights; None where there are none or all are 1.
 
     Raises InputError where there is not one number per edge, or one of them is negative, not finite, or so
-    large or small that sums of weights leave the range of float32.
-    """
+    large or small that sums of weights leave the range of float32."""
     if weights is None:
         return None
     if weights.ndim == 2 and weights.shape[1] == 1:
@@ -70,8 +68,7 @@ def conflict(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
 ) -> tuple[int, int, float, float] | None:
     """The first u, v whose two edges have different weights, and the weights of u -> v and v -> u; None where
-    there is none.
-    """
+    there is none."""
     dst, src, at, both = _reverses(indptr, indices)
     differ = both & (weights[at] != weights)
     if not differ.any():
@@ -85,8 +82,7 @@ def with_reverse(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The edges and the reverse of each, which has its weight.
 
-    Raises InputError where the two directions of an edge are there with different weights.
-    """
+    Raises InputError where the two directions of an edge are there with different weights."""
     if found := conflict(indptr, indices, weights):
         u, v, there, back = found
         raise InputError(

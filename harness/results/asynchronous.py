@@ -3,8 +3,7 @@
 A worker's round is a row of that worker, under the round's number. An epoch of the run is P updates of the
 weights, from whichever workers they come, and so is no worker's: it is a row of its own, under the worker
 RUN. A round's metric UPDATE says which update it made, and so in which epoch of the run it falls: update u
-in epoch u // P.
-"""
+in epoch u // P."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class AsynchronousTrace:
         Returns the run's epochs from `first` up to `done`, still to be evaluated and written, each with what
         this worker adds to its loss: the mean over the training vertices of all workers, each in its latest
         round up to the epoch. Workers that have made no round since the run was started (or resumed) are
-        left out of the mean; the loss of an epoch in which nobody with training vertices is left is None.
-        """
+        left out of the mean; the loss of an epoch in which nobody with training vertices is left is None."""
         for record, loss in rounds:
             self.own.write(record, loss=float(loss), scores=None, peak_rss_bytes=peak_rss_bytes)
         updates = [(record.metrics.get((-1, UPDATE)), float(loss)) for record, loss in rounds]

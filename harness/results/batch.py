@@ -2,8 +2,7 @@
 
 `RecordBatch.from_pylist` imports pandas in order to see whether it was given one of its objects: half a
 second in every worker, which only writes. Arrow's memory layout is what numpy arrays have, so columns are
-handed over as buffers.
-"""
+handed over as buffers."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ SEAL = b"xxh3"  # key of a batch's checksum in its metadata
 
 def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     """`rows` as a batch of `schema`, whose columns are numbers, flags, strings, structs, or lists of them. A
-    key that a row lacks is null. OverflowError for an integer that its column cannot hold.
-    """
+    key that a row lacks is null. OverflowError for an integer that its column cannot hold."""
     columns = [_array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -34,8 +32,7 @@ def write_sealed(stream: pa.ipc.RecordBatchStreamWriter, batch: pa.RecordBatch) 
 
 def sealed_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
     """The batches of a stream. Damaged at the first whose checksum is not its own. pa.ArrowException or
-    OSError where the stream is cut off.
-    """
+    OSError where the stream is cut off."""
     while True:
         try:
             found = stream.read_next_batch_with_custom_metadata()

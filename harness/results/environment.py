@@ -77,9 +77,7 @@ def _version(package: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Read from the driver's files: asking CUDA for names would make a context in the launcher, which
-    forks.
-    """
+    """Read from the driver's files: to ask CUDA would make a context in the launcher, which forks."""
     count = torch.cuda.device_count()
     models = [
         line.split(":", 1)[1].strip()
@@ -91,8 +89,7 @@ def _gpus() -> list[str]:
 
 
 def revision(here: Path) -> str | None:
-    """What git calls the revision of the checkout `here`, "-dirty" where files differ from it; None outside
-    one, or without git."""
+    """What git calls the revision of the checkout `here`, "-dirty" where files differ; None without git."""
     if not (here / ".git").exists():
         return None
     try:

@@ -1,6 +1,5 @@
 """Files of a run folder, written so that a reader sees the old one or the new one, never a part; and with a
-checksum, by which a reader sees whether they are still what was written.
-"""
+checksum, by which a reader sees whether they are still what was written."""
 
 from __future__ import annotations
 
@@ -16,9 +15,7 @@ MEND = "give results=FOLDER on a disk with room"
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """Write `text` beside `path`, and rename it into place. InputError where the disk is full or cannot be
-    written.
-    """
+    """Write `text` beside `path`, and rename it into place. InputError where the disk is full or refuses."""
     with writing(path, MEND), disk.replacing(Path(path), "w") as file:
         file.write(text)
 
@@ -33,8 +30,7 @@ def write_yaml_atomic(path: Path, text: str) -> None:
 
 def write_json_atomic(path: Path, value: Any) -> None:
     """As `write_text_atomic`; an object gets its checksum. JSON has no NaN or infinity: they are written as
-    null.
-    """
+    null."""
     value = _finite(value)
     value = checksum.sealed(value) if isinstance(value, dict) else value
     write_text_atomic(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
@@ -49,9 +45,7 @@ def _finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json_atomic` wrote, without its checksum. OSError where it cannot be read, ValueError where
-    it is damaged.
-    """
+    """What `write_json_atomic` wrote, without its checksum. OSError: cannot be read; ValueError: damaged."""
     try:
         value = json.loads(Path(path).read_text())
         check_text({"it": value})
@@ -62,7 +56,6 @@ def read_json(path: Path) -> Any:
 
 def read_yaml_text(path: Path) -> str:
     """The text of a file that `write_yaml_atomic` wrote. OSError where it cannot be read, ValueError or
-    yaml.YAMLError where it is damaged, or is what no run writes (`harness.base.yaml_text`).
-    """
+    yaml.YAMLError where it is damaged, or is what no run writes (`harness.base.yaml_text`)."""
     checksum.check_sealed(path)
     return yaml_text.read(path, as_written=True)

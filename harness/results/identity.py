@@ -41,8 +41,7 @@ def canonical(config: dict[str, Any]) -> dict[str, Any]:
     """The config with its number of workers under `workers`, the one key that the program knows it by.
 
     On the command line, in a stored config and in a dictionary it may be called `gpus` too.
-    InputError where both are given; neither is there where neither is given (null is not).
-    """
+    InputError where both are given; neither is there where neither is given (null is not)."""
     given = {key: config[key] for key in (WORKERS, ALIAS) if config.get(key) is not None}
     if len(given) > 1:
         said = [f"{key}={value}" for key, value in given.items()]

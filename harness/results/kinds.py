@@ -1,6 +1,5 @@
 """What kind of value stands where in the small files of a run folder, as far as readers rely on it: a folder
-that came from somebody else may hold a list where a number is wanted, in a file whose checksum is right.
-"""
+that came from somebody else may hold a list where a number is wanted, in a file whose checksum is right."""
 
 from __future__ import annotations
 

@@ -57,8 +57,7 @@ def value(summary: Mapping[str, Any], name: str | None) -> float:
     for a score and infinity for a cost.
 
     null is the best validation score: AUC where the run is judged by it, else accuracy. InputError where the
-    run has no such value.
-    """
+    run has no such value."""
     towards = direction(name, summary["scores"])
     if summary["diverged"] is not None:
         return worst(towards)

@@ -45,8 +45,7 @@ class Trace:
     .summary .shards` plain objects; each is read when first asked for.
 
     Of a run that has not finished, the tables hold every epoch that each worker has finished so far.
-    Raises InputError where the folder is no run, a file is damaged or missing, or is of another schema.
-    """
+    Raises InputError where the folder is no run, a file is damaged or missing, or is of another schema."""
 
     def __init__(self, run_dir: Path | str):
         self.run_dir = Path(run_dir)
@@ -200,8 +199,7 @@ class Tables:
 
     An attempt goes on from a checkpoint, so what a worker wrote before it at the worker's first epoch of the
     attempt, or later, was computed again and is dropped. Of a worker that died, rows of the epoch it was in
-    are dropped too.
-    """
+    are dropped too."""
 
     def __init__(self, run_dir: Path):
         self.run_dir = Path(run_dir)
@@ -261,8 +259,7 @@ def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
 
 def check_streams(run_dir: Path, attempt: int) -> None:
     """Raise InputError where a stream that a run left before this attempt is damaged: it would come out when
-    all the rest has been computed. Other workers may be writing those of this attempt.
-    """
+    all the rest has been computed. Other workers may be writing those of this attempt."""
     for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
         named = STREAM.fullmatch(path.name)
         if named and named["table"] in TABLES and int(named["attempt"]) < attempt:
@@ -337,8 +334,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
 
     Folders set aside by fresh=true (`NAME.old1`), and what a command started for itself (STARTED), count only
     where named. InputError for a path that holds no
-    run.
-    """
+    run."""
     found: dict[Path, None] = {}
     for given in paths:
         path = Path(given)

@@ -9,8 +9,7 @@
 an `AsynchronousSystem`; `combine` is how gradients became a step, whether the run or the system said so; and
 `knobs` has what its `setup` chose (`Context.chosen`). `run` is the fingerprint that the run began with, by
 which its checkpoints know it. A config says what was asked for (`auto`); this file says what
-that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
-"""
+that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A run is asynchronous where it has rows of the worker RUN (docs/trace.md). An epoch of it is then P updates of
 the weights; a worker's round falls in the epoch of the update that it made, and in none where its update came
-after the last.
-"""
+after the last."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ class Rounds:
         worker's first epoch.
 
         Workers that meet in every epoch wait for its slowest. Those of an asynchronous run wait for nobody:
-        the slowest is whose own rounds have the largest sum.
-        """
+        the slowest is whose own rounds have the largest sum."""
         rows = self.epochs.dropna(subset=["of_run"])
         values = rows[column].where(rows["epoch"] > 0, 0.0)
         table = values.groupby([rows["of_run"].astype(int), rows["worker"]]).sum().unstack(fill_value=0)

@@ -1,8 +1,7 @@
 """The four tables of a trace: every column with its type, unit and meaning.
 
 The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the
-figures. SCHEMA_VERSION rises with any change to a column, and files of another version are refused.
-"""
+figures. SCHEMA_VERSION rises with any change to a column, and files of another version are refused."""
 
 from __future__ import annotations
 

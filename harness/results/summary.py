@@ -32,8 +32,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     was evaluated.
 
     The epochs of an asynchronous run are those of the run, P updates each; its means are described at
-    `_warm`.
-    """
+    `_warm`."""
     trace = run if isinstance(run, Trace) else Trace(run)
     epochs = trace.epochs
     if epochs.empty:
@@ -136,8 +135,7 @@ def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
 
     In no epoch of an asynchronous run do the others wait for a slowest worker. So a worker's rounds are put
     together, and divided by the number of epochs that all workers' rounds make: one epoch, of mean length,
-    with a row per worker.
-    """
+    with a row per worker."""
     first = min(1, last)
     tables = rounds.epochs, trace.spans, trace.comm
     epochs, spans, sent = (table[table["epoch"] >= first] for table in tables)
@@ -196,9 +194,7 @@ def _shards(trace: Trace) -> dict[str, Any]:
 
 
 def diverged_at(trace: Trace) -> int | None:
-    """The first epoch whose loss, or whose evaluation's logits, are no finite numbers; None where there is
-    none.
-    """
+    """The first epoch whose loss or whose evaluation's logits are no finite numbers; None without one."""
     run, metrics = epochs_of_run(trace.epochs), trace.metrics
     # A loss that is not known is null, and no number that is not finite; pandas has one mark for both.
     broken = run.loc[~np.isfinite(run["loss"]) & ~run["loss"].index.isin(trace.unknown_losses), "epoch"]
@@ -254,8 +250,7 @@ def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
 
 
 def _scores(epochs: pd.DataFrame, leading: str, trace: Trace) -> dict[str, Any]:
-    """`final`: at the last evaluation; `best`: at the one with the highest leading score on the validation
-    vertices (the first such)."""
+    """`final`: at the last evaluation; `best`: at the first with the highest leading validation score."""
     scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
     if scored.empty:
         return {"final": None, "best": None}
@@ -294,8 +289,7 @@ def _known(accuracy: float) -> float | None:
 
 def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFrame) -> dict[str, float]:
     """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), threads
-    that sample beside it, other threads.
-    """
+    that sample beside it, other threads."""
     thread = spans[spans["kind"] != "comm"]
     parts = thread.pivot_table(
         index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0

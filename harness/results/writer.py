@@ -1,6 +1,4 @@
-"""Writing a run folder: a stream per worker and table while the run goes on, four parquet files when it is
-done.
-"""
+"""Writing a run folder: a stream per worker and table while the run goes on, then four parquet files."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ class TraceWriter:
     first     the epoch at which the attempt goes on; None: whichever is the first that is written
 
     Every epoch is flushed as it is written, so a worker that dies takes nothing with it but the epoch it was
-    in and the one before, whose loss was not read yet.
-    """
+    in and the one before, whose loss was not read yet."""
 
     def __init__(self, run_dir: Path, worker: int, attempt: int, first: int | None = None):
         folder = Path(run_dir) / "stream"
@@ -57,8 +54,7 @@ class TraceWriter:
         self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
         """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing
-        was evaluated.
-        """
+        was evaluated."""
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
         through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile
@@ -171,8 +167,7 @@ def finalise(run_dir: Path) -> None:
     """Turn the streams of all workers and attempts into the four parquet files, then remove the streams.
 
     A run stopped in the middle of this is finalised by calling it again. The files carry the schema version,
-    the composed config and the environment as metadata. InputError where an epoch of a worker is missing.
-    """
+    the composed config and the environment as metadata. InputError where an epoch of a worker is missing."""
     run_dir = Path(run_dir)
     stream, merged = run_dir / "stream", run_dir / "stream.merged"
     trace, tables = reader.Trace(run_dir), reader.Tables(run_dir)
@@ -193,9 +188,7 @@ def finalise(run_dir: Path) -> None:
 
 
 def _check_complete(tables: reader.Tables, workers: int) -> None:
-    """Refuse streams from which something has gone missing: a mean over what is left would be a wrong
-    figure.
-    """
+    """Refuse streams that lack something: a mean over what is left would be a wrong figure."""
     epochs = tables.table("epochs")
     have = epochs.select(["epoch", "worker"]).to_pandas()
     if have.empty:

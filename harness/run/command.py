@@ -20,8 +20,7 @@ def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
     """`python -m harness` with these words; returns the exit code.
 
     0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of
-    the worker that failed. Errors are one sentence on stderr.
-    """
+    the worker that failed. Errors are one sentence on stderr."""
     return until_stopped(lambda: _run(list(arguments), program))
 
 

@@ -1,6 +1,5 @@
 """A composed config checked and typed: the top-level keys (`harness.run.settings`) and every block, each by
-the schema that stands beside the code that uses it; and the config that a run folder holds.
-"""
+the schema that stands beside the code that uses it; and the config that a run folder holds."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ class Run:
         missing.
 
         Its name is a hash of the config. A folder whose config lacks keys that came later has another name,
-        under which it is still found.
-        """
+        under which it is still found."""
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
         folder = Path(self.settings.results) / file_name(self.dataset.label, "dataset.name")
@@ -195,8 +193,7 @@ def _plain(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
 
 
 def file_name(text: str, key: str) -> str:
-    """A text as part of a folder's name. InputError, naming the key that it comes from, where it is too
-    long."""
+    """A text as part of a folder's name. InputError, which names its key, where it is too long."""
     name = re.sub(r"[^\w.-]+", "-", text)
     if len(name.encode()) > NAME_BYTES:
         raise InputError(
@@ -207,8 +204,7 @@ def file_name(text: str, key: str) -> str:
 
 def check(config: DictConfig | dict[str, Any]) -> Run:
     """Check a composed config block by block; InputError with one sentence at the first thing wrong. What it
-    names is trusted, as the user's: a config that a run folder holds goes through `load`.
-    """
+    names is trusted, as the user's: a config that a run folder holds goes through `load`."""
     if isinstance(config, DictConfig):
         try:
             missing = sorted(OmegaConf.missing_keys(config))
@@ -295,8 +291,7 @@ def make_system(block: dict[str, Any]) -> System:
 
 def load(run_dir: Path) -> Run:
     """The run a folder was made for. InputError where the folder is none, its config is damaged, or names a
-    class that would have to be imported from a module that nobody has trusted.
-    """
+    class that would have to be imported from a module that nobody has trusted."""
     config = stored(run_dir)
     check_trusted(config, Path(run_dir) / "config.yaml")
     return check(config)
@@ -333,9 +328,7 @@ def shard_folder(run_dir: Path) -> Path:
 
 
 def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
-    """What was measured for the sparse products of a prepared run (`harness.core.kernels.tiling`); empty
-    where nothing was.
-    """
+    """What was measured for a run's sparse products (`harness.core.kernels.tiling`); empty without."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         return files.read_json(Path(run_dir) / "shards.json").get("tilings", {})
     return {}
@@ -343,8 +336,7 @@ def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
 
 def costs(run_dir: Path) -> dict[str, Any] | None:
     """What products were measured to cost for a prepared run, see `harness.core.order`; None where nothing
-    was measured, and a fixed table stands for it.
-    """
+    was measured, and a fixed table stands for it."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         found: dict[str, Any] | None = files.read_json(Path(run_dir) / "shards.json").get("costs")
         return found

@@ -20,8 +20,7 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluste
     """The run's cluster with a device for each worker; None where it names none and the system asks for none.
 
     Measured devices are kept in the run folder, so that a resumed run goes on with the values that it began
-    with.
-    """
+    with."""
     if not run.cluster.measured:
         return run.cluster.with_devices(run.cluster.devices[: comm.size])
     if not run.system.traits().devices:

@@ -1,6 +1,5 @@
 """A run goes on to more epochs: the longer run's folder is laid out as if that run had been stopped where
-this one ended, and the one launch path goes on with it.
-"""
+this one ended, and the one launch path goes on with it."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
 
     Raises InputError where the run cannot go on so: too few epochs, no checkpoint, a system that is
     asynchronous or follows the number of epochs, or a run that diverged; and where its config names a folder
-    that nobody has given.
-    """
+    that nobody has given."""
     run = configs.load(run_dir)
     place: dict[str, Any] = {"results": str(run_dir.parent.parent), "run_dir": None, "fresh": False}
     if run.settings.run_dir:
@@ -89,8 +87,7 @@ def _cannot(run_dir: Path, why: str) -> InputError:
 
 
 def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
-    """Fill the longer run's folder with the first `first` epochs of `run_dir` and its checkpoint; there whole
-    or not at all."""
+    """Fill the longer run's folder with the first `first` epochs of `run_dir` and its checkpoint; whole."""
     folder = made.directory
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(parent=folder.parent, prefix=".extending.") as beside:

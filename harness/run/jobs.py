@@ -1,6 +1,5 @@
 """The jobs of a command, a run each: composed, checked, prepared, trained and shown; what became of each,
-wherever Hydra's launcher started it.
-"""
+wherever Hydra's launcher started it."""
 
 from __future__ import annotations
 
@@ -137,8 +136,7 @@ class Jobs:
     def __call__(self, composed: DictConfig) -> float | None:
         """What Hydra calls, once per job. A job that fails says why, and a sweep goes on with the next.
 
-        Returns the value to optimise where the sweeper does; None where the job has none.
-        """
+        Returns the value to optimise where the sweeper does; None where the job has none."""
         if self.notes is None:
             return self._job(composed)
         with plain_warnings():  # another process
@@ -183,8 +181,7 @@ class Jobs:
     @contextlib.contextmanager
     def collected(self, results: Path | None) -> Iterator[None]:
         """While this is open, jobs of other processes leave what becomes of them below `results`; afterwards
-        it is in `ended`. `results` is None where all jobs are this process's.
-        """
+        it is in `ended`. `results` is None where all jobs are this process's."""
         if results is None:
             yield
             return

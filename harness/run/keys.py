@@ -1,6 +1,5 @@
 """The keys of a run as `halobench run --help` shows them: each with its value, and what the docstring of its
-dataclass says of it, which is the one place where it is described.
-"""
+dataclass says of it, which is the one place where it is described."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ PREPARES = {
 
 
 def described(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and of its bases say of each key, in one line; empty where
-    they say nothing."""
+    """What the docstrings of a class and of its bases say of each key, in one line; empty where nothing."""
     made = {field.name: "" for field in fields(cls)}
     for each in cls.__mro__:
         if dataclasses.is_dataclass(each):
@@ -50,8 +48,7 @@ def described(cls: type) -> dict[str, str]:
 def _told(cls: type) -> dict[str, str]:
     """What a class's docstring says of each key, in one line; empty where it says nothing.
 
-    An entry begins at the margin with its key, and ends before the next one or an empty line.
-    """
+    An entry begins at the margin with its key, and ends before the next one or an empty line."""
     told: dict[str, list[str]] = {field.name: [] for field in fields(cls)}
     entry = None
     for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
@@ -67,8 +64,7 @@ def _told(cls: type) -> dict[str, str]:
 
 
 def text(words: list[str], conf: str, program: str) -> str:
-    """The help of the command typed as `program` with these words. InputError where they name what does not
-    exist."""
+    """The help of the command typed as `program` with these words. InputError where a name does not exist."""
     composed, options = overrides.composed(words, conf)
     for key in OmegaConf.missing_keys(composed):
         OmegaConf.update(composed, key, "VALUE")

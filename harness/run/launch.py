@@ -2,8 +2,7 @@
 
 The launcher has torch imported and has run nothing in parallel, so a forked worker starts at once instead of
 importing everything again. With CUDA workers are spawned, since a CUDA context does not survive a fork.
-torch's elastic process layer is left out: its queues need named semaphores, so a /dev/shm with room.
-"""
+torch's elastic process layer is left out: its queues need named semaphores, so a /dev/shm with room."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ def launch(run: Run, run_dir: Path) -> None:
 
     Raises RunFailed within seconds of a worker's death, InputError where the device is not there or a worker
     refuses what it was given. However this ends, also by Ctrl-C, all workers are gone by then, and what they
-    traced so far stays readable.
-    """
+    traced so far stays readable."""
     train.check_device(run.settings.device)
     size = run.settings.workers
     _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
@@ -140,8 +138,7 @@ def _worker(
     only.
 
     A second copy of a traceback on the terminal would bury the first, so a failed worker leaves without a
-    word.
-    """
+    word."""
     os.environ.update(environment)
     be_child(launcher)
     try:

@@ -1,6 +1,5 @@
 """Refuse a mistyped override before Hydra does, with the nearest key or name instead of a parser's message;
-and let a sweep over a group set keys of its options.
-"""
+and let a sweep over a group set keys of its options."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def check(arguments: list[str], conf: str) -> bool:
     """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose
     group option or key does not exist.
 
-    Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema.
-    """
+    Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema."""
     args = parse(arguments)
     if (
         args.help
@@ -118,8 +116,7 @@ def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
 def parts(arguments: list[str], conf: str) -> list[list[str]]:
     """The sweeps, one after another, that the arguments ask for: themselves alone, but where some options of
     a swept group lack a key that is given inside it. In `system=vanilla,sancus system.bound=1,2` vanilla has
-    no bound: it is a sweep of its own, without that key, and so runs once.
-    """
+    no bound: it is a sweep of its own, without that key, and so runs once."""
     args = parse(arguments)
     if not args.multirun:
         return [arguments]
@@ -200,8 +197,7 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
 
     It composes one config for the whole sweep, without the swept overrides: in `system=digest,digest_a
     system.interval=5` it would look for the interval in the default system. A key of a swept group is
-    therefore given as a sweep over one value.
-    """
+    therefore given as a sweep over one value."""
     args = parse(arguments)
     if not args.multirun:
         return arguments
@@ -227,9 +223,7 @@ def _parse(word: str) -> Override:
 
 
 class _Known:
-    """The groups and keys there are, on the repository's own config path and whatever the arguments add to
-    it.
-    """
+    """The groups and keys there are, on the repository's own config path and on what the arguments add."""
 
     def __init__(self, conf: str, searched: list[str]):
         self.conf, self.searched = conf, searched

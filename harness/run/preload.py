@@ -3,8 +3,7 @@ itself.
 
 The first compiled loop loads numba's registries (half a second), and each loop that a run needs takes another
 20 ms: those of nearly every run are called here once, on next to nothing. No thread starts
-(`harness.base.loading` keeps OpenBLAS from it).
-"""
+(`harness.base.loading` keeps OpenBLAS from it)."""
 
 import numpy as np
 import torch

@@ -1,8 +1,7 @@
 """Everything a run needs before a worker starts: the graph read and checked, partitioned, its shards and
 folder on disk.
 
-The work is done in a forked child: the launcher itself must have run no threads when it forks its workers.
-"""
+The work is done in a forked child: the launcher itself must have run no threads when it forks its workers."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def prepare(run: Run) -> Path:
     knobs that were given and have no effect.
 
     Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on
-    other data.
-    """
+    other data."""
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.traits().ineffective:
         warnings.warn(sentence, stacklevel=2)
@@ -70,8 +68,7 @@ def prepare(run: Run) -> Path:
 
 def check_supported(run: Run, stats: dict[str, Any]) -> None:
     """InputError where the system cannot do the run, on a graph of these statistics of a partition; a warning
-    where a key has no effect on it.
-    """
+    where a key has no effect on it."""
     traits = run.system.traits()
     facts = RunFacts(
         model=run.model.name,
@@ -107,9 +104,7 @@ def check_supported(run: Run, stats: dict[str, Any]) -> None:
 
 
 def other_code(run: Run) -> str | None:
-    """One sentence where other code than this program's computed what is in the run's folder, in part or
-    whole.
-    """
+    """One sentence where other code than this program's computed what is in the run's folder, or a part."""
     if not (run.directory / "config.yaml").exists():
         return None
     found = resolved.read(run.directory)
@@ -130,8 +125,7 @@ def _has_begun(run_dir: Path) -> bool:
 
 def is_finished(run: Run) -> bool:
     """Whether the folder holds the run's results. InputError where it is another run's, or the graph is now
-    another.
-    """
+    another."""
     run_dir = run.directory
     _check_folder(run)
     if not (run_dir / "config.yaml").exists() or not Trace(run_dir).finished:
@@ -156,8 +150,7 @@ def claimed(run: Run, wait: bool = False) -> Iterator[None]:
 
     wait   where another process has it: wait until it lets go
 
-    Raises InputError where another process has it, or it cannot be written.
-    """
+    Raises InputError where another process has it, or it cannot be written."""
     if anew(run) and run.directory.exists():
         with locked(run.directory):
             kept = set_aside(run.directory)
@@ -167,9 +160,7 @@ def claimed(run: Run, wait: bool = False) -> Iterator[None]:
 
 
 def set_aside(run_dir: Path) -> Path:
-    """Move a run folder out of the way, keeping it beside with a number. InputError where the folder is no
-    run's.
-    """
+    """Move a run folder out of the way, beside it with a number. InputError where it is no run's."""
     if not (run_dir / "config.yaml").exists() and not _is_ours(run_dir):
         raise InputError(f'run_dir="{run_dir}" is not empty and is not a run folder; give another run_dir')
     number = 1
@@ -202,8 +193,7 @@ def _is_ours(run_dir: Path) -> bool:
 
 def _begun_on(run_dir: Path) -> dict | None:
     """The fingerprint of the graph that a run was begun on; None where it has not begun. InputError where it
-    has, and its file is damaged.
-    """
+    has, and its file is damaged."""
     path = run_dir / "shards.json"
     try:
         return files.read_json(path).get("graph")
@@ -272,8 +262,7 @@ def _in_child(work, *args):
 
     Not a concurrent.futures.ProcessPoolExecutor: it keeps a dead worker's exit code to itself
     (BrokenProcessPool has none), and Ctrl-C would wait for the work to end, since it has no way to kill a
-    worker.
-    """
+    worker."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return work(*args)
     context = multiprocessing.get_context("fork")

@@ -19,8 +19,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class RunFailed(RuntimeError):
     """A process of a run died. The message says which and holds its traceback; `code` is the command's exit
-    code.
-    """
+    code."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
@@ -56,8 +55,7 @@ def stoppable() -> Iterator[None]:
 
 def until_stopped(work: Callable[[], int]) -> int:
     """What `work` returns; where a signal stops it, 128 + signal, and one sentence on stderr (main thread
-    only).
-    """
+    only)."""
     try:
         with stoppable():
             return work()
@@ -72,8 +70,7 @@ def forking() -> Iterator[None]:
     before one comes.
 
     A child calls `be_child`. Where starting them hangs, in a handler that some library has for forks, no
-    signal could end this process: the kernel does so after FORKING seconds.
-    """
+    signal could end this process: the kernel does so after FORKING seconds."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     before = signal.alarm(FORKING)
     try:

@@ -1,6 +1,5 @@
 """What a run's products are measured for before it starts: tilings of the sparse ones, and what sparse and
-dense ones cost. It is measured in the process that prepares, once per machine, and kept in the cache.
-"""
+dense ones cost. It is measured in the process that prepares, once per machine, and kept in the cache."""
 
 from __future__ import annotations
 

@@ -18,9 +18,7 @@ LINES = 20  # about how many lines are printed of a run where there is no termin
 
 
 class Progress:
-    """A bar with epoch, loss, accuracy, bytes so far and time left; without a terminal, lines. Worker 0 draws
-    it.
-    """
+    """A bar with epoch, loss, accuracy, bytes so far and time left; without a terminal, lines. Worker 0's."""
 
     def __init__(self, run: Run, enabled: bool):
         wanted = str(run.settings.progress).lower()

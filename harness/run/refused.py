@@ -61,8 +61,7 @@ def unresolved(given: str) -> str:
 
 
 def unusable(override: Override, is_group: bool, reason: str) -> str:
-    """For an override that can be read and that the config has no place for; `reason` is Hydra's own, told
-    where none of ours fits."""
+    """For an override that can be read but has no place; `reason` is Hydra's, told where none here fits."""
     line = str(override.input_line)
     if override.package is not None:
         return f"{line} names a package after its @, which no group here takes: leave the @ out"

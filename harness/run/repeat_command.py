@@ -30,8 +30,7 @@ def command(stored: Sequence[Mapping[str, Any]]) -> str:
 
     stored   as their folders hold them (`harness.run.config.stored`)
 
-    Raises InputError where the run is made of a piece that is not of this tree.
-    """
+    Raises InputError where the run is made of a piece that is not of this tree."""
     seeds = sorted({config.get("seed", 1) for config in stored})
     chosen = words(stored[0])
     own = any(not (Path(runner.CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
@@ -43,8 +42,7 @@ def command(stored: Sequence[Mapping[str, Any]]) -> str:
 
 
 def words(stored: Mapping[str, Any]) -> list[str]:
-    """The shortest overrides that make this config: options of groups, then the keys that differ from
-    theirs."""
+    """The shortest overrides that make this config: options of groups, then keys that differ from theirs."""
     wanted = configs.completed(dict(stored))
     chosen = [f"{group}={_option(group, wanted[group])}" for group in GROUPS[:2]]
     usual = _base(tuple(chosen))
@@ -77,8 +75,7 @@ def _base(chosen: tuple[str, ...]) -> dict[str, Any]:
 
 @cache
 def _options(group: str, folder: Path) -> dict[str, dict[str, Any]]:
-    """The options that a folder has of a group, by name, its own before those of folders in
-    it."""
+    """The options that a folder has of a group, by name, its own before those of folders in it."""
     root = folder / group
     paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     return {

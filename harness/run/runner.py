@@ -1,6 +1,4 @@
-"""From command lines to run folders: what a sweep expands to, which of its runs have finished, starting the
-rest.
-"""
+"""From command lines to run folders: what a sweep expands to, what has finished, starting the rest."""
 
 from __future__ import annotations
 
@@ -72,8 +70,7 @@ def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
 
 def searchpath(config_dir: Path | str | None = None) -> list[str]:
     """The override by which options of one's own are found in a folder, by default that of `own_config`; none
-    without a folder. InputError where a yaml in it is beyond limits.
-    """
+    without a folder. InputError where a yaml in it is beyond limits."""
     config_dir = config_dir or own_config()
     if not config_dir:
         return []
@@ -82,16 +79,13 @@ def searchpath(config_dir: Path | str | None = None) -> list[str]:
 
 
 def is_here(graph: str, data_dir: Path) -> bool:
-    """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in
-    `data_dir`.
-    """
+    """Whether a graph, as overrides ("dblp dataset.split=low_label"), needs no file outside `data_dir`."""
     names = graph.split()[0].split(",")
     return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
 
 
 def expand(sweep: str | Sequence[str]) -> list[list[str]]:
-    """The runs of a sweep, one line or its words, as the command would make them: one list of overrides
-    each."""
+    """The runs of a sweep, one line or its words, as the command makes them: one list of overrides each."""
     runs: list[list[str]] = []
     for words in overrides.parts(["-m", *(sweep.split() if isinstance(sweep, str) else sweep)], CONF):
         choices: list[list[str]] = []
@@ -115,8 +109,7 @@ def composed(runs: list[list[str]], places: Places | None = None) -> list[config
     be.
 
     Composing takes most of a second. Runs that differ in plain values alone, as seeds, are composed once, and
-    these values set as Hydra sets them.
-    """
+    these values set as Hydra sets them."""
     common, made = places.overrides if places else searchpath(), []
     shared = set(runs[0]).intersection(*runs[1:]) if runs else set()
     bases: dict[tuple[str, ...], DictConfig] = {}
@@ -161,14 +154,12 @@ def _cut(system: str, own: Path | None) -> str:
 
 
 def brings_partition(system: str) -> bool:
-    """Whether the system that these words ask for is over a vertex-cut, whose partitions are no other
-    system's."""
+    """Whether the system that these words ask for is over a vertex-cut, whose partitions are its own."""
     return _cut(" ".join(expand(system)[0]), own_config()) == "vertex"
 
 
 def configured() -> dict[str, dict[str, Any]]:
-    """Every system of `conf/system/`, and of one's own, by name, and its block there without Hydra's own
-    keys."""
+    """Every system of `conf/system/`, and of one's own, by name, and its block without Hydra's own keys."""
     folders = [Path(CONF), *filter(None, [own_config()])]
     found = [path for folder in folders for path in sorted((folder / "system").glob("*.yaml"))]
     blocks = {path.stem: yaml.safe_load(path.read_text()) for path in found}
@@ -192,8 +183,7 @@ def start(sweep: str, places: Places, made: Sequence[configs.Run] | None = None)
 
     Runs are composed here and not by Hydra's sweeper, which composes each several times, a second of every
     short run: words for a launcher or a sweeper of Hydra's have no effect. Each sweep is a process of its
-    own, forked from one that has imported what runs need: importing takes longer than many a run.
-    """
+    own, forked from one that has imported what runs need: importing takes longer than many a run."""
     if made is None:
         made = composed(expand(sweep), places)
     runs = {run.directory: run.composed for run in made}
@@ -231,7 +221,6 @@ def _run_all(runs: dict[Path, dict[str, Any]], said: Path) -> None:
 
 def _stop_with(parent: int) -> None:
     """Stop this process, as a signal would, when the one with this sentinel has ended: nobody waits for its
-    runs any more.
-    """
+    runs any more."""
     connection.wait([parent])
     os.kill(os.getpid(), signal.SIGTERM)

@@ -2,8 +2,7 @@
 
 It stands in the run folder from when the run is prepared for torchrun until it has finished, in a file that
 only its user can read. A host that does not see the folder has it from the environment variable
-HALOBENCH_SECRET. It is part of no config, trace or page.
-"""
+HALOBENCH_SECRET. It is part of no config, trace or page."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ host; the other hosts get copies of what their workers read, and give back what 
 
 What stands in a copy: the small files that describe the run, and the shards of the host's workers. Each
 worker writes its trace and its checkpoints into its host's copy. The traces are moved to worker 0's host when
-the run ends; a checkpoint stays on the host whose worker wrote it, from which the run goes on.
-"""
+the run ends; a checkpoint stays on the host whose worker wrote it, from which the run goes on."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
 
     host   this worker's, see `harness.comm.members.host_name`
 
-    Returns which workers see it, by rank, and why this one could not take part ("" where it can).
-    """
+    Returns which workers see it, by rank, and why this one could not take part ("" where it can)."""
     wrong, token, described = "", f".seen-{uuid.uuid4().hex}", {}
     if meeting.rank == 0:
         try:
@@ -82,9 +80,7 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
 
 
 def _write(run_dir: Path, described: dict[str, str]) -> None:
-    """Lay out a copy. InputError where the folder holds another run or a link, or `described` is not what
-    describes a run.
-    """
+    """Lay out a copy. InputError where the folder holds another run or a link, or `described` is no run's."""
     _check(described)
     # One that another user, or an earlier run, left there would lead what is written out of the folder.
     if link := disk.link_in(run_dir):
@@ -134,8 +130,7 @@ def _refuses(name: object) -> str:
 
 def bring_shards(comm: Comm, run_dir: Path, sees: Sequence[bool]) -> None:
     """Every worker that does not see worker 0's host gets its shard from there, unless it has it whole.
-    Collective.
-    """
+    Collective."""
     folder = configs.shard_folder(run_dir)
     own = folder / io.shard_name(comm.rank)
     lacks = told(comm, not sees[comm.rank] and not _is_whole(own))
@@ -157,8 +152,7 @@ def take_back(comm: Comm, run_dir: Path, sees: Sequence[bool], hosts: Sequence[S
 
     hosts   ranks of the workers, host by host
 
-    Raises InputError, on all workers alike, for a name that no stream has.
-    """
+    Raises InputError, on all workers alike, for a name that no stream has."""
     first = [k for ranks in hosts for k in [k for k in ranks if not sees[k]][:1]]
     stream = run_dir / "stream"
     own = sorted(path.name for path in stream.glob("*.arrow")) if comm.rank in first else []
@@ -173,8 +167,7 @@ def take_back(comm: Comm, run_dir: Path, sees: Sequence[bool], hosts: Sequence[S
 
 def forget(run_dir: Path, keep: bool) -> None:
     """Remove this host's copy of a run that has ended; with `keep` what it traced only, so that it can be
-    extended. A folder that was not made as a copy stays.
-    """
+    extended. A folder that was not made as a copy stays."""
     if keep or not (run_dir / COPY).exists():
         disk.remove_tree(run_dir / "stream", ignore_errors=True)
     else:

@@ -2,8 +2,7 @@
 can say so.
 
 Each worker notes in a page that it shares with the launcher when it began which epoch. A thread of the
-launcher looks at the page: it costs a worker nothing but that note.
-"""
+launcher looks at the page: it costs a worker nothing but that note."""
 
 from __future__ import annotations
 
@@ -94,8 +93,7 @@ class Silence:
         self.say(told)
 
     def _stopped(self, silent: list[int]) -> tuple[set[int], dict[int, int]]:
-        """Which of the silent workers are stopped by a signal; and by worker, a process of its that is, as a
-        parameter server."""
+        """Which silent workers are stopped by a signal; and by worker a process of its that is (a server)."""
         frozen: set[int] = set()
         others: dict[int, int] = {}
         for worker in self.processes if silent else ():

@@ -4,8 +4,7 @@
 them. A key has a list of values, or a range:
 
     system.bits: [2, 4, 8]
-    optimiser.lr: {low: 0.001, high: 0.1, log: true}
-"""
+    optimiser.lr: {low: 0.001, high: 0.1, log: true}"""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What a command's -m asks for: which keys are swept, how many runs that makes, where Hydra starts them, and
-what its sweeper optimises.
-"""
+what its sweeper optimises."""
 
 from __future__ import annotations
 

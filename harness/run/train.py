@@ -1,8 +1,7 @@
 """One worker of a run: `python -m harness.run.worker RUN_DIR` under torchrun, or forked by the local
 launcher.
 
-It reads the run folder and its own shard, trains, and writes its own part of the trace.
-"""
+It reads the run folder and its own shard, trains, and writes its own part of the trace."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
 
     Raises InputError, on all workers, where one of them cannot take part: the run folder or a shard is
     missing or damaged, a device is not there, the number of workers is another. Raises PeerLost where another
-    worker went away, with that worker's last words where it had any.
-    """
+    worker went away, with that worker's last words where it had any."""
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     folder, recorder = Path(run_dir), Recorder()
     found = known
@@ -164,8 +162,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
     """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
     another device, kernel or number of threads would go on with other bits.
 
-    Raises InputError where such a value is not to be had on this host.
-    """
+    Raises InputError where such a value is not to be had on this host."""
     found = _began(run_dir)
     if found is None:
         return run

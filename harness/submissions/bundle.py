@@ -3,8 +3,7 @@
 NAME/submission.yaml                  `Submission`: who, under what licence, in which track, which runs
 NAME/runs/GRAPH/RUN/                  of each run `FILES`; of its other files the digests that its summary
                                       has
-NAME/code/                            Python files of systems that are not of this tree
-"""
+NAME/code/                            Python files of systems that are not of this tree"""
 
 from __future__ import annotations
 
@@ -211,8 +210,7 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
 
     code   Python files of systems that are not of this tree
 
-    InputError where a run has not finished, or a system's code is not among them.
-    """
+    InputError where a run has not finished, or a system's code is not among them."""
     check_place("out", folder)
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")

@@ -4,8 +4,7 @@
 2. every row has the same seeds, at least SEEDS; exact training and the control are there at its setting;
 3. the graph, the partition and the code are those of this checkout;
 4. the bytes of the first epochs are those of a dry run (`harness.model.plan`), which trains nothing;
-5. a share of the runs, drawn, is trained again: bytes, losses and scores.
-"""
+5. a share of the runs, drawn, is trained again: bytes, losses and scores."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A row keeps the score where its difference to exact training of its own bundle, paired over seeds, is not told
 from 0 and at most one point below it (`harness.results.report.advice`). Of those that do, the one that sends
-the fewest bytes is first. Rows that lose score, the control and rows that diverged have no rank.
-"""
+the fewest bytes is first. Rows that lose score, the control and rows that diverged have no rank."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ def megabytes(run: Submitted) -> float:
 
 
 def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows by whether the graph is a twin, the track and the setting: first those that have a rank, fewest
-    bytes first."""
+    """Rows by whether the graph is a twin, track and setting: first the ranked ones, fewest bytes first."""
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for bundle in bundles:
         track = bundle.head.track
@@ -118,8 +116,7 @@ def table(caption: str, rows: Sequence[Row]) -> Table:
 
 
 def blind(rows: Sequence[Row]) -> bool:
-    """Whether some control is not told apart from exact training: then the score does not show what remote
-    rows are worth."""
+    """Whether a control is not told apart from exact training: remote rows' worth then shows in no score."""
     return any(row.first.role == "control" and row.ahead.side() >= 0 for row in rows)
 
 

@@ -1,8 +1,7 @@
 """One page of finished runs, in one file that needs no network.
 
 It says which system to take on each graph, and how to make every number again; it has pictures, tables that
-can be sorted, and on request what holds of the papers' claims.
-"""
+can be sorted, and on request what holds of the papers' claims."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ def page(
 
 
 def _images(folder: Path) -> list[tuple[str, str]]:
-    """The PNG files of a folder by name, each as the address that holds it whole. InputError where there are
-    none."""
+    """The PNG files of a folder by name, each as the address that holds it whole. InputError without any."""
     found = sorted(folder.glob("*.png"))
     if not found:
         raise InputError(

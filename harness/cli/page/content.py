@@ -150,8 +150,7 @@ def _role(point: scatter.Point) -> str:
 
 
 def _curves(anchor: str, part: Section) -> list[Picture]:
-    """Curves of the rows that have a letter in the scatters, at most CURVES of them, and where their time
-    goes."""
+    """Curves of the rows with a letter in the scatters, at most CURVES of them, and where their time goes."""
     named = {
         id_of: None
         for cost in part.compared[1:]

@@ -1,6 +1,5 @@
 """An import is read in a process of its own, with limits: a file made to do harm ends that process, and never
-this one, and its answer is one sentence.
-"""
+this one, and its answer is one sentence."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def apart(work: Callable[[], list[str]], what: Path, files: Iterable[Path]) -> l
     files   what is read, by whose sizes the limits go; a folder stands for the files in it
 
     Raises InputError, in one sentence, for all that goes wrong there: an error of any kind, more memory or
-    time than files of this size need, a crash.
-    """
+    time than files of this size need, a crash."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return list(map(_line, work()))
     size = sum(path.stat().st_size for path in _files(files))

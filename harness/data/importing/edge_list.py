@@ -30,8 +30,7 @@ ENDS = (
 def read(edges: Path, features: Path, labels: Path | None, *, header: bool | None, **how) -> ImportedGraph:
     """Edges in lines of source, target and, where there is a third column, weight.
 
-    `header` and `how` are arguments of `vertices.read`. Raises InputError with file and line.
-    """
+    `header` and `how` are arguments of `vertices.read`. Raises InputError with file and line."""
     table = text.read(edges, header, ENDS, numeric_from=2)
     width = table.cells.shape[1]
     if width not in (2, 3):

@@ -57,8 +57,7 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = U
     """Write `found` to `path` and return the summary's lines, in which the file is called `out`. `directed`
     overrules the source.
 
-    Raises InputError where the graph could not be trained on, or the disk is full.
-    """
+    Raises InputError where the graph could not be trained on, or the disk is full."""
     if found.edges.ndim != 2 or found.edges.shape[1] != 2 or found.edges.dtype.kind not in "iu":
         raise InputError(
             f'file "{found.source}": edges of type {found.edges.dtype} and shape'

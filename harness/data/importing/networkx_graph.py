@@ -46,8 +46,7 @@ def read(
     """The graph in `path`, by its suffix.
 
     Features and labels are attributes of its vertices, or come from tables, as in `vertices.read`, where
-    `features` is given.
-    """
+    `features` is given."""
     if path.suffix not in READERS:
         raise InputError(
             f'file "{path}": suffix "{path.suffix}" is not known{did_you_mean(path.suffix, READERS)}'

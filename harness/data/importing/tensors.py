@@ -31,8 +31,7 @@ def read_pyg(path: Path) -> ImportedGraph:
     """What torch.save wrote of a torch_geometric Data, of the dict of its tensors, or of an InMemoryDataset
     that holds one graph.
 
-    Read with weights_only: a file that asks for more than tensors is refused by InputError.
-    """
+    Read with weights_only: a file that asks for more than tensors is refused by InputError."""
     # Heavy, and needed here only.
     data, attributes, storage = (
         package(f"torch_geometric.{name}", "import") for name in ("data", "data.data", "data.storage")
@@ -118,8 +117,7 @@ def read_dgl(path: Path) -> ImportedGraph:
 def read_scipy(path: Path, features: Path, labels: Path) -> ImportedGraph:
     """A matrix of scipy.sparse.save_npz, whose entry (u, v) is the weight of the edge u -> v.
 
-    Features are an .npy or such a matrix, [V, F]; labels an .npy, [V] or [V, C].
-    """
+    Features are an .npy or such a matrix, [V, F]; labels an .npy, [V] or [V, C]."""
     matrix = _matrix(path)
     if matrix.shape[0] != matrix.shape[1]:
         raise InputError(f'file "{path}" holds a matrix of {matrix.shape}: an adjacency matrix is square')

@@ -201,8 +201,7 @@ def _labels(table: Table, columns: list[int], order: np.ndarray) -> tuple[np.nda
 
 def _classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
     """[V] class numbers of text labels, -1 for none, and the names of the classes: None where they are whole
-    numbers from 0 without implausible gaps, which stay.
-    """
+    numbers from 0 without implausible gaps, which stay."""
     lacking = np.isin(np.char.lower(cells), NO_LABEL)
     given = cells[~lacking]
     numbers = pd.to_numeric(pd.Series(given), errors="coerce").to_numpy(np.float64)

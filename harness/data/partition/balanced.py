@@ -1,6 +1,5 @@
 """METIS with several constraints: parts that are alike not in vertices alone, but in training vertices and
-their edges too, as DistDGL partitions.
-"""
+their edges too, as DistDGL partitions."""
 
 from __future__ import annotations
 

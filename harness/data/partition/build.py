@@ -1,7 +1,6 @@
 """From a graph and an assignment to shards, one worker at a time so that memory stays bounded.
 
-Each worker's pass reads its own rows only; the whole build is O(V P + E).
-"""
+Each worker's pass reads its own rows only; the whole build is O(V P + E)."""
 
 from __future__ import annotations
 
@@ -65,8 +64,7 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
 
 def numbered(owner: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How many vertices each worker owns [P]; all of them by owner, ascending inside an owner [V]; and each
-    one's local row at its owner [V].
-    """
+    one's local row at its owner [V]."""
     sizes = np.bincount(owner, minlength=parts).astype(np.int64)
     order = np.argsort(owner, kind="stable").astype(np.int32)
     row = np.empty(len(owner), np.int32)
@@ -129,9 +127,7 @@ def _mark(indptr, indices, assignment, inner, rank, seen):
 
 
 def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
-    """The rows of `inner` as two blocks, over inner columns and over halo columns; both without
-    self-loops.
-    """
+    """The rows of `inner` as two blocks without self-loops: over inner columns and over halo columns."""
     column[halo] = np.arange(len(halo), dtype=np.int32)
     inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
     carried = len(weights) > 0
@@ -160,8 +156,7 @@ def unfilled(starts: np.ndarray, num_columns: int, carried: bool) -> tuple[Csr, 
 
     The loops that count and fill are the edge-cut's and the vertex-cut's own. An edge-cut's block is decided
     by the owner of the neighbour, and one pass over the edges fills two blocks; a vertex-cut's by the owner
-    of the edge itself. A loop for both would read the edges once per block.
-    """
+    of the edge itself. A loop for both would read the edges once per block."""
     columns = np.empty(starts[-1], np.int32)
     values = np.empty(len(columns) if carried else 0, np.float32)
     starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts

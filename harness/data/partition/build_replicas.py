@@ -1,8 +1,7 @@
 """From a graph and an assignment of its edges to the shards of a vertex-cut, one worker at a time so that
 memory stays bounded.
 
-Each worker's pass reads the rows of its own replicas only; the whole build is O(R + E RF).
-"""
+Each worker's pass reads the rows of its own replicas only; the whole build is O(R + E RF)."""
 
 from __future__ import annotations
 
@@ -21,9 +20,7 @@ from harness.data.partition.vertexcut import EdgeAssignment
 def build_replicas(
     graph: Graph, edges: EdgeAssignment, masters: str = VertexCutPartitioner.masters
 ) -> Iterator[ReplicaShard]:
-    """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses a vertex's
-    master.
-    """
+    """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses masters."""
     parts, n = edges.parts, graph.num_vertices
     indptr, worker = edges.replicas()
     master = edges.masters(masters)
@@ -68,9 +65,7 @@ def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr
 
 @njit(cache=True, nogil=True)
 def _entry_owners(indptr, indices, low, high, owner):
-    """[E] the worker of every entry of the graph's CSR, -1 for a self-loop. Rows of the graph ascend, and so
-    do the pairs.
-    """
+    """[E] the worker of every entry of the graph's CSR, -1 for a self-loop. Rows and pairs ascend."""
     n = len(indptr) - 1
     starts = np.zeros(n + 1, np.int64)
     for e in range(len(low)):

@@ -3,8 +3,7 @@
 An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed
 into place, so it is there whole or not at all; a lock lets one run make it while the others wait. Its
 `spec.json` holds the checksums of its files: an entry whose files are not what was written is made again.
-What a partition took to be found differs from time to time, so it stands beside the entry.
-"""
+What a partition took to be found differs from time to time, so it stands beside the entry."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ class Cache:
         what make raises leaves no entry.
 
         Every file of the entry is read and its checksum compared. Raises InputError where the cache cannot be
-        written.
-        """
+        written."""
         entry = self.path(kind, spec)
         if _is_whole(entry, spec):
             return entry
@@ -83,8 +81,7 @@ class Cache:
 
 def check_file(entry: Path, name: str) -> None:
     """Raise InputError where a file of an entry is not what was written. A worker that was not started by the
-    process that prepared its run asks this of its own shard.
-    """
+    process that prepared its run asks this of its own shard."""
     if wrong := _wrong_file(entry, name, _spec_of(entry)["files"]):
         raise InputError(f"{wrong}; delete the folder {entry} and run again to rebuild it")
 
@@ -184,8 +181,7 @@ def shards_for(
 def took(shards: Path) -> dict[str, Any]:
     """What finding the owners took when these shards were made: `assign_s` seconds by the clock, and
     `assign_bytes` of memory at most beside the graph (None where the kernel does not say). Nothing where the
-    file that says so is not there.
-    """
+    file that says so is not there."""
     try:
         found = json.loads(_took(shards).read_text())
     except (OSError, ValueError):

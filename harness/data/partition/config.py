@@ -52,8 +52,7 @@ class Partitioner:
 
     def decides(self, parts: int, seed: int) -> dict[str, Any]:
         """All that determines a partition into `parts` under the run's `seed`, as plain values: every
-        field, the seed where one is drawn by, and of a class from outside this package its code.
-        """
+        field, the seed where one is drawn by, and of a class from outside this package its code."""
         keys: dict[str, Any] = {"method": self.name, **dataclasses.asdict(self)}
         keys = {key: value for key, value in keys.items() if self.unkeyed.get(key, keys) != value}
         keys["seed"] = self.seed_of(parts, seed)
@@ -77,8 +76,7 @@ class EdgeCutPartitioner(Partitioner):
 
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
         """[V] integers 0 to parts - 1: the worker that owns each vertex. It is asked for 2 parts or more;
-        an empty part is filled from the largest.
-        """
+        an empty part is filled from the largest."""
         raise NotImplementedError
 
 
@@ -107,6 +105,5 @@ class VertexCutPartitioner(Partitioner):
         self, low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int
     ) -> np.ndarray:
         """[M] integers 0 to parts - 1: the worker that owns each undirected edge low[m] - high[m], with
-        low < high, ascending by (low, high) and without self-loops.
-        """
+        low < high, ascending by (low, high) and without self-loops."""
         raise NotImplementedError

@@ -5,8 +5,7 @@ edges (a random vertex where its boundary is empty) and takes their free edges; 
 have come together on some workers goes to the smallest of those. Where workers reach for the same edge, the
 lower id is first.
 
-Balance: a worker stops at the edge that fills it to `imbalance` times the mean.
-"""
+Balance: a worker stops at the edge that fills it to `imbalance` times the mean."""
 
 from __future__ import annotations
 
@@ -109,8 +108,7 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
 @njit(cache=True, nogil=True)
 def _choose(boundary, lengths, p, free):
     """Take the share with the fewest free edges out of a boundary, ties by arrival; drop vertices without
-    any.
-    """
+    any."""
     end = 0
     for i in range(lengths[p]):
         if free[boundary[i]] > 0:

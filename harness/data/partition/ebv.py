@@ -1,8 +1,7 @@
 """EBV with CDFGNN's host term (eq. 24): edges one by one, each to the worker where it costs least.
 
 alpha = beta = 1; edges ascending by the sum of their ends' degrees, ties by edge id; the lowest worker wins
-ties.
-"""
+ties."""
 
 from __future__ import annotations
 

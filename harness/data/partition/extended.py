@@ -1,6 +1,5 @@
 """METIS as DistDGL extends it, for graphs that would grow denser while they are coarsened (section 4.1.2 of
-the thesis): METIS 5.2 has each part of the extension as an option.
-"""
+the thesis): METIS 5.2 has each part of the extension as an option."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What is wrong with a shard that was read from a file: its types, shapes and ranges.
 
-Compiled loops follow a shard's indices without asking; one that is out of range would end the process.
-"""
+Compiled loops follow a shard's indices without asking; one that is out of range would end the process."""
 
 from __future__ import annotations
 

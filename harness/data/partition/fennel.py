@@ -12,8 +12,7 @@ the edges and no memory but the owners, where METIS needs several times the grap
 Decisions
 - edges are those of the undirected pattern without self-loops.
 - of parts that score alike, the smallest takes the vertex, and of these the first.
-- no part is full before it has n / k vertices, rounded up.
-"""
+- no part is full before it has n / k vertices, rounded up."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ start. Edges between two of them are streamed afterwards by HDRF, which knows wh
 replicas.
 
 Balance: a worker takes at most ceil(low edges / P) by expansion, its surplus going to the next; streaming
-fills it up to `imbalance` times the mean of all edges.
-"""
+fills it up to `imbalance` times the mean of all edges."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ LAMBDA = 1.1  # HDRF's weight of balance
 class Rim(NamedTuple):
     """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours
     outside, so that a count falls by one in O(1). -1 ends a list, and stands at `outside` of a vertex that is
-    in none.
-    """
+    in none."""
 
     head: np.ndarray  # [largest count + 1] int64
     after: np.ndarray  # [V] int64
@@ -106,8 +104,7 @@ def _open(indptr, edge, owner, is_high, v):
 @njit(cache=True, nogil=True)
 def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim):
     """Put low vertex v into worker p's rim with all its edges to members; returns the least count that this
-    made.
-    """
+    made."""
     member[v] = p
     count = 0
     least = len(rim.head)

@@ -1,7 +1,6 @@
 """Shards and graphs on disk: one safetensors file each, mapped into memory rather than read.
 
-The format holds named arrays and a small JSON of scalars; nothing in it can run.
-"""
+The format holds named arrays and a small JSON of scalars; nothing in it can run."""
 
 from __future__ import annotations
 

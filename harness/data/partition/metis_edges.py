@@ -1,6 +1,5 @@
 """A vertex-cut that follows METIS's parts, so that systems of both kinds of cut can be compared on the same
-parts. A vertex's master is still chosen by hash among its replicas.
-"""
+parts. A vertex's master is still chosen by hash among its replicas."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from harness.data.partition.incidence import incidence
 class MetisEdges(VertexCutPartitioner):
     """An edge inside one of METIS's parts belongs to its worker. One between two parts belongs to that of the
     end with fewer edges (of two alike, with the smaller id): the end with more is then replicated for many
-    such edges at once. hosts: as of partition=metis, the graph is cut for them first.
-    """
+    such edges at once. hosts: as of partition=metis, the graph is cut for them first."""
 
     @property
     def name(self) -> str:

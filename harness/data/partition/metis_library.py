@@ -1,6 +1,5 @@
 """METIS as the package cmeel-metis brings it (METIS 5.2, 32-bit ids), with several weights per vertex and all
-of its options; pymetis passes one weight and some options. Installed by `pip install halobench[balance]`.
-"""
+of its options; pymetis passes one weight and some options. Installed by `pip install halobench[balance]`."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def kway(
     what                         the field that messages name, with its value
     options                      METIS's own, by their names in `PLACES`; it decides those that are not given
 
-    Raises InputError where METIS cannot be loaded, or finds no answer.
-    """
+    Raises InputError where METIS cannot be loaded, or finds no answer."""
     metis, vertices = library(what), len(starts) - 1
     # METIS reads a seed in 31 bits; as for partition=metis, its seeds begin at 1.
     values = np.empty(OPTIONS, np.int32)

@@ -22,8 +22,7 @@ Decisions
 - vertices that no centre reaches come last, in ascending order, each to the part of highest
   (1 + CE[j]) (1 - |P_j| parts / V).
 - where every vertex is in a split and `centres=labelled`, each block is one vertex; `centres=train` takes the
-  vertices that training samples from.
-"""
+  vertices that training samples from."""
 
 from __future__ import annotations
 

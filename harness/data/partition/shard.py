@@ -2,8 +2,7 @@
 
 Notation: P workers; n inner and m halo vertices of this worker. The *halo* is the set of remote vertices with
 an edge into an inner vertex. Local columns are numbered inside their block: inner 0..n-1, halo 0..m-1. Of a
-vertex-cut: n masters and m mirrors, r = n + m replicas.
-"""
+vertex-cut: n masters and m mirrors, r = n + m replicas."""
 
 from __future__ import annotations
 
@@ -119,8 +118,7 @@ class AnyShard:
 
     n are the vertices that it owns: inner vertices, or masters; k those that it has rows of: the same n of an
     edge-cut, the r replicas of a vertex-cut. Self-loops are in no block: the propagation operator adds each
-    vertex to itself where its normalisation asks for it.
-    """
+    vertex to itself where its normalisation asks for it."""
 
     cut: ClassVar[str] = ""  # "edge" or "vertex"
 
@@ -202,8 +200,7 @@ class ReplicaShard(AnyShard):
     """Of a vertex-cut: a replica of every vertex that one of the worker's edges touches.
 
     A vertex's *master* is one of its replicas; the others are *mirrors*. Masters come first, then mirrors.
-    Both directions of an undirected edge are on one worker. On a symmetric graph `edges` is symmetric too.
-    """
+    Both directions of an undirected edge are on one worker. On a symmetric graph `edges` is symmetric too."""
 
     cut: ClassVar[str] = "vertex"
 

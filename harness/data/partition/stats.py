@@ -1,6 +1,4 @@
-"""Statistics of an edge-cut partition, gathered shard by shard. Those of a vertex-cut are in
-`vertexcut.statistics`.
-"""
+"""Statistics of an edge-cut, gathered shard by shard; of a vertex-cut see `vertexcut.statistics`."""
 
 from __future__ import annotations
 
@@ -51,8 +49,7 @@ class LabelCounts:
 
         One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k
         most frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their
-        counts.
-        """
+        counts."""
         return {
             split: constant_score(counts[:-1], int(counts[-1]), self.multilabel)
             for split, counts in self.counts.items()
@@ -140,8 +137,7 @@ def two_hops(graph: Graph, owner: np.ndarray, parts: int) -> dict[str, Any]:
     halo_two_hops         vertices in each worker's
     shared_halo_two_hops  vertices that are in those of two workers or more
 
-    owner [V]. Takes O(P E) steps and V bytes.
-    """
+    owner [V]. Takes O(P E) steps and V bytes."""
     sizes, found = [], np.zeros(graph.num_vertices, np.int32)
     for part in range(parts):
         inner = owner == part

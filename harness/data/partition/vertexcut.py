@@ -2,8 +2,7 @@
 
 An edge is undirected here: both directions of it go to one worker, and self-loops are left out (they belong
 to their vertex's master). A vertex has a *replica* on every worker that owns an edge of it; one of them is
-its *master*, the others are *mirrors*.
-"""
+its *master*, the others are *mirrors*."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class EdgeAssignment:
     def replicas(self) -> tuple[np.ndarray, np.ndarray]:
         """(indptr [V+1] int64, worker [R] int32): the workers that hold each vertex, ascending.
 
-        A vertex without edges has a single replica, on the worker that a hash of its id names.
-        """
+        A vertex without edges has a single replica, on the worker that a hash of its id names."""
         return _replicas(self.low, self.high, self.owner, self.num_vertices, self.parts)
 
     def masters(self, rule: str = VertexCutPartitioner.masters) -> np.ndarray:
@@ -69,8 +67,7 @@ def assign_edges(
 
     method   a partitioner, or the name of one of this module, which is then made with `knobs`
 
-    Raises InputError where an argument is out of range, or the partitioner gives no owners.
-    """
+    Raises InputError where an argument is out of range, or the partitioner gives no owners."""
     if isinstance(method, str):
         choice("partition.method", method, EDGE_METHODS)
         method = typed(CUTS[method], knobs, "partition")

@@ -1,8 +1,7 @@
 """The real data sets, a file each: where its raw files lie, who reads them, and what is known of it.
 
 A file `NAME.py`, with "_" for each "-" of the data set's name, holds one `SET`, and its docstring says what
-to cite; its yaml in `conf/dataset` lets `dataset=NAME` choose it. Nothing else needs to know of it.
-"""
+to cite; its yaml in `conf/dataset` lets `dataset=NAME` choose it. Nothing else needs to know of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """WordNet 3.1 (Princeton): synsets, all pointers between them, words of their glosses; lexicographer files as
-classes.
-"""
+classes."""
 
 from __future__ import annotations
 

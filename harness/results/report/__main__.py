@@ -4,8 +4,7 @@ halobench report RUN... [--columns A,B | --all] [--format FORMAT | --csv FILE]
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
-halobench plot RUN... [--x KEY] [--pareto] [--out DIR]
-"""
+halobench plot RUN... [--x KEY] [--pareto] [--out DIR]"""
 
 from __future__ import annotations
 
@@ -132,9 +131,7 @@ def main(words: list[str], program: str) -> None:
 
 
 def span_of_epochs(given: str) -> tuple[int, int | None]:
-    """ "10-12" as the epochs 9 and 11, which are counted from 0; "10-" has no end. InputError where it is
-    neither.
-    """
+    """ "10-12" as the epochs 9 and 11, counted from 0; "10-" has no end. InputError where it is neither."""
     found = re.fullmatch(r"(\d+)-(\d*)", given)
     if not found or int(found[1]) < 1 or (found[2] and int(found[2]) < int(found[1])):
         raise InputError(f'--epochs "{given}" names no epochs: give FIRST-LAST, as 10-12, or FIRST-, as 10-')

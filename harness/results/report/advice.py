@@ -4,8 +4,7 @@ A system keeps the score where the difference to exact training, paired over see
 reaches 0 (it is not told apart from it) and a mean of at most TOLERATED points below. Of those that do, the
 cheapest is the one whose mean bytes per epoch, or time, is least; others whose difference to it reaches 0 are
 not told apart from it. Where the control, which has no remote rows, is not told apart from exact training
-either, the score cannot tell what remote rows are worth.
-"""
+either, the score cannot tell what remote rows are worth."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The measured columns of a table: heading, key in a CSV, and how each follows from a run's summary
-(docs/trace.md).
-"""
+"""The measured columns of a table: heading, key in a CSV, how each follows from a summary (docs/trace.md)."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One measured column: its heading, its key in a CSV, its value in a run's summary (None: not known), and
-    digits.
-    """
+    """One measured column; `value` gives it from a run's summary, None where it is not known."""
 
     heading: str
     key: str

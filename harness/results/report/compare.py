@@ -1,6 +1,5 @@
 """What a comparison can tell: differences paired over seeds, and where the control is as good as exact
-training.
-"""
+training."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ Value = Callable[[dict[str, Any]], float | None]
 
 
 def paired(a: Group, b: Group, value: Value, how: Callable[[float, float], float] = operator.sub) -> Estimate:
-    """The mean of a's value less b's over the seeds that both have, with its interval; or of what else `how`
-    makes of the two."""
+    """The mean, over the seeds that both have, of a's value less b's, or of what `how` makes of the two."""
     ours, theirs = a.by_seed(value), b.by_seed(value)
     return estimate(how(ours[seed].mean, theirs[seed].mean) for seed in ours if seed in theirs)
 
@@ -73,8 +71,7 @@ def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> 
 
 
 def fixed_of(group: Group, groups: list[Group]) -> Group | None:
-    """Of a tuned group (`harness.results.track`) the same system at its default setting; None where there is
-    none."""
+    """Of a tuned group (`harness.results.track`) the same system at its default setting; None without one."""
     found = [
         g
         for g in groups
@@ -121,8 +118,7 @@ def counts(key: str, blocks: Collection[str]) -> bool:
 
 def setting(group: Group, but: tuple[str, ...] = ()) -> str:
     """What two groups must share to be compared: all that `counts`, but the system, how gradients are summed
-    and what is scored beside, the blocks `but`, and what was tuned.
-    """
+    and what is scored beside, the blocks `but`, and what was tuned."""
     blocks = {"system", "combine", "score", *but}
     tuned = track.COMMON if group.first.track else ()
     keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks) and key not in tuned}
@@ -152,8 +148,7 @@ def exact_beside(run: Run) -> tuple[Group, Group] | None:
     is in; None where no such run has finished there, or the run is one itself.
 
     Folders are told apart by their names and by `resolved.json` first: reading a whole run takes longer, and
-    a sweep may have left hundreds.
-    """
+    a sweep may have left hundreds."""
     if run.role == "reference":
         return None
     alike = re.search(r"-\d+w-seed\d+-", run.path.name)  # as runs name their folders

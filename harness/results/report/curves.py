@@ -34,8 +34,7 @@ from harness.results.rounds import Rounds, epochs_of_run
 @dataclass(frozen=True)
 class Axis:
     """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each
-    clock.
-    """
+    clock."""
 
     column: str
     name: str
@@ -84,9 +83,7 @@ def curve(run: Run, score: str) -> pd.DataFrame:
 
 
 def band(group: Group, score: str) -> pd.DataFrame:
-    """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds
-    evaluated.
-    """
+    """Mean `curve` over seeds, with the lowest and highest score, at the epochs that all seeds evaluated."""
     together = pd.concat([curve(run, score) for run in group.runs])
     by_epoch = together.groupby("epoch")
     mean = by_epoch.mean()
@@ -95,8 +92,7 @@ def band(group: Group, score: str) -> pd.DataFrame:
 
 
 def best_at(group: Group, score: str) -> pd.Series:
-    """Where the group's runs are at their best validation, as tables choose it: the mean over seeds of that
-    row of `curve`."""
+    """Where the group's runs are at their best validation, as in tables: the mean over seeds of that row."""
     found = []
     for run in group.runs:
         rows = curve(run, score)
@@ -133,8 +129,7 @@ def accuracy_over(
     score at its best validation.
 
     Lines whose stroke is `BACKGROUND` lie behind the others, and their names stand together below the axis.
-    The axis is logarithmic where finished lines end far apart. told: below the title.
-    """
+    The axis is logarithmic where finished lines end far apart. told: below the title."""
     lines = [
         Curve(
             group,
@@ -224,8 +219,7 @@ APART = 0.15  # of a line: between two names
 
 def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Curve]) -> None:
     """Name each line to the right of the axes, as near its end's height as the other names allow, with a
-    leader.
-    """
+    leader."""
     if not lines:
         return
     ends = [

@@ -2,8 +2,7 @@
 
 A difference, or a ratio, is paired over seeds and has a 95 % interval (`Estimate`). It is told apart where
 that interval leaves out the value of no difference. Samples that are no pairs, as repeats of a bench, are
-compared by the Mann-Whitney U test, which asks nothing of their distribution.
-"""
+compared by the Mann-Whitney U test, which asks nothing of their distribution."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A finished run for the tools that show experiments: TensorBoard's event files, MLflow's folder of runs.
 
 Both get the same scalars by epoch, each with the seconds that training had taken by then, and the run's keys
-and results. Nothing is sent anywhere: what is written lies in a folder. Both packages are extras.
-"""
+and results. Nothing is sent anywhere: what is written lies in a folder. Both packages are extras."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ def write(paths: list[str], out: Path, into: str) -> Iterator[str]:
 
     into   "tensorboard" or "mlflow"
 
-    InputError where the package is not installed, or the folder cannot be written.
-    """
+    InputError where the package is not installed, or the folder cannot be written."""
     export = EXPORTERS[into](out)
     for path in find_runs(paths):
         run = Run(path)

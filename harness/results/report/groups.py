@@ -53,8 +53,7 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Derived from the tables, not read from summary.json: what is shown follows from what was
-        measured.
-        """
+        measured."""
         return summarise(self.trace)
 
     @property
@@ -116,8 +115,7 @@ class Run:
 
     @property
     def combine(self) -> str:
-        """How gradients became a step, with its knobs, whether the run or its system said so; "" of a run of
-        before this was noted."""
+        """How gradients became a step, with its knobs, whoever said so; "" of a run that does not tell."""
         return str((self.trace.resolved or {}).get("combine", ""))
 
     @property
@@ -206,9 +204,7 @@ class Group:
         return {run.seed: run.summary["diverged"] for run in self.runs if run.summary["diverged"] is not None}
 
     def by_seed(self, value: Callable[[dict[str, Any]], float | None]) -> dict[Any, Estimate]:
-        """A value of the summary by seed, ascending; repeats of one seed are averaged: they are one
-        sample.
-        """
+        """A value of the summary by seed, ascending; repeats of one seed are averaged: one sample."""
         together: dict[Any, list[float | None]] = defaultdict(list)
         for run in self.runs:
             together[run.seed].append(value(run.summary))
@@ -227,8 +223,7 @@ class Group:
 
 
 def means(table: pd.DataFrame, names: Sequence[str]) -> dict[str, float | None]:
-    """By name the mean of a metric over layers, workers and the epochs but the first; None where it is never
-    recorded."""
+    """By name the mean of a metric over layers, workers and epochs but the first; None where it has none."""
     warm = table[table["epoch"] >= min(1, table["epoch"].max())]
     known = warm.groupby("name")["value"].mean().to_dict()
     return {name: known.get(name) for name in names}
@@ -347,9 +342,7 @@ def _shown(group: Group) -> tuple[Any, ...]:
 
 
 def _ran_on(group: Group, members: list[Group]) -> list[str]:
-    """What the keys that may be `auto` became, where groups that were asked for the same there ran on
-    different things.
-    """
+    """What the keys that may be `auto` became, where groups that asked alike ran on different things."""
     told = []
     for name, value in group.first.resolved.items():
         asked = [

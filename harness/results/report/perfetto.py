@@ -3,8 +3,7 @@
 A worker is a process. Its training thread is one track: segments of kind compute, wait and rest, one after
 another. Operations in flight are on further tracks, as many as were in flight at once. An arrow leads from an
 operation on the worker that sends to the same operation on each worker that receives, and from an operation
-to the wait for it.
-"""
+to the wait for it."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ Placed = tuple[Any, int, float, float]
 
 def write(trace: Trace, path: Path, first: int = 0, last: int | None = None) -> int:
     """Write the epochs `first` to `last` (0-based, both included; None: to the end) of a run; returns how
-    many events there are. InputError where the run has none of these epochs.
-    """
+    many events there are. InputError where the run has none of these epochs."""
     found = list(events(trace, first, last))
     whole = {"traceEvents": found, "displayTimeUnit": "ms", "otherData": {"run": trace.run_dir.name}}
     path.write_text(json.dumps(whole))
@@ -39,8 +37,7 @@ def write(trace: Trace, path: Path, first: int = 0, last: int | None = None) -> 
 def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Event]:
     """The events, as objects of the format; times in microseconds from the first span on.
 
-    Operations that never completed have no end and are left out.
-    """
+    Operations that never completed have no end and are left out."""
     spans = trace.spans
     there = spans[(spans["epoch"] >= first) & (spans["epoch"] <= (math.inf if last is None else last))]
     there = there.dropna(subset=["end_s"]).sort_values("start_s", kind="stable")
@@ -102,8 +99,7 @@ def _placed(span: Any, track: int, origin: float) -> Placed:
 
 def _arrows(placed: list[Placed]) -> Iterator[Event]:
     """An arrow's two ends lie in the middle of the slices that they join, for an end on a slice's border
-    belongs to no slice; it never leads back in time.
-    """
+    belongs to no slice; it never leads back in time."""
     operations = {(each[0].worker, each[0].id): each for each in placed if each[0].kind == "comm"}
     waits = [each for each in placed if each[0].kind == "wait" and each[0].id]
     pairs = [

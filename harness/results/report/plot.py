@@ -71,8 +71,7 @@ def pictures(section: Section, strokes: dict[Row, dict[str, Any]], titled: bool 
 
 def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
     """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over
-    seeds. told: below the title.
-    """
+    seeds. told: below the title."""
     groups, clock = section.groups, section.clock
     whole, *parts = TIMES[clock]
     figure, ax, rows = _room_for([wrapped(name) for name in names])

@@ -134,8 +134,7 @@ def lowest(shown: list[Point]) -> float:
 
 
 def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
-    """The axes hold the points; whiskers of few seeds may be many times as long as the picture, and are
-    cut."""
+    """The axes hold the points; whiskers of few seeds may be far longer than the picture, and are cut."""
     if not shown:
         return
     y = np.maximum([p.score.mean for p in shown], floor)

@@ -1,6 +1,4 @@
-"""What is told of one run: at its end four things, and on demand scores, where an epoch's time goes, bytes
-by layer and purpose.
-"""
+"""What is told of one run: at its end four things; on demand scores, an epoch's time, bytes by purpose."""
 
 from __future__ import annotations
 
@@ -139,8 +137,7 @@ def _leading(s: dict[str, Any]) -> tuple[str, str, str]:
 
 def _add_scores(grid: Table, s: dict[str, Any]) -> None:
     """The leading score at the best validation and at the last evaluation, and those beside it at the best
-    validation.
-    """
+    validation."""
     best, last = s["best"], s["final"]
     leading, test, val = _leading(s)
     at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"

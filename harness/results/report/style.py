@@ -167,8 +167,7 @@ def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
     The colour is its system's in every picture, whatever stands beside it: a hash of the system's name
     chooses it. Rows of one system are shades of it, from dark to light. Line and marker (a look) tell rows
     apart where colours cannot be seen. The hash chooses them too; of two rows with the same the later takes
-    the next that is free.
-    """
+    the next that is free."""
     rows: dict[str, set[Row]] = {}
     for group in groups:
         rows.setdefault(_system(group), set()).add(row_of(group))

@@ -70,8 +70,7 @@ def over_knob(x: str, section: Section) -> Figure:
     compare with.
 
     The values are the tables' (`harness.results.report.table.estimate_of`). `section.groups` are those that
-    `groups.load` gives for this `x`.
-    """
+    `groups.load` gives for this `x`."""
     lines = _lines(x, section.groups)
     known = {repr(v): v for line in lines.values() for v, group in line if x in group.first.keys}
     values = _in_order(known.values())
@@ -120,8 +119,7 @@ DIGIT = 0.035  # of the axis
 
 
 def apart(values: Sequence[float], log: bool) -> list[float]:
-    """Of ascending values those whose numbers can stand below the axis side by side, the first and the last
-    among them."""
+    """Of ascending values those whose numbers fit below the axis side by side, the first and the last too."""
     scale = math.log if log else float
     whole = scale(values[-1]) - scale(values[0])
 
@@ -265,8 +263,7 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 
 def whiskers(estimates: Sequence[Estimate]) -> np.ndarray | None:
-    """Intervals as `errorbar` takes them, cut at 0, below which there is no score, byte or second; None where
-    there is none."""
+    """Intervals as `errorbar` takes them, cut at 0, the least of any score, byte or second; None without."""
     halves = np.array([e.half or 0.0 for e in estimates])
     below = np.minimum(halves, [max(0.0, e.mean) for e in estimates])
     return np.array([below, halves]) if halves.any() else None

@@ -120,8 +120,7 @@ class Section:
         return self._change(group, reference_of(group, self.groups, elsewhere=True))
 
     def ahead_of_fixed(self, group: Group) -> Estimate:
-        """Of a tuned row the leading score less that of the same system's default setting, in points, paired
-        over seeds."""
+        """Of a tuned row the leading score less that of its default setting, in points, paired over seeds."""
         return self._change(group, fixed_of(group, self.groups))
 
     def _change(self, group: Group, other: Group | None) -> Estimate:
@@ -292,8 +291,7 @@ class Section:
         return Cells(text, whole.best.reindex(columns=text.columns, fill_value=False), [], whole.names)
 
     def _said(self, group: Group) -> str:
-        """That a group has no score since it diverged; of a control, that it does as well as exact
-        training."""
+        """That a group diverged, so has no score; of a control, that it does as well as exact training."""
         if group.diverged:
             return "diverged"
         for control, _, ahead in ahead_of_controls(self.groups, columns.LEADING[self.score][0]):
@@ -357,9 +355,7 @@ def only_section(groups: list[Group]) -> Section:
 
 
 def estimate_of(group: Group, column: Column) -> Estimate:
-    """The column's mean over the group's seeds; none of a score where a seed diverged: the others' mean would
-    flatter.
-    """
+    """The column's mean over the group's seeds; of a score none where a seed diverged: it would flatter."""
     return estimate([]) if group.diverged and column.scored else group.estimate(column.value)
 
 

@@ -1,6 +1,4 @@
-"""Two systems, or two settings of one, against each other: what differs, by how much, and whether it is told
-apart.
-"""
+"""Two systems, or two settings of one, against each other: what differs, by how much, whether it is told."""
 
 from __future__ import annotations
 
