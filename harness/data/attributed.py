@@ -10,36 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.data import raw
 from harness.data.csr import from_csr, from_edges
 from harness.data.partition.shard import Csr
-from harness.data.raw import (
-    Raw,
-    arrays,
-    check_square,
-    class_count,
-    damaged,
-    features_of,
-    reading,
-    single_labels,
-    sparse_features,
-)
 
 
-def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
+def read_attributed(path: Path, *, symmetrise: bool) -> raw.Raw:
     """Sparse adjacency `adj_*`, sparse features `attr_*`, `labels`; no splits."""
     keys = (
-        "adj_indptr",
-        "adj_indices",
-        "adj_shape",
-        "attr_data",
-        "attr_indices",
-        "attr_indptr",
-        "attr_shape",
+        "adj_indptr", "adj_indices", "adj_shape", "attr_data", "attr_indices", "attr_indptr", "attr_shape",
         "labels",
-    )
-    parts = arrays(path, keys)
-    with reading(path):
-        check_square(parts["adj_shape"], parts["adj_indptr"])
+    )  # fmt: skip
+    parts = raw.arrays(path, keys)
+    with raw.reading(path):
+        raw.check_square(parts["adj_shape"], parts["adj_indptr"])
         edges = from_csr(
             parts["adj_indptr"],
             parts["adj_indices"],
@@ -47,32 +31,32 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
             self_loops=False,
             where="adjacency",
         )
-        features = sparse_features(parts, path)
+        features = raw.sparse_features(parts, path)
         counted = features.entries() if isinstance(features, Csr) else features
         counted[counted > 0] = 1
-        labels = single_labels(parts["labels"])
-        num_classes = class_count(labels)
-    return Raw(edges, features, labels, num_classes, None)
+        labels = raw.single_labels(parts["labels"])
+        num_classes = raw.class_count(labels)
+    return raw.Raw(edges, features, labels, num_classes, None)
 
 
-def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
+def read_heterophilous(path: Path, *, symmetrise: bool) -> raw.Raw:
     """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and K masks of [V] for each
     split."""
     masks = ("train_masks", "val_masks", "test_masks")
-    parts = arrays(path, ("node_features", "node_labels", "edges", *masks))
-    with reading(path):
+    parts = raw.arrays(path, ("node_features", "node_labels", "edges", *masks))
+    with raw.reading(path):
         pairs = parts["edges"]
         if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise damaged(f"edges has shape {pairs.shape} where [edges, 2] is wanted")
-        features = features_of(parts["node_features"])
+            raise raw.damaged(f"edges has shape {pairs.shape} where [edges, 2] is wanted")
+        features = raw.features_of(parts["node_features"])
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
-        labels = single_labels(parts["node_labels"])
-        num_classes = class_count(labels)
+        labels = raw.single_labels(parts["node_labels"])
+        num_classes = raw.class_count(labels)
         for key in masks:
             if parts[key].dtype != np.bool_ or parts[key].shape != (len(parts[masks[0]]), len(features)):
-                raise damaged(
+                raise raw.damaged(
                     f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not one bool per "
                     "vertex"
                 )
     train, val, test = (parts[key] for key in masks)
-    return Raw(edges, features, labels, num_classes, (train, val, test))
+    return raw.Raw(edges, features, labels, num_classes, (train, val, test))

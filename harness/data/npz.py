@@ -9,34 +9,15 @@ from typing import NoReturn
 import numpy as np
 
 from harness.base.errors import InputError, did_you_mean
+from harness.data import raw
 from harness.data.csr import InEdges, from_csr, from_edges
-from harness.data.raw import (
-    Masks,
-    Raw,
-    array_names,
-    arrays,
-    class_count,
-    features_of,
-    mask_of,
-    reading,
-    single_labels,
-    sparse_features,
-)
 
 SPLITS = ("train", "val", "test")
 SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
 KEYS = (
-    "edges",
-    "indptr",
-    "indices",
-    "edge_weight",
-    "features",
-    *SPARSE,
-    "labels",
-    *SPLITS,
-    "num_classes",
+    "edges", "indptr", "indices", "edge_weight", "features", *SPARSE, "labels", *SPLITS, "num_classes",
     "directed",
-)
+)  # fmt: skip
 # What an import keeps of its source for its user; training does not read it.
 KEPT = ("vertex_ids", "class_names")
 # torch_geometric's names of the same arrays.
@@ -55,16 +36,20 @@ MEND = (
 )
 
 
-def read(path: Path, symmetrise: bool | None) -> Raw:
+def read(path: Path, symmetrise: bool | None) -> raw.Raw:
     """The graph in `path`; `symmetrise` None does what the file's `directed` says.
 
     Raises InputError for every way in which the file is not as documented."""
     names = _names(path)
-    with reading(path):
+    with raw.reading(path):
         _present(names)
-    parts = arrays(path, (), KEYS)
-    with reading(path):
-        features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts, path)
+    parts = raw.arrays(path, (), KEYS)
+    with raw.reading(path):
+        features = (
+            raw.features_of(parts.pop("features"))
+            if "features" in parts
+            else raw.sparse_features(parts, path)
+        )
         asked = symmetrise
         if symmetrise is None:
             symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
@@ -76,7 +61,7 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
                 " an undirected graph lists each edge once, give dataset.symmetrise=true",
                 stacklevel=2,
             )
-        masks: Masks | None = None
+        masks: raw.Masks | None = None
         if "train" in parts:
             train, val, test = (_mask(key, parts[key], len(features)) for key in SPLITS)
             masks = train, val, test
@@ -85,7 +70,7 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
                 f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the "
                 "same number of each"
             )
-    return Raw(edges, features, labels, num_classes, masks)
+    return raw.Raw(edges, features, labels, num_classes, masks)
 
 
 def is_weighted(path: Path) -> bool:
@@ -102,7 +87,7 @@ def _names(path: Path) -> list[str]:
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "not a file"
         raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz, as in docs/data.md')
-    return array_names(path, MEND)
+    return raw.array_names(path, MEND)
 
 
 def _present(names: list[str]) -> None:
@@ -198,10 +183,10 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
             )
         labels = labels.astype(np.uint8)
     else:
-        labels = single_labels(labels, unlabelled=True)
+        labels = raw.single_labels(labels, unlabelled=True)
     if "num_classes" in parts:
         return labels, _scalar(parts, "num_classes", "iu")
-    return labels, class_count(labels, "store num_classes to keep empty classes")
+    return labels, raw.class_count(labels, "store num_classes to keep empty classes")
 
 
 def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
@@ -213,7 +198,7 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
                 "list of vertices"
             )
         return values.reshape(-1, num_vertices)
-    mask = mask_of(values, num_vertices, key)
+    mask = raw.mask_of(values, num_vertices, key)
     if mask.sum() != values.size:
         raise InputError(
             f"{key} lists a vertex twice: list each once (a mask of 0 and 1 must be stored as bool)"

@@ -7,66 +7,55 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.data import raw
 from harness.data.csr import from_edges
-from harness.data.raw import (
-    Masks,
-    Raw,
-    arrays,
-    class_count,
-    damaged,
-    features_of,
-    mask_of,
-    reading,
-    single_labels,
-    table,
-)
 
 
 def read_tables(
     edge: Path, node_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
-) -> Raw:
+) -> raw.Raw:
     """edge.csv.gz (source, target), node-feat.csv.gz, node-label.csv.gz, and the vertices of three splits."""
-    features = table(node_feat, np.float32)
-    with reading(node_feat):
-        features = features_of(features)
+    features = raw.table(node_feat, np.float32)
+    with raw.reading(node_feat):
+        features = raw.features_of(features)
     pairs = _pairs(edge)
-    with reading(edge):
+    with raw.reading(edge):
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
     del pairs
-    labels = table(node_label, np.float64)
-    with reading(node_label):
-        labels = single_labels(labels)
-        num_classes = class_count(labels)
-    return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
+    labels = raw.table(node_label, np.float64)
+    with raw.reading(node_label):
+        labels = raw.single_labels(labels)
+        num_classes = raw.class_count(labels)
+    return raw.Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
 
 
 def read_edge_features(
     edge: Path, edge_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
-) -> Raw:
+) -> raw.Raw:
     """edge.csv.gz, which has an undirected edge once, edge-feat.csv.gz with a row per line of it, and
     node-label.csv.gz with a column of 0 and 1 per label.
 
     A vertex has no features of its own: it gets the mean of those of its edges, as OGB's examples give it; 0
     without an edge."""
-    labels = table(node_label, np.int64)
-    with reading(node_label):
+    labels = raw.table(node_label, np.int64)
+    with raw.reading(node_label):
         if labels.shape[1] < 2 or labels.min(initial=0) < 0 or labels.max(initial=0) > 1:
-            raise damaged(
+            raise raw.damaged(
                 f"labels of shape {list(labels.shape)} from {labels.min(initial=0)} to "
                 f"{labels.max(initial=0)}, where two or more columns of 0 and 1 are wanted"
             )
         labels = labels.astype(np.uint8)
-        num_classes = class_count(labels)
+        num_classes = raw.class_count(labels)
     pairs = _pairs(edge)
-    with reading(edge):
+    with raw.reading(edge):
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(labels), symmetrise=symmetrise)
-    given = table(edge_feat, np.float32)
-    with reading(edge_feat):
-        given = features_of(given)
+    given = raw.table(edge_feat, np.float32)
+    with raw.reading(edge_feat):
+        given = raw.features_of(given)
         if len(given) != len(pairs):
-            raise damaged(f"it has {len(given)} lines for the {len(pairs)} edges of {edge.name}")
+            raise raw.damaged(f"it has {len(given)} lines for the {len(pairs)} edges of {edge.name}")
     features = _means(pairs, given, len(labels))
-    return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(labels)))
+    return raw.Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(labels)))
 
 
 def _means(pairs: np.ndarray, given: np.ndarray, num_vertices: int) -> np.ndarray:
@@ -83,37 +72,37 @@ def _means(pairs: np.ndarray, given: np.ndarray, num_vertices: int) -> np.ndarra
 
 def _pairs(edge: Path) -> np.ndarray:
     """[E, 2] int64, sources and targets."""
-    pairs = table(edge, np.int64)
-    with reading(edge):
+    pairs = raw.table(edge, np.int64)
+    with raw.reading(edge):
         if pairs.shape[1] != 2:
-            raise damaged(f"a line holds {pairs.shape[1]} numbers where source and target are wanted")
+            raise raw.damaged(f"a line holds {pairs.shape[1]} numbers where source and target are wanted")
     return pairs
 
 
 def read_binary(
     data: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
-) -> Raw:
+) -> raw.Raw:
     """data.npz with edge_index [2, E] and node_feat [V, F]; node-label.npz with node_label [V, 1], NaN for
     none."""
-    parts = arrays(data, ("edge_index", "node_feat"))
-    with reading(data):
-        pairs, features = parts.pop("edge_index"), features_of(parts.pop("node_feat"))
+    parts = raw.arrays(data, ("edge_index", "node_feat"))
+    with raw.reading(data):
+        pairs, features = parts.pop("edge_index"), raw.features_of(parts.pop("node_feat"))
         if pairs.ndim != 2 or len(pairs) != 2:
-            raise damaged(f"edge_index has shape {pairs.shape} where [2, edges] is wanted")
+            raise raw.damaged(f"edge_index has shape {pairs.shape} where [2, edges] is wanted")
         edges = from_edges(pairs[0], pairs[1], len(features), symmetrise=symmetrise)
     del pairs
-    found = arrays(node_label, ("node_label",))
-    with reading(node_label):
-        labels = single_labels(found["node_label"], unlabelled=True)
-        num_classes = class_count(labels)
-    return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
+    found = raw.arrays(node_label, ("node_label",))
+    with raw.reading(node_label):
+        labels = raw.single_labels(found["node_label"], unlabelled=True)
+        num_classes = raw.class_count(labels)
+    return raw.Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
 
 
-def _masks(paths: tuple[Path, Path, Path], num_vertices: int) -> Masks:
+def _masks(paths: tuple[Path, Path, Path], num_vertices: int) -> raw.Masks:
     masks = []
     for path in paths:
-        listed = table(path, np.int64)
-        with reading(path):
-            masks.append(mask_of(listed[:, 0], num_vertices, "split")[None])
+        listed = raw.table(path, np.int64)
+        with raw.reading(path):
+            masks.append(raw.mask_of(listed[:, 0], num_vertices, "split")[None])
     train, val, test = masks
     return train, val, test

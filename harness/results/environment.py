@@ -20,17 +20,8 @@ from harness.comm.recorder import cpu_count
 from harness.results.schema import SCHEMA_VERSION
 
 VERSIONED = (
-    "torch",
-    "numpy",
-    "numba",
-    "scipy",
-    "dgl",
-    "torch_geometric",
-    "ogb",
-    "pyarrow",
-    "pymetis",
-    "hydra-core",
-)
+    "torch", "numpy", "numba", "scipy", "dgl", "torch_geometric", "ogb", "pyarrow", "pymetis", "hydra-core",
+)  # fmt: skip
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 

@@ -10,23 +10,10 @@ from harness.base.errors import InputError
 
 # Keys that say where a run is kept, how it is shown, how long it waits, and what a sweep chooses it by.
 # Everything else that can be asked for changes what is measured.
-PLACE_KEYS = frozenset(
-    {
-        "data_dir",
-        "results",
-        "cache",
-        "run_dir",
-        "fresh",
-        "stale",
-        "objective",
-        "launch",
-        "progress",
-        "verbose",
-        "keep_checkpoint",
-        "rendezvous",
-        "patience",
-    }
-)
+PLACE_KEYS = frozenset({
+    "data_dir", "results", "cache", "run_dir", "fresh", "stale", "objective", "launch", "progress", "verbose",
+    "keep_checkpoint", "rendezvous", "patience",
+})  # fmt: skip
 # Synchronous systems compute the same whenever they are saved; the workers of an asynchronous one meet there.
 MEETING_KEYS = frozenset({"checkpoint_every"})
 

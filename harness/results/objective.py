@@ -13,18 +13,9 @@ from harness.core.scores import SPLITS
 SCORED = ("best", "final")
 # The less the better. `bytes_epoch` is the sum of its parts, as tables show it.
 COSTS = (
-    "loss",
-    "epoch_s",
-    "epoch_median_s",
-    "train_total_s",
-    "comm_s",
-    "exposed_s",
-    "cpu_s",
-    "bytes_epoch",
-    "bytes_total",
-    "peak_rss_max",
-    "peak_rss_sum",
-)
+    "loss", "epoch_s", "epoch_median_s", "train_total_s", "comm_s", "exposed_s", "cpu_s", "bytes_epoch",
+    "bytes_total", "peak_rss_max", "peak_rss_sum",
+)  # fmt: skip
 
 
 def direction(name: str | None, own: Iterable[str] | None = None) -> str:

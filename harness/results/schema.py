@@ -43,41 +43,24 @@ EPOCHS = _schema(
     _WORKER,
     _column("train_s", SECONDS, "s", "the train clock: this worker's epoch, without evaluation and logging"),
     _column("compute_s", SECONDS, "s", "training thread: segments of kind compute"),
-    _column(
-        "comm_s",
-        SECONDS,
-        "s",
-        "some operation in flight: union of the intervals of kind comm, inside the train clock",
-    ),
+    _column("comm_s", SECONDS, "s",
+            "some operation in flight: union of the intervals of kind comm, inside the train clock"),
     _column("exposed_s", SECONDS, "s", "training thread: segments of kind wait, blocked on communication"),
     _column("rest_s", SECONDS, "s", "train_s - compute_s - exposed_s: packing, posting, bookkeeping"),
-    _column(
-        "cpu_s", SECONDS, "CPU s", "of the whole process inside the train clock, transport threads included"
-    ),
+    _column("cpu_s", SECONDS, "CPU s",
+            "of the whole process inside the train clock, transport threads included"),
     _column("evaluate_s", SECONDS, "s", "the evaluate clock; not part of train_s"),
     _column("log_s", SECONDS, "s", "the log clock (loss, checkpoint); not part of train_s"),
-    _column(
-        "loss",
-        pa.float64(),
-        "",
-        "mean over the global training vertices before the step; equal on all workers; of an asynchronous "
-        "round its worker's share",
-    ),
-    _column(
-        "train_acc",
-        SHARE,
-        "share",
-        "exact accuracy (multi-label: micro-F1) after the step; null without evaluation",
-    ),
+    _column("loss", pa.float64(), "",
+            "mean over the global training vertices before the step; equal on all workers; of an "
+            "asynchronous round its worker's share"),
+    _column("train_acc", SHARE, "share",
+            "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"),
     _column("val_acc", SHARE, "share", "as train_acc, on the validation vertices"),
     _column("test_acc", SHARE, "share", "as train_acc, on the test vertices"),
     *(
-        _column(
-            f"{split}_{score}",
-            SHARE,
-            "share",
-            f"{meaning}, on the {vertices} vertices; null without evaluation",
-        )
+        _column(f"{split}_{score}", SHARE, "share",
+                f"{meaning}, on the {vertices} vertices; null without evaluation")
         for score, meaning in (
             ("auc", "area under the ROC curve, mean over classes"),
             ("balanced", "balanced accuracy"),
@@ -88,74 +71,46 @@ EPOCHS = _schema(
     _column("bytes_sent", COUNT, "B", "handed to the transport by this worker: the sum of comm.bytes"),
     _column("flops", COUNT, "flop", "counted analytically: the sum of spans.flops"),
     _column("peak_rss_bytes", COUNT, "B", "largest resident set of the process so far"),
-)
+)  # fmt: skip
 COMM = _schema(
     _EPOCH,
     _WORKER,
     _LAYER,
     _column("direction", pa.string(), "", "forward | backward"),
     _column("purpose", pa.string(), "", "what it was for: halo, features, weights, flags, ..."),
-    _column(
-        "peer",
-        RANK,
-        "",
-        "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce the"
-        " next worker of the ring",
-    ),
+    _column("peer", RANK, "",
+            "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce "
+            "the next worker of the ring"),
     _column("rows", COUNT, "rows", "vertex rows sent; 0 for weights"),
     _column("bytes", COUNT, "B", "bytes handed to the transport, or moved to or from a store"),
-)
+)  # fmt: skip
 SPANS = _schema(
     _EPOCH,
     _WORKER,
-    _column(
-        "kind",
-        pa.string(),
-        "",
-        "training thread: compute | wait | rest, without gaps; beside it: comm, in flight",
-    ),
-    _column(
-        "name",
-        pa.string(),
-        "",
-        "what was done: forward, backward, optimiser, pack, exchange, broadcast, all_reduce, ...",
-    ),
+    _column("kind", pa.string(), "",
+            "training thread: compute | wait | rest, without gaps; beside it: comm, in flight"),
+    _column("name", pa.string(), "",
+            "what was done: forward, backward, optimiser, pack, exchange, broadcast, all_reduce, ..."),
     _LAYER,
-    _column(
-        "start_s", SECONDS, "s", "CLOCK_MONOTONIC: one clock for all workers of a host, of no known origin"
-    ),
+    _column("start_s", SECONDS, "s",
+            "CLOCK_MONOTONIC: one clock for all workers of a host, of no known origin"),
     _column("end_s", SECONDS, "s", "as start_s; null for an operation that never completed"),
     _column("cpu_s", SECONDS, "CPU s", "of the training thread inside the segment; 0 for comm"),
     _column("bytes", COUNT, "B", "handed to the transport by this worker for this operation"),
     _column("flops", COUNT, "flop", "of the segment's products, counted in closed forms: those of work"),
     _column("peers", pa.list_(RANK), "", "workers this one sent to, ascending"),
-    _column(
-        "id",
-        pa.string(),
-        "",
-        "of the operation: equal on all its workers, unique in the run; on a wait, what it waits for",
-    ),
+    _column("id", pa.string(), "",
+            "of the operation: equal on all its workers, unique in the run; on a wait, what it waits for"),
     _column("blocking", pa.bool_(), "", "whether the training thread waited from posting on"),
-    _column(
-        "route",
-        pa.string(),
-        "",
-        "of an operation, how its bytes travel: pairs | broadcast | ring | take | server | own; else empty",
-    ),
-    _column(
-        "peer_bytes",
-        pa.list_(COUNT),
-        "B",
-        "to each of peers, in their order; of take from each; of server to it and from it",
-    ),
-    _column(
-        "work",
-        pa.list_(WORK),
-        "",
-        "on the training thread what was computed: kind, shape, flop, bytes read and written of a launch, and"
-        " how many launches of this shape there were",
-    ),
-)
+    _column("route", pa.string(), "",
+            "of an operation, how its bytes travel: pairs | broadcast | ring | take | server | own; "
+            "else empty"),
+    _column("peer_bytes", pa.list_(COUNT), "B",
+            "to each of peers, in their order; of take from each; of server to it and from it"),
+    _column("work", pa.list_(WORK), "",
+            "on the training thread what was computed: kind, shape, flop, bytes read and written of a launch,"
+            " and how many launches of this shape there were"),
+)  # fmt: skip
 METRICS = _schema(
     _EPOCH,
     _WORKER,

@@ -11,20 +11,9 @@ from harness.data.importing import text, vertices
 from harness.data.importing.imported import ImportedGraph
 
 ENDS = (
-    "source",
-    "src",
-    "from",
-    "fromnodeid",
-    "u",
-    "head",
-    "target",
-    "dst",
-    "to",
-    "tonodeid",
-    "v",
-    "tail",
+    "source", "src", "from", "fromnodeid", "u", "head", "target", "dst", "to", "tonodeid", "v", "tail",
     "node1",
-)
+)  # fmt: skip
 
 
 def read(edges: Path, features: Path, labels: Path | None, *, header: bool | None, **how) -> ImportedGraph:

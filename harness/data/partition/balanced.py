@@ -31,12 +31,8 @@ WEIGHTS: dict[str, Callable[[Graph], np.ndarray]] = {
     "train_edges": lambda graph: _in_edges(graph) * graph.train,
     "rest_edges": lambda graph: _in_edges(graph) * ~graph.train,
 }
-DGLS = (
-    "train",
-    "rest",
-    "train_edges",
-    "rest_edges",
-)  # the constraints of DGL's balance_ntypes, balance_edges
+# The constraints of DGL's balance_ntypes and balance_edges.
+DGLS = ("train", "rest", "train_edges", "rest_edges")
 
 
 @dataclass

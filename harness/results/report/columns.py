@@ -92,17 +92,11 @@ TIMES = {
 }
 # Beside mini-batches, of which an epoch has several steps.
 THROUGHPUT = {
-    "wall": Column(
-        "train vertices / s", "seeds_per_s", _throughput(lambda s: s["epoch_s"]), ".0f", rate=True
-    ),
-    "cpu": Column(
-        "train vertices / CPU s",
-        "seeds_per_cpu_s",
-        _throughput(lambda s: s["cpu_slowest"]["epoch_s"]),
-        ".0f",
-        rate=True,
-    ),
-}
+    "wall": Column("train vertices / s", "seeds_per_s",
+                   _throughput(lambda s: s["epoch_s"]), ".0f", rate=True),
+    "cpu": Column("train vertices / CPU s", "seeds_per_cpu_s",
+                  _throughput(lambda s: s["cpu_slowest"]["epoch_s"]), ".0f", rate=True),
+}  # fmt: skip
 EXPOSED = Column("exposed wall s", "exposed_s", lambda s: s["exposed_s"], ".4f")
 CPU = Column("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4f")
 BYTES = (
@@ -113,21 +107,9 @@ BYTES = (
 # Every column by its key, in a CSV's order.
 ALL = {
     column.key: column
-    for column in (
-        ACCURACY,
-        LAST,
-        AUC,
-        LAST_AUC,
-        BALANCED,
-        MAJORITY,
-        *TIMES["wall"],
-        *TIMES["cpu"],
-        EXPOSED,
-        CPU,
-        *THROUGHPUT.values(),
-        *BYTES,
-    )
-}
+    for column in (ACCURACY, LAST, AUC, LAST_AUC, BALANCED, MAJORITY, *TIMES["wall"], *TIMES["cpu"], EXPOSED,
+                   CPU, *THROUGHPUT.values(), *BYTES)
+}  # fmt: skip
 
 
 def more(names: Iterable[str]) -> tuple[Column, ...]:

@@ -42,17 +42,13 @@ class Axis:
 
 
 AXES = (
-    Axis(
-        "seconds",
-        "time",
-        {
-            "wall": "train clock after the first epoch, s (an epoch is its slowest worker's)",
-            "cpu": "train clock after the first epoch, CPU s of its busiest worker (workers outnumber cores)",
-        },
-    ),
+    Axis("seconds", "time", {
+        "wall": "train clock after the first epoch, s (an epoch is its slowest worker's)",
+        "cpu": "train clock after the first epoch, CPU s of its busiest worker (workers outnumber cores)",
+    }),
     Axis("megabytes", "bytes", dict.fromkeys(("wall", "cpu"), "sent by all workers, MB (cumulative)")),
     Axis("epoch", "epochs", dict.fromkeys(("wall", "cpu"), "epoch")),
-)
+)  # fmt: skip
 
 
 def curve(run: Run, score: str) -> pd.DataFrame:
