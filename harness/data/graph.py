@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,88 +79,74 @@ class Graph:
 
 def validate(graph: Graph) -> Graph:
     """Raise InputError with one sentence at the first thing wrong; return the graph when nothing is."""
-    n, name = graph.num_vertices, graph.name
+    if (fault := next(_faults(graph), None)) is not None:
+        raise InputError(f"{graph.name}: {fault}")
+    return graph
+
+
+def _faults(graph: Graph) -> Iterator[str]:
+    """What is wrong with a graph, and the mend. A check may take for granted what those before it ask."""
+    n, edges = graph.num_vertices, graph.num_edges
     if n < 1:
-        raise InputError(f"{name}: the graph has no vertices")
-    if graph.indptr[0] != 0 or graph.indptr[-1] != graph.num_edges or np.any(np.diff(graph.indptr) < 0):
-        raise InputError(f"{name}: indptr must rise from 0 to the number of edges ({graph.num_edges})")
-    if graph.num_edges and (graph.indices.min() < 0 or graph.indices.max() >= n):
+        yield "the graph has no vertices"
+    if graph.indptr[0] != 0 or graph.indptr[-1] != edges or np.any(np.diff(graph.indptr) < 0):
+        yield f"indptr must rise from 0 to the number of edges ({edges})"
+    if edges and (graph.indices.min() < 0 or graph.indices.max() >= n):
         bad = graph.indices[(graph.indices < 0) | (graph.indices >= n)][0]
-        raise InputError(f"{name}: edge endpoint {bad} is not a vertex; vertices are 0 to {n - 1}")
+        yield f"edge endpoint {bad} is not a vertex; vertices are 0 to {n - 1}"
     if not csr.rows_ascend(graph.indptr, graph.indices):
-        raise InputError(
-            f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with"
-            " harness.data.csr"
-        )
-    weights = graph.weights
-    if weights is not None and (weights.shape != (graph.num_edges,) or weights.dtype != np.float32):
-        raise InputError(
-            f"{name}: weights has type {weights.dtype} and shape {weights.shape}; give one float32 per edge"
-            f" ({graph.num_edges})"
-        )
-    if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
-        raise InputError(
-            f"{name}: weights hold NaN, infinity or numbers below 0; give finite ones of 0 or more"
-        )
-    for field in ("features", "labels", "train", "val", "test"):
-        if len(getattr(graph, field)) != n:
-            raise InputError(
-                f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one per vertex"
-            )
+        mend = "build the rows with harness.data.csr"
+        yield f"the in-neighbours of a vertex are out of order or repeated; {mend}"
+    if (weights := graph.weights) is not None:
+        if weights.shape != (edges,) or weights.dtype != np.float32:
+            found = f"weights has type {weights.dtype} and shape {weights.shape}"
+            yield f"{found}; give one float32 per edge ({edges})"
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            yield "weights hold NaN, infinity or numbers below 0; give finite ones of 0 or more"
+    wanted = {
+        "features": np.float32,
+        "labels": np.uint8 if graph.multilabel else np.int32,
+        **dict.fromkeys(("train", "val", "test"), np.bool_),
+    }
+    for field in wanted:
+        if (rows := len(getattr(graph, field))) != n:
+            yield f"{field} has {rows} rows for {n} vertices; give one per vertex"
     if len(graph.features.shape) != 2 or graph.features.shape[1] < 1:
-        raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")
-    label_type = np.uint8 if graph.multilabel else np.int32
-    for field, dtype in (
-        ("features", np.float32),
-        ("labels", label_type),
-        ("train", np.bool_),
-        ("val", np.bool_),
-        ("test", np.bool_),
-    ):
-        if getattr(graph, field).dtype != dtype:
-            raise InputError(
-                f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}"
-            )
+        yield f"features has shape {graph.features.shape}; give [vertices, dimension]"
+    for field, dtype in wanted.items():
+        if (found := getattr(graph, field).dtype) != dtype:
+            yield f"{field} holds {found}; convert it to {np.dtype(dtype)}"
     if isinstance(graph.features, Csr) and not _ascends(graph.features):
-        raise InputError(
-            f"{name}: features are no compressed rows of columns 0 to {graph.num_features - 1}, each row"
-            " ascending; build them with harness.data.csr.sparse_rows"
+        yield (
+            f"features are no compressed rows of columns 0 to {graph.num_features - 1}, each row ascending;"
+            " build them with harness.data.csr.sparse_rows"
         )
-    bad = _not_finite(graph.features)
-    if bad is not None:
-        raise InputError(f"{name}: features of vertex {bad} hold NaN or infinity; clean them first")
-    if graph.num_classes > max(n, CLASSES):
-        raise InputError(
-            f"{name}: num_classes={graph.num_classes} for {n} vertices costs a column of weights each; give"
-            " one more than the largest label"
-        )
-    if graph.num_classes < 2:
-        raise InputError(f"{name}: num_classes={graph.num_classes}; classification needs 2 or more")
+    if (vertex := _not_finite(graph.features)) is not None:
+        yield f"features of vertex {vertex} hold NaN or infinity; clean them first"
+    classes = graph.num_classes
+    if classes > max(n, CLASSES):
+        costs = f"num_classes={classes} for {n} vertices costs a column of weights each"
+        yield f"{costs}; give one more than the largest label"
+    if classes < 2:
+        yield f"num_classes={classes}; classification needs 2 or more"
     if graph.multilabel:
-        if graph.labels.shape[1] != graph.num_classes or graph.labels.max(initial=0) > 1:
-            raise InputError(f"{name}: multi-label labels must be 0 or 1 in [vertices, {graph.num_classes}]")
+        if graph.labels.shape[1] != classes or graph.labels.max(initial=0) > 1:
+            yield f"multi-label labels must be 0 or 1 in [vertices, {classes}]"
     else:
         low, high = int(graph.labels.min()), int(graph.labels.max())
-        if low < -1 or high >= graph.num_classes:
-            raise InputError(
-                f"{name}: label {low if low < -1 else high} is out of range; classes are 0 to "
-                f"{graph.num_classes - 1}, -1 for none"
-            )
+        if low < -1 or high >= classes:
+            odd = low if low < -1 else high
+            yield f"label {odd} is out of range; classes are 0 to {classes - 1}, -1 for none"
     overlap = (graph.train & graph.val) | (graph.train & graph.test) | (graph.val & graph.test)
     if overlap.any():
-        raise InputError(
-            f"{name}: vertex {int(np.argmax(overlap))} is in two of train, val and test; give each vertex one"
-            " split"
-        )
+        vertex = int(np.argmax(overlap))
+        yield f"vertex {vertex} is in two of train, val and test; give each vertex one split"
     if not graph.train.any():
-        raise InputError(f"{name}: no vertex is in train; mark at least one")
+        yield "no vertex is in train; mark at least one"
     split = graph.train | graph.val | graph.test
     if not graph.multilabel and (graph.labels[split] < 0).any():
-        vertex = int(np.flatnonzero(split & (graph.labels < 0))[0])
-        raise InputError(
-            f"{name}: vertex {vertex} is in a split but has no label; leave it out of train, val and test"
-        )
-    return graph
+        vertex = int(np.argmax(split & (graph.labels < 0)))
+        yield f"vertex {vertex} is in a split but has no label; leave it out of train, val and test"
 
 
 def _ascends(rows: Csr) -> bool:
