@@ -11,6 +11,7 @@ scipy FILE --features FILE --labels FILE      a matrix that scipy.sparse.save_np
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 
@@ -38,50 +39,29 @@ def main(words: list[str], program: str) -> None:
         scratch(parent=given.out.parent, prefix=".import.") as folder,
     ):
         made = folder / given.out.name
-        work = lambda: write(READ[given.kind](given), made, given.out, directed)  # noqa: E731
+        work = lambda: write(_read(given), made, given.out, directed)  # noqa: E731
         said = apart(work, given.source, files)
         made.replace(given.out)
     print("\n".join(said))
 
 
-def _edges(given: argparse.Namespace) -> ImportedGraph:
-    from harness.data.importing import edge_list
-
-    return edge_list.read(given.source, given.features, given.labels, **_table_options(given))
-
-
-def _networkx(given: argparse.Namespace) -> ImportedGraph:
-    package("networkx", "import")
-    from harness.data.importing import networkx_graph
-
-    return networkx_graph.read(given.source, given.features, given.labels, **_table_options(given))
-
-
-def _pyg(given: argparse.Namespace) -> ImportedGraph:
-    from harness.data.importing import tensors
-
-    return tensors.read_pyg(given.source)
+def _read(given: argparse.Namespace) -> ImportedGraph:
+    """The graph of the source, by the module for its kind, which is imported when it is needed."""
+    if given.kind == "networkx":
+        package("networkx", "import")
+    module = importlib.import_module(f"harness.data.importing.{MODULES[given.kind]}")
+    if given.kind in ("pyg", "dgl"):
+        return getattr(module, f"read_{given.kind}")(given.source)
+    if given.kind == "ogb":
+        return module.read(given.source, given.split)
+    files = given.source, given.features, given.labels
+    return (
+        module.read_scipy(*files) if given.kind == "scipy" else module.read(*files, **_table_options(given))
+    )
 
 
-def _dgl(given: argparse.Namespace) -> ImportedGraph:
-    from harness.data.importing import tensors
-
-    return tensors.read_dgl(given.source)
-
-
-def _scipy(given: argparse.Namespace) -> ImportedGraph:
-    from harness.data.importing import tensors
-
-    return tensors.read_scipy(given.source, given.features, given.labels)
-
-
-def _ogb(given: argparse.Namespace) -> ImportedGraph:
-    from harness.data.importing import ogb_folder
-
-    return ogb_folder.read(given.source, given.split)
-
-
-READ = {"edges": _edges, "pyg": _pyg, "dgl": _dgl, "ogb": _ogb, "networkx": _networkx, "scipy": _scipy}
+TENSORS = dict.fromkeys(("pyg", "dgl", "scipy"), "tensors")
+MODULES = {**TENSORS, "edges": "edge_list", "ogb": "ogb_folder", "networkx": "networkx_graph"}
 HELP = {
     "edges": "an edge list (source, target and, where there is a third column, weight) with"
     " tables of vertices",
