@@ -37,67 +37,45 @@ class Command:
 
 COMMANDS = {
     "run": Command("harness.run.command", "train: one run, or with -m a sweep; KEY=VALUE words", "run"),
-    "prepare": Command(
-        "harness.run.command",
+    "prepare": Command("harness.run.command",
         "make the shards and the run folder, and print the torchrun command that trains it",
-        "run",
-        after=("launch=prepare",),
-    ),
+        "run", after=("launch=prepare",)),
     "report": Command("harness.results.report.__main__", "tables of finished runs"),
-    "report claims": Command(
-        "harness.papers.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
-    ),
-    "report html": Command(
-        "harness.cli.page.__main__", "one page of finished runs: the answer, verdicts, pictures, tables"
-    ),
-    "report history": Command(
-        "harness.dev.history.__main__", "what became slower or sends more, over the code that computed runs"
-    ),
+    "report claims": Command("harness.papers.claims.__main__",
+        "verdicts on what the papers print, from the runs of experiments"),
+    "report html": Command("harness.cli.page.__main__",
+        "one page of finished runs: the answer, verdicts, pictures, tables"),
+    "report history": Command("harness.dev.history.__main__",
+        "what became slower or sends more, over the code that computed runs"),
     "plot": Command("harness.results.report.__main__", "pictures of finished runs"),
-    "replay": Command(
-        "harness.model.replay.__main__",
-        "what finished runs would take on another cluster: modelled, from traces",
-    ),
-    "plan": Command(
-        "harness.model.plan.__main__",
-        "what runs would take, before they run: does it fit, bytes, modelled seconds",
-    ),
-    "advise": Command(
-        "harness.model.plan.advise",
-        "which system for a graph on a cluster: plans and probes all, trains the best three",
-    ),
+    "replay": Command("harness.model.replay.__main__",
+        "what finished runs would take on another cluster: modelled, from traces"),
+    "plan": Command("harness.model.plan.__main__",
+        "what runs would take, before they run: does it fit, bytes, modelled seconds"),
+    "advise": Command("harness.model.plan.advise",
+        "which system for a graph on a cluster: plans and probes all, trains the best three"),
     "cluster fit": Command("harness.papers.claims.fit", "a preset fitted to a row that its paper prints"),
-    "cluster measure": Command(
-        "harness.model.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
-    ),
-    "tune": Command(
-        "harness.cli.tune",
-        "each system at its best: as many trials for all, then fresh seeds beside its default",
-    ),
+    "cluster measure": Command("harness.model.calibrate.__main__",
+        "this machine as a cluster that runs can be replayed on"),
+    "tune": Command("harness.cli.tune",
+        "each system at its best: as many trials for all, then fresh seeds beside its default"),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
-    "figures": Command(
-        "harness.papers.figures.__main__", "experiments: starts the runs they lack, draws, prints verdicts"
-    ),
+    "figures": Command("harness.papers.figures.__main__",
+        "experiments: starts the runs they lack, draws, prints verdicts"),
     "study": Command("harness.papers.study.__main__", "every system on real graphs, as one page of tables"),
     "submit": Command("harness.submissions.__main__", "a bundle of finished runs, to hand in"),
-    "submit check": Command(
-        "harness.submissions.__main__",
-        "whether a bundle can be what its runs did: a share is made again",
-        "check",
-    ),
+    "submit check": Command("harness.submissions.__main__",
+        "whether a bundle can be what its runs did: a share is made again", "check"),
     "submit page": Command("harness.submissions.__main__", "a page that ranks bundles", "page"),
     "new": Command("harness.cli.new", "the files of a system, a data set or an experiment of one's own"),
-    "import": Command(
-        "harness.data.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"
-    ),
-    "check": Command(
-        "harness.dev.conformance.__main__", "the checks that every system inherits, for one system"
-    ),
-    "bench": Command(
-        "harness.dev.bench.__main__", "speed of the harness, beside its peers' where there are any"
-    ),
+    "import": Command("harness.data.importing.__main__",
+        "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"),
+    "check": Command("harness.dev.conformance.__main__",
+        "the checks that every system inherits, for one system"),
+    "bench": Command("harness.dev.bench.__main__",
+        "speed of the harness, beside its peers' where there are any"),
     "fidelity": Command("harness.dev.fidelity.__main__", "how near the synthetic twins are to their graphs"),
-}
+}  # fmt: skip
 # Options of the shell's completion, which Hydra answers.
 COMPLETION = ("-sc", "--shell-completion")
 

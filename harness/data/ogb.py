@@ -11,6 +11,12 @@ from harness.data import raw
 from harness.data.csr import from_edges
 
 
+def files(split: str, *tables: str) -> tuple[str, ...]:
+    """Of a data set's folder the files of these tables, and of the three parts of a split."""
+    parts = (f"split/{split}/{part}" for part in ("train", "valid", "test"))
+    return tuple(f"{name}.csv.gz" for name in (*(f"raw/{table}" for table in tables), *parts))
+
+
 def read_tables(
     edge: Path, node_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> raw.Raw:

@@ -9,16 +9,11 @@ SET = RealSet(
     folders=("Computers", "Amazon/Computers"),
     files=("raw/amazon_electronics_computers.npz",),
     read=read_attributed,
-    vertices=13_752,
-    edges=491_722,
-    features=767,
-    classes=10,
-    homophily=0.777,
-    own_split=False,
-    size=3_300_000,
+    vertices=13_752, edges=491_722, features=767, classes=10, homophily=0.777,
+    own_split=False, size=3_300_000,
     sha256={
         "amazon_electronics_computers.npz": "bffa1720ee30487a6f10f2ad57741d1a401d89a31a6a4c5c6de1ba42a1f2a0e0"
     },
     url="https://github.com/shchur/gnn-benchmark/raw/master/data/npz/",
     licence="MIT",
-)
+)  # fmt: skip

@@ -9,13 +9,8 @@ SET = RealSet(
     folders=("CiteSeer", "Planetoid/CiteSeer"),
     files=tuple(f"raw/ind.citeseer.{part}" for part in PARTS),
     read=read_planetoid,
-    vertices=3_327,
-    edges=9_104,
-    features=3_703,
-    classes=6,
-    homophily=0.738,
-    splits=(120, 500, 1000),
-    size=1_000_000,
+    vertices=3_327, edges=9_104, features=3_703, classes=6, homophily=0.738,
+    splits=(120, 500, 1000), size=1_000_000,
     sha256={
         "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
         "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
@@ -27,4 +22,4 @@ SET = RealSet(
     },
     url="https://github.com/kimiyoung/planetoid/raw/master/data/",
     licence="MIT",
-)
+)  # fmt: skip

@@ -9,13 +9,8 @@ SET = RealSet(
     folders=("Cora", "Planetoid/Cora"),
     files=tuple(f"raw/ind.cora.{part}" for part in PARTS),
     read=read_planetoid,
-    vertices=2_708,
-    edges=10_556,
-    features=1_433,
-    classes=7,
-    homophily=0.81,
-    splits=(140, 500, 1000),
-    size=600_000,
+    vertices=2_708, edges=10_556, features=1_433, classes=7, homophily=0.81,
+    splits=(140, 500, 1000), size=600_000,
     sha256={
         "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
         "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
@@ -27,4 +22,4 @@ SET = RealSet(
     },
     url="https://github.com/kimiyoung/planetoid/raw/master/data/",
     licence="MIT",
-)
+)  # fmt: skip

@@ -9,10 +9,7 @@ SET = RealSet(
     folders=("Flickr",),
     files=("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),
     read=read_saint,
-    vertices=89_250,
-    edges=899_756,
-    features=500,
-    classes=7,
+    vertices=89_250, edges=899_756, features=500, classes=7,
     library="Flickr",
     origin="Google Drive",
-)
+)  # fmt: skip

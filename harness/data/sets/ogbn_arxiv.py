@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from harness.data.ogb import read_tables
+from harness.data import ogb
 from harness.data.sets import RealSet
 
 SET = RealSet(
     folders=("ogbn_arxiv", "ogbn-arxiv", "ogb/ogbn_arxiv", "ogb/ogbn-arxiv"),
-    files=(
-        "raw/edge.csv.gz",
-        "raw/node-feat.csv.gz",
-        "raw/node-label.csv.gz",
-        "split/time/train.csv.gz",
-        "split/time/valid.csv.gz",
-        "split/time/test.csv.gz",
-    ),
-    read=read_tables,
-    vertices=169_343,
-    edges=2_315_598,
-    features=128,
-    classes=40,
+    files=ogb.files("time", "edge", "node-feat", "node-label"),
+    read=ogb.read_tables,
+    vertices=169_343, edges=2_315_598, features=128, classes=40,
     library="ogb",
     arguments={"name": "ogbn-arxiv"},
     origin="http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",
     licence="ODC-BY",
-)
+)  # fmt: skip

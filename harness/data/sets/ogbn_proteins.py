@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from harness.data.ogb import read_edge_features
+from harness.data import ogb
 from harness.data.sets import RealSet
 
 SET = RealSet(
     folders=("ogbn_proteins", "ogbn-proteins", "ogb/ogbn_proteins", "ogb/ogbn-proteins"),
-    files=(
-        "raw/edge.csv.gz",
-        "raw/edge-feat.csv.gz",
-        "raw/node-label.csv.gz",
-        "split/species/train.csv.gz",
-        "split/species/valid.csv.gz",
-        "split/species/test.csv.gz",
-    ),
-    read=read_edge_features,
-    vertices=132_534,
-    edges=79_122_504,
-    features=8,
-    classes=112,
+    files=ogb.files("species", "edge", "edge-feat", "node-label"),
+    read=ogb.read_edge_features,
+    vertices=132_534, edges=79_122_504, features=8, classes=112,
     library="ogb",
     arguments={"name": "ogbn-proteins"},
     origin="http://snap.stanford.edu/ogb/data/nodeproppred/proteins.zip",
     licence="CC-0",
-)
+)  # fmt: skip

@@ -9,10 +9,7 @@ SET = RealSet(
     folders=("PubMed", "Planetoid/PubMed"),
     files=tuple(f"raw/ind.pubmed.{part}" for part in PARTS),
     read=read_planetoid,
-    vertices=19_717,
-    edges=88_648,
-    features=500,
-    classes=3,
+    vertices=19_717, edges=88_648, features=500, classes=3,
     url="https://github.com/kimiyoung/planetoid/raw/master/data/",
     licence="MIT",
-)
+)  # fmt: skip

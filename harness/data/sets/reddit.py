@@ -9,10 +9,7 @@ SET = RealSet(
     folders=("Reddit",),
     files=("raw/reddit_data.npz", "raw/reddit_graph.npz"),
     read=read_reddit,
-    vertices=232_965,
-    edges=114_615_892,
-    features=602,
-    classes=41,
+    vertices=232_965, edges=114_615_892, features=602, classes=41,
     library="Reddit",
     origin="https://data.dgl.ai/dataset/reddit.zip",
-)
+)  # fmt: skip

@@ -9,10 +9,7 @@ SET = RealSet(
     folders=("Yelp",),
     files=("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),
     read=read_saint,
-    vertices=716_847,
-    edges=13_954_818,
-    features=300,
-    classes=100,
+    vertices=716_847, edges=13_954_818, features=300, classes=100,
     library="Yelp",
     origin="Google Drive",
-)
+)  # fmt: skip
