@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.base.target import made, target_of
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.config import EvaluateConfig
 from harness.core.counted import MacroF1
 from harness.core.cuts import halo_plan
 from harness.core.normalisation import BatchNorm
+from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scorer, Scores
 from harness.core.trainer import Trainer
 from harness.data.graph import Graph
@@ -31,12 +33,12 @@ def trainer(comm, shard, how: dict[str, Any]) -> Trainer:
     makers = {
         "model": config.make_model,
         "optimiser": config.make_optimiser,
-        "schedule": config.make_schedule,
+        "schedule": lambda block: made({"_target_": target_of(Constant), **block}, "schedule", Schedule),
     }
-    made = {name: make({"model": GCN, **how}.get(name, {})) for name, make in makers.items()}
-    made["evaluate"] = EvaluateConfig(**how.get("evaluate", {}))
+    pieces = {name: make({"model": GCN, **how}.get(name, {})) for name, make in makers.items()}
+    pieces["evaluate"] = EvaluateConfig(**how.get("evaluate", {}))
     system = config.make_system(how.get("system", VANILLA))
-    return Trainer(shard, comm, system, seed=3, epochs=how.get("epochs", 6), kernel="numba", **made)
+    return Trainer(shard, comm, system, seed=3, epochs=how.get("epochs", 6), kernel="numba", **pieces)
 
 
 def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:

@@ -57,8 +57,7 @@ def bounds_of(cls: type) -> dict[str, Bounds | OneOf]:
 
 
 def out_of_bounds(cls: type, values: DictConfig) -> Iterator[str]:
-    """A sentence for each number of a config of the dataclass `cls`, or of the blocks in it, that is out of
-    its bounds."""
+    """A sentence for each number of a config of the dataclass `cls`, or of its blocks, out of its bounds."""
     stated = bounds_of(cls)
     for key in map(str, values):
         given = values[key]

@@ -81,8 +81,7 @@ def limit_reached(error: BaseException) -> str | None:
 
 
 def check_machine(error: BaseException, path: object) -> None:
-    """Called with what reading a file raised, before the file is blamed: raise LimitReached where the machine
-    is why."""
+    """Called with what reading a file raised, before the file is blamed: LimitReached if the machine is."""
     if limit := limit_reached(error):
         raise LimitReached(f"{path} cannot be read now: {limit}") from None
 

@@ -31,8 +31,7 @@ class _Unloaded(ModuleType):
 
 
 def keep_compiler_out() -> None:
-    """Have torch work without its compiler for as long as nothing is compiled; where it is loaded, nothing
-    changes."""
+    """Have torch work without its compiler until something is compiled; if it is loaded, nothing changes."""
     if NAME not in sys.modules:
         sys.modules[NAME] = unloaded = _Unloaded(NAME, "see harness.base.uncompiled")
         setattr(torch, "_dynamo", unloaded)  # noqa: B010 -- to the type checker it is torch's own module

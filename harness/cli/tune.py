@@ -152,8 +152,7 @@ class Study:
 
 @command("halobench tune")
 def main(words: list[str], program: str) -> int:
-    """Exit code 1 where a run of a track failed or a system has no setting that works; 128 + signal where it
-    was stopped."""
+    """Exit code 1 where a run of a track failed or no setting of a system works; 128 + signal if stopped."""
     parser = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -40,8 +40,7 @@ def read_attributed(path: Path, *, symmetrise: bool) -> raw.Raw:
 
 
 def read_heterophilous(path: Path, *, symmetrise: bool) -> raw.Raw:
-    """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and K masks of [V] for each
-    split."""
+    """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, masks [K, V] per split."""
     masks = ("train_masks", "val_masks", "test_masks")
     parts = raw.arrays(path, ("node_features", "node_labels", "edges", *masks))
     with raw.reading(path):

@@ -103,8 +103,7 @@ def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:
 
 
 def is_symmetric(indptr: np.ndarray, indices: np.ndarray) -> bool:
-    """Whether u -> v is present exactly when v -> u is; rows ascending and without repeats. One pass, [V]
-    extra."""
+    """Whether u -> v is there exactly when v -> u is; rows ascend without repeats. One pass, [V] extra."""
     return bool(_is_symmetric(indptr, indices))
 
 

@@ -88,8 +88,7 @@ def _pairs(edge: Path) -> np.ndarray:
 def read_binary(
     data: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> raw.Raw:
-    """data.npz with edge_index [2, E] and node_feat [V, F]; node-label.npz with node_label [V, 1], NaN for
-    none."""
+    """data.npz with edge_index [2, E], node_feat [V, F]; node-label.npz with node_label [V, 1], NaN: none."""
     parts = raw.arrays(data, ("edge_index", "node_feat"))
     with raw.reading(data):
         pairs, features = parts.pop("edge_index"), raw.features_of(parts.pop("node_feat"))

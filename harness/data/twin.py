@@ -179,8 +179,7 @@ def _classes(spec: Spec, plan: _Plan, rng: np.random.Generator) -> tuple[np.ndar
 
 
 def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """[V, C] uint8: each topic has log-odds of each label around the label's own frequency; vertices draw
-    from them."""
+    """[V, C] uint8: each topic has log-odds of each label around its own frequency; vertices draw them."""
     base = np.arange(1, spec.classes + 1, dtype=np.float64) ** -spec.skew
     tilt = rng.normal(0.0, spec.sharpness, (spec.classes, spec.classes))
     low, high = -20.0, 20.0
@@ -199,8 +198,7 @@ def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.n
 def _splits(
     spec: Spec, vertices: int, test_only: np.ndarray | None, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Masks with the real split's shares; under drift the vertices of confused communities come last, hence
-    in test."""
+    """Masks with the real split's shares; under drift vertices of confused communities are last, in test."""
     order = rng.permutation(vertices)
     if test_only is not None:
         order = np.concatenate([order[~test_only[order]], order[test_only[order]]])

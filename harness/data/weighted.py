@@ -67,8 +67,7 @@ def is_symmetric(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -
 def conflict(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
 ) -> tuple[int, int, float, float] | None:
-    """The first u, v whose two edges have different weights, and the weights of u -> v and v -> u; None where
-    there is none."""
+    """The first u, v whose edges differ in weight, and the weights of u -> v and v -> u; None without any."""
     dst, src, at, both = _reverses(indptr, indices)
     differ = both & (weights[at] != weights)
     if not differ.any():

@@ -29,8 +29,7 @@ def write_yaml_atomic(path: Path, text: str) -> None:
 
 
 def write_json_atomic(path: Path, value: Any) -> None:
-    """As `write_text_atomic`; an object gets its checksum. JSON has no NaN or infinity: they are written as
-    null."""
+    """As `write_text_atomic`; an object gets its checksum. NaN and infinity, not in JSON, become null."""
     value = _finite(value)
     value = checksum.sealed(value) if isinstance(value, dict) else value
     write_text_atomic(path, json.dumps(value, indent=1, allow_nan=False) + "\n")

@@ -231,8 +231,7 @@ def own_scores(trace: Trace) -> list[str]:
 
 
 def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
-    """A note where the run ended because its validation score had not improved for `evaluate.patience`
-    evaluations."""
+    """A note where the run ended because `evaluate.patience` evaluations had no better validation score."""
     patience = (trace.config.get("evaluate") or {}).get("patience", 0)
     leading = leading_score(trace)
     by = epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading}"].dropna()

@@ -53,8 +53,7 @@ class TraceWriter:
     def write(
         self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
-        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing
-        was evaluated."""
+        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None: not known."""
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
         through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile

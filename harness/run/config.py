@@ -218,14 +218,12 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     # A config that is checked always says how many workers.
     config = {WORKERS: RunConfig.workers, **canonical(config)}
     blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
-    blocks |= {
-        name: made(_named(_block({**EMPTY, **config}, name), name), name, base)
-        for name, base in TARGETS.items()
-    }
-    blocks["model"] = make_model(_block({**EMPTY, **config}, "model"))
-    blocks["scores"] = make_scores(_block({**EMPTY, **config}, "score"))
-    blocks["combine"] = make_combine(_block({**EMPTY, **config}, "combine"))
-    blocks["straggler"] = make_straggler(_block({**EMPTY, **config}, "straggler"))
+    whole = {**EMPTY, **config}
+    blocks |= {name: made(_named(_block(whole, name), name), name, base) for name, base in TARGETS.items()}
+    blocks["model"] = make_model(_block(whole, "model"))
+    blocks["scores"] = make_scores(_block(whole, "score"))
+    blocks["combine"] = make_combine(_block(whole, "combine"))
+    blocks["straggler"] = make_straggler(_block(whole, "straggler"))
     top = {k: v for k, v in config.items() if k not in ALL}
     known = [*RunConfig.__dataclass_fields__, *ALL]
     for key in top:
@@ -246,11 +244,6 @@ def make_model(block: dict[str, Any]) -> ModelConfig:
 def make_optimiser(block: dict[str, Any]) -> Optimiser:
     """The optimiser that a block describes; Adam where it names none."""
     return made(_named(block, "optimiser"), "optimiser", Optimiser)
-
-
-def make_schedule(block: dict[str, Any]) -> Schedule:
-    """The schedule that a block describes; a constant rate where it names none."""
-    return made(_named(block, "schedule"), "schedule", Schedule)
 
 
 def make_scores(block: dict[str, Any]) -> dict[str, Score]:
@@ -327,20 +320,12 @@ def shard_folder(run_dir: Path) -> Path:
         ) from None
 
 
-def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
-    """What was measured for a run's sparse products (`harness.core.kernels.tiling`); empty without."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        return files.read_json(Path(run_dir) / "shards.json").get("tilings", {})
-    return {}
-
-
-def costs(run_dir: Path) -> dict[str, Any] | None:
-    """What products were measured to cost for a prepared run, see `harness.core.order`; None where nothing
-    was measured, and a fixed table stands for it."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        found: dict[str, Any] | None = files.read_json(Path(run_dir) / "shards.json").get("costs")
-        return found
-    return None
+def measured(run_dir: Path) -> dict[str, Any]:
+    """`tilings` and `costs` of a prepared run's products, as `harness.run.products.measured` gave them;
+    nothing where its folder does not say."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return {"tilings": {}, "costs": None} | files.read_json(Path(run_dir) / "shards.json")
+    return {"tilings": {}, "costs": None}
 
 
 def _named(block: dict[str, Any], name: str) -> dict[str, Any]:

@@ -124,8 +124,7 @@ def _has_begun(run_dir: Path) -> bool:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether the folder holds the run's results. InputError where it is another run's, or the graph is now
-    another."""
+    """Whether the folder holds the run's results. InputError where it is another run's, or graph's."""
     run_dir = run.directory
     _check_folder(run)
     if not (run_dir / "config.yaml").exists() or not Trace(run_dir).finished:

@@ -18,8 +18,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RunFailed(RuntimeError):
-    """A process of a run died. The message says which and holds its traceback; `code` is the command's exit
-    code."""
+    """A process of a run died. The message says which, with a traceback; `code` is the command's."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)

@@ -38,7 +38,7 @@ def measured(run: Run, cache: Cache, shards: Path, machine: str, begun: bool) ->
 
 def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -> dict[str, list[dict]]:
     """Those of its shards' shapes; none where no product is tiled."""
-    if began := configs.tilings(run.directory):
+    if began := configs.measured(run.directory)["tilings"]:
         return began
     if on_gpu or run.settings.kernel not in TILED:
         return {}
@@ -53,7 +53,7 @@ def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -
 def _costs(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool, begun: bool) -> dict | None:
     """None where no choice pays or none is made by it: the fixed table then stands for it. A run that has
     begun keeps what it has, since other costs could give other bits."""
-    if (began := configs.costs(run.directory)) is not None or begun:
+    if (began := configs.measured(run.directory)["costs"]) is not None or begun:
         return began
     settings = run.settings
     if settings.order != "auto" or on_gpu or not run.model.matrix:

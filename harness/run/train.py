@@ -216,7 +216,7 @@ def train(
     if apart:
         separate_hosts.bring_shards(comm, run_dir, sees)
     shard = io.load(configs.shard_folder(run_dir), rank)
-    measured = configs.costs(run_dir)
+    measured = configs.measured(run_dir)
     trainer = Trainer(
         shard,
         comm,
@@ -228,9 +228,9 @@ def train(
         schedule=run.schedule,
         evaluate=run.evaluate,
         scores=run.scores,
-        kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
+        kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(measured["tilings"])),
         cluster=cluster_of(run, run_dir, comm, seat),
-        order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
+        order=Order(run.settings.order, Costs.of_json(measured["costs"]) if measured["costs"] else FIXED),
         rows=run.settings.rows,
         combine=run.combine,
         features_wire=run.settings.features_wire,
@@ -252,7 +252,7 @@ def train(
             "transport": comm.carrier,
             "kernel": trainer.kernel.name,
             "tilings": trainer.kernel.tilings.as_json(),
-            "costs": measured,
+            "costs": measured["costs"],
             "machine": resolved.machine(machine),
             "code": machine.get("code"),
         }

@@ -107,8 +107,7 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
 
 @njit(cache=True, nogil=True)
 def _choose(boundary, lengths, p, free):
-    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop vertices without
-    any."""
+    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop those with none."""
     end = 0
     for i in range(lengths[p]):
         if free[boundary[i]] > 0:

@@ -103,8 +103,7 @@ def _open(indptr, edge, owner, is_high, v):
 
 @njit(cache=True, nogil=True)
 def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim):
-    """Put low vertex v into worker p's rim with all its edges to members; returns the least count that this
-    made."""
+    """Put low vertex v into worker p's rim with its edges to members; the least count that this made."""
     member[v] = p
     count = 0
     least = len(rim.head)

@@ -118,8 +118,7 @@ def blocks(graph: Graph, centres: np.ndarray, hops: int) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _hop(indptr, indices, frontier, centre):
-    """Give the in-neighbours of `frontier` that have no centre the lowest of those that reach them now; who
-    they are."""
+    """Give the in-neighbours of `frontier` that lack a centre the lowest that reaches them; who they are."""
     found, m = np.empty(len(centre), np.int64), 0
     nearest = np.full(len(centre), -1, np.int64)
     for v in frontier:

@@ -1,5 +1,4 @@
-"""WordNet 3.1 (Princeton): synsets, all pointers between them, words of their glosses; lexicographer files as
-classes."""
+"""WordNet 3.1 (Princeton): synsets, pointers between them, words of glosses; lexicographer files: classes."""
 
 from __future__ import annotations
 

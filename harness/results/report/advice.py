@@ -69,8 +69,7 @@ def comparable(section: Section) -> list[Section]:
 
 
 def advise(section: Section) -> Advice:
-    """The advice on the rows of a part that `comparable` gives; on the tuned ones alone where there are
-    some."""
+    """The advice on the rows of a part that `comparable` gives; on the tuned ones alone if there are any."""
     if tuned := [group for group in section.groups if group.first.track == track.TUNED]:
         section = replace(section, groups=tuned)
     score, *costs = section.compared

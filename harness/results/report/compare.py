@@ -1,5 +1,4 @@
-"""What a comparison can tell: differences paired over seeds, and where the control is as good as exact
-training."""
+"""What a comparison can tell: paired differences, and where the control is as good as exact training."""
 
 from __future__ import annotations
 

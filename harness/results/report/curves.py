@@ -214,8 +214,7 @@ APART = 0.15  # of a line: between two names
 
 
 def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Curve]) -> None:
-    """Name each line to the right of the axes, as near its end's height as the other names allow, with a
-    leader."""
+    """Name each line to the right of the axes, as near its end's height as others allow, with a leader."""
     if not lines:
         return
     ends = [

@@ -52,8 +52,7 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Derived from the tables, not read from summary.json: what is shown follows from what was
-        measured."""
+        """Derived from the tables, not from summary.json: what is shown follows from what was measured."""
         return summarise(self.trace)
 
     @property

@@ -136,8 +136,7 @@ def _leading(s: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _add_scores(grid: Table, s: dict[str, Any]) -> None:
-    """The leading score at the best validation and at the last evaluation, and those beside it at the best
-    validation."""
+    """The leading score at the best validation and at the last evaluation, and those beside the former."""
     best, last = s["best"], s["final"]
     leading, test, val = _leading(s)
     at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"

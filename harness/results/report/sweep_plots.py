@@ -219,8 +219,7 @@ def axis_name(column: Column, section: Section) -> str:
 
 
 def _lines(x: str, groups: Sequence[Group]) -> dict[str, list[tuple[Any, Group]]]:
-    """Groups that differ in `x` alone, by name: each its value of `x` (None: it has no such key) and the
-    group."""
+    """Groups that differ in `x` alone, by name: of each its value of `x` (None: no such key) and itself."""
     together: dict[str, list[Group]] = {}
     for group in groups:
         same = {key: value for key, value in group.first.keys.items() if key not in (x, "seed")}
