@@ -84,8 +84,7 @@ def line_of(path: Path) -> str:
 
 
 def check_sealed(path: Path) -> None:
-    """Raises Damaged where a file's last line is not the checksum of what stands before it, OSError where it
-    cannot be read."""
+    """Damaged where a file's last line is not the checksum of what is before it, OSError where unreadable."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size - LINE_BYTES
         last = _read(file.fileno(), size, size + LINE_BYTES) if size >= 0 else b""

@@ -62,8 +62,7 @@ def _source(module: str) -> Path | None:
         return None
     if spec is None:
         return None
-    # A folder without an __init__.py is a package too, of no code of its own, and may be spread over several
-    # places.
+    # A folder without an __init__.py is a package too, without code, and may be spread over several places.
     places = [Path(place) for place in spec.submodule_search_locations or ()]
     files = [Path(spec.origin)] if spec.origin is not None and spec.origin.endswith(".py") else []
     if inside:

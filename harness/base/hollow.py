@@ -147,8 +147,7 @@ UNLIKE = -1  # in the place of a row's value, where it has several
 
 
 def count_filled(x: np.ndarray) -> np.ndarray:
-    """[rows, 2] int64 of float32 rows: how many values of each are not 0, and the bits of that value where
-    all these are alike."""
+    """[rows, 2] int64: how many values of a float32 row are not 0, and their bits where all are alike."""
     words = np.ascontiguousarray(x, np.float32).view(np.int32)
     low, high = words.min(1, initial=2**31 - 1, where=words != 0), words.max(1, initial=0, where=words != 0)
     return np.stack([np.count_nonzero(words, 1), np.where(low == high, high, UNLIKE)], 1)

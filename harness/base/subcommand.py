@@ -26,8 +26,7 @@ def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], 
     program   what it is called where nothing was typed
 
     The exit code is what the function returns (None: 0), and 2 with one sentence on stderr where it raises
-    InputError, or where a disk is full. What it prints may be read as far as the reader wants, as by
-    `| head`."""
+    InputError, or where a disk is full. Its output may be read in part, as by `| head`."""
 
     def made(act: Callable[[list[str], str], int | None]) -> Main:
         @functools.wraps(act)

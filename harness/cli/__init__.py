@@ -1,9 +1,8 @@
 """The command `halobench`, which is `python -m harness` too: its subcommands, and the one it is without any.
 
-A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for
-another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`; no words at all
-are help. `--config-dir FOLDER` may stand beside any: Hydra reads it for `run` and `prepare`, the others find
-it in the environment."""
+A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for another's
+imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`; no words at all are help.
+`--config-dir FOLDER` may stand beside any; others than Hydra's find it in the environment."""
 
 from __future__ import annotations
 

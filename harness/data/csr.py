@@ -73,8 +73,7 @@ def from_csr(
     """The in-edge CSR of a stored adjacency matrix whose row u holds the targets v of the edges u -> v, in
     any order.
 
-    Arguments and errors as `from_edges`; besides, InputError where indptr does not rise from 0 to
-    len(indices)."""
+    Arguments and errors as `from_edges`; InputError also where indptr does not rise to len(indices)."""
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
     targets = _vertices(indices, num_vertices, where, "indptr")

@@ -41,8 +41,7 @@ def read_edge_features(
     """edge.csv.gz, which has an undirected edge once, edge-feat.csv.gz with a row per line of it, and
     node-label.csv.gz with a column of 0 and 1 per label.
 
-    A vertex has no features of its own: it gets the mean of those of its edges, as OGB's examples give it; 0
-    without an edge."""
+    A vertex has no features of its own: it gets its edges' mean, as in OGB's examples; 0 without an edge."""
     labels = raw.table(node_label, np.int64)
     with raw.reading(node_label):
         if labels.shape[1] < 2 or labels.min(initial=0) < 0 or labels.max(initial=0) > 1:

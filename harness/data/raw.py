@@ -215,8 +215,7 @@ def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
 
     Raises InputError where that count is implausible, since every class costs a column of the last layer:
     most classes have no vertex, single labels make more classes than there are labelled vertices, or two
-    classes are not numbered 0 and 1 (graphs with two are led by AUC). The message offers `otherwise` beside a
-    new numbering."""
+    classes are not numbered 0 and 1 (graphs with two are led by AUC). `otherwise` is offered too."""
     if labels.ndim == 2:
         count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
         if count > 2 * used:

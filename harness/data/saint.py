@@ -27,8 +27,7 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> raw.Raw:
 
 
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> raw.Raw:
-    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class or 0/1 list),
-    role.json."""
+    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex: class or list), role.json."""
     parts = raw.arrays(adjacency, ("indptr", "indices", "shape"))
     with raw.reading(adjacency):
         raw.check_square(parts["shape"], parts["indptr"])

@@ -257,8 +257,7 @@ def _transpose(begin, taken, targets, vertices):
 def _merge(indptr, indices, begin, taken, targets, back_begin, back, splits):
     """Earlier rows, this round's draws and their mirror images; a pair that drew each other is kept once.
 
-    Draws never repeat an earlier edge (the drawing loop marks those), so only draws and their images can
-    meet."""
+    Draws never repeat an earlier edge, which the drawing loop marks: only draws and their images can meet."""
     vertices = len(taken)
     size = np.zeros(vertices + 1, np.int64)
     for part in prange(len(splits) - 1):

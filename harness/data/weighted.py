@@ -2,8 +2,7 @@
 
 Repeated edges u -> v are one edge with the sum of their weights. An undirected edge has one weight: where
 both of its directions are listed they must agree, and where only one is listed the other takes its weight. An
-edge of weight 0 stays an edge: it is partitioned and its row travels, since partitions do not look at
-weights."""
+edge of weight 0 stays an edge: its row travels, since partitions do not look at weights."""
 
 from __future__ import annotations
 

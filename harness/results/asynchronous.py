@@ -2,8 +2,7 @@
 
 A worker's round is a row of that worker, under the round's number. An epoch of the run is P updates of the
 weights, from whichever workers they come, and so is no worker's: it is a row of its own, under the worker
-RUN. A round's metric UPDATE says which update it made, and so in which epoch of the run it falls: update u
-in epoch u // P."""
+RUN. A round's metric UPDATE says which update it made: u falls in epoch u // P of the run."""
 
 from __future__ import annotations
 

@@ -55,8 +55,7 @@ def adds_alike(one: str, other: str) -> bool:
 
 
 def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
-    """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is
-    kept.
+    """Add an attempt that begins at `first_epoch`; those that began there or later have traced nothing kept.
 
     attempt   what it runs on
     system    `role`, `steps`, `asynchronous`, `devices`, `overlaps`, `combine`, `knobs` and `run`

@@ -1,8 +1,7 @@
 """Reading a trace by epochs of the run, whether its workers made them together or each at its own pace.
 
 A run is asynchronous where it has rows of the worker RUN (docs/trace.md). An epoch of it is then P updates of
-the weights; a worker's round falls in the epoch of the update that it made, and in none where its update came
-after the last."""
+the weights; a worker's round falls in the epoch of the update that it made; after the last, in none."""
 
 from __future__ import annotations
 

@@ -27,12 +27,10 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     """The run in one object; of a run that has not finished, of what it has traced so far.
 
     Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once
-    (in a run of one epoch it is all there is). Wall times are of each epoch's slowest worker, so that
-    compute + exposed + rest is the epoch. Bytes are summed over workers. Accuracies are null where nothing
-    was evaluated.
+    (in a run of one epoch it is all there is). Wall times are of each epoch's slowest worker, so that compute
+    + exposed + rest is the epoch. Bytes are sums over workers. Scores may be null.
 
-    The epochs of an asynchronous run are those of the run, P updates each; its means are described at
-    `_warm`."""
+    Epochs of an asynchronous run are those of the run, P updates each; `_warm` describes its means."""
     trace = run if isinstance(run, Trace) else Trace(run)
     epochs = trace.epochs
     if epochs.empty:

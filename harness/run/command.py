@@ -60,8 +60,7 @@ def _started(jobs: Jobs, parts: list[list[str]]) -> int:
         try:
             _run_hydra(given, get_args_parser(), jobs, CONF, "config")
         except SystemExit as end:
-            # Hydra, a launcher or a sweeper has said why it gave up; what its jobs came to is told all the
-            # same.
+            # Hydra, a launcher or a sweeper has said why it gave up; what its jobs came to is told too.
             if end.code:
                 return end.code if isinstance(end.code, int) else 1
     return 0

@@ -83,8 +83,7 @@ class Run:
 
     @cached_property
     def directory(self) -> Path:
-        """The run's folder: the same for the same run, so that a sweep started again runs only what is
-        missing.
+        """The run's folder: the same for the same run, so that a sweep started again runs only what it lacks.
 
         Its name is a hash of the config. A folder whose config lacks keys that came later has another name,
         under which it is still found."""

@@ -19,8 +19,7 @@ from harness.run.separate_hosts import told
 def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluster | None:
     """The run's cluster with a device for each worker; None where it names none and the system asks for none.
 
-    Measured devices are kept in the run folder, so that a resumed run goes on with the values that it began
-    with."""
+    Measured devices are kept in the run folder, so that a resumed run goes on with what it began with."""
     if not run.cluster.measured:
         return run.cluster.with_devices(run.cluster.devices[: comm.size])
     if not run.system.traits().devices:

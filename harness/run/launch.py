@@ -134,11 +134,9 @@ def start_method(device: str) -> str:
 def _worker(
     environment: Mapping[str, str], run_dir: str, meeting: str, launcher: int, known: Run | None
 ) -> None:
-    """The entry of a worker: it ends with the launcher, and tells why it failed through torch's error file
-    only.
+    """The entry of a worker: it ends with the launcher, and torch's error file alone tells why it failed.
 
-    A second copy of a traceback on the terminal would bury the first, so a failed worker leaves without a
-    word."""
+    A second copy of a traceback on the terminal would bury the first, so a failed worker says nothing."""
     os.environ.update(environment)
     be_child(launcher)
     try:

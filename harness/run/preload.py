@@ -1,5 +1,4 @@
-"""Imported by a process that is about to fork others: what each of them would otherwise import and load by
-itself.
+"""Imported by a process that is about to fork others: what each of them would import and load by itself.
 
 The first compiled loop loads numba's registries (half a second), and each loop that a run needs takes another
 20 ms: those of nearly every run are called here once, on next to nothing. No thread starts

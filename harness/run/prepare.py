@@ -1,5 +1,4 @@
-"""Everything a run needs before a worker starts: the graph read and checked, partitioned, its shards and
-folder on disk.
+"""Everything a run needs before a worker starts: the graph read, checked and partitioned, shards and folder.
 
 The work is done in a forked child: the launcher itself must have run no threads when it forks its workers."""
 
@@ -42,8 +41,7 @@ def prepare(run: Run) -> Path:
     """Make the shards (once: they are cached by content) and the run folder; returns the folder. Warns of
     knobs that were given and have no effect.
 
-    Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on
-    other data."""
+    Raises InputError where the data are bad, the system cannot do the run, or it was begun on other data."""
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.traits().ineffective:
         warnings.warn(sentence, stacklevel=2)

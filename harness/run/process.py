@@ -65,8 +65,7 @@ def until_stopped(work: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def forking() -> Iterator[None]:
-    """Hold signals back while children are started, so that each child has decided what to do with them
-    before one comes.
+    """Hold signals back while children are started, until each has decided what to do with them.
 
     A child calls `be_child`. Where starting them hangs, in a handler that some library has for forks, no
     signal could end this process: the kernel does so after FORKING seconds."""

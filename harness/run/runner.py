@@ -105,8 +105,7 @@ def folders(sweep: str, places: Places) -> list[Path]:
 
 
 def composed(runs: list[list[str]], places: Places | None = None) -> list[configs.Run]:
-    """Runs, each given as a list of overrides; `places` over what these say. InputError where one cannot
-    be.
+    """Runs, each given as a list of overrides, with `places` over these. InputError where one cannot be.
 
     Composing takes most of a second. Runs that differ in plain values alone, as seeds, are composed once, and
     these values set as Hydra sets them."""

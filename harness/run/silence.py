@@ -1,5 +1,4 @@
-"""What the launcher says of workers that no longer move: a frozen one holds all others up, and none of them
-can say so.
+"""What the launcher says of workers that no longer move: all others wait for a frozen one, and none says so.
 
 Each worker notes in a page that it shares with the launcher when it began which epoch. A thread of the
 launcher looks at the page: it costs a worker nothing but that note."""

@@ -1,5 +1,4 @@
-"""One worker of a run: `python -m harness.run.worker RUN_DIR` under torchrun, or forked by the local
-launcher.
+"""One worker of a run: `python -m harness.run.worker RUN_DIR` under torchrun, or forked by the launcher.
 
 It reads the run folder and its own shard, trains, and writes its own part of the trace."""
 

@@ -28,8 +28,7 @@ DTYPES = (
 
 
 def read_pyg(path: Path) -> ImportedGraph:
-    """What torch.save wrote of a torch_geometric Data, of the dict of its tensors, or of an InMemoryDataset
-    that holds one graph.
+    """What torch.save wrote of a torch_geometric Data, the dict of its tensors, or an InMemoryDataset of one.
 
     Read with weights_only: a file that asks for more than tensors is refused by InputError."""
     # Heavy, and needed here only.

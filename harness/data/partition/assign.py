@@ -23,8 +23,7 @@ def assign(graph: Graph, method: str | EdgeCutPartitioner, parts: int, seed: int
     method   a partitioner, or the name of one of this module with its default values. An empty part (METIS
              leaves some on tiny or very dense graphs) takes half of the largest
 
-    Raises InputError where `method` is unknown or gives no owners, or `parts` is below 1 or above the number
-    of vertices."""
+    Raises InputError where `method` is unknown or gives no owners, or `parts` is not 1 to V."""
     if isinstance(method, str):
         choice("partition.method", method, METHODS)
         named: dict[str, type[EdgeCutPartitioner]] = {"metis": Metis, "random": Random, "block": Block}

@@ -1,5 +1,4 @@
-"""From a graph and an assignment of its edges to the shards of a vertex-cut, one worker at a time so that
-memory stays bounded.
+"""From an assignment of a graph's edges to the shards of a vertex-cut, a worker at a time to bound memory.
 
 Each worker's pass reads the rows of its own replicas only; the whole build is O(R + E RF)."""
 

@@ -1,7 +1,6 @@
 """EBV with CDFGNN's host term (eq. 24): edges one by one, each to the worker where it costs least.
 
-alpha = beta = 1; edges ascending by the sum of their ends' degrees, ties by edge id; the lowest worker wins
-ties."""
+alpha = beta = 1; edges ascend by the sum of their ends' degrees, then by id; the lowest worker wins ties."""
 
 from __future__ import annotations
 

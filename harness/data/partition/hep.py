@@ -24,8 +24,7 @@ LAMBDA = 1.1  # HDRF's weight of balance
 
 class Rim(NamedTuple):
     """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours
-    outside, so that a count falls by one in O(1). -1 ends a list, and stands at `outside` of a vertex that is
-    in none."""
+    outside, so that a count falls by one in O(1). -1 ends a list, and is `outside` of a vertex in none."""
 
     head: np.ndarray  # [largest count + 1] int64
     after: np.ndarray  # [V] int64

@@ -44,8 +44,7 @@ class LabelCounts:
         self.multilabel = shard.labels.ndim == 2
 
     def majority(self) -> dict[str, float | None]:
-        """The accuracy of whoever gives every vertex the same answer, by split; None for a split without
-        vertices.
+        """The accuracy of giving every vertex the same answer, by split; None for a split without vertices.
 
         One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k
         most frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their

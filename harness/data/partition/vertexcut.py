@@ -139,8 +139,7 @@ def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.masters) -> dict[str, Any]:
-    """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their
-    rule.
+    """The columns of CDFGNN's Table 3, and what they are made of; lists by worker. `masters` is their rule.
 
     replicas, edges        of each worker
     inner, outer           messages each worker sends in one synchronisation, to workers of its own host and

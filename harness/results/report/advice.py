@@ -57,8 +57,7 @@ class Advice:
 
 def comparable(section: Section) -> list[Section]:
     """The parts of a table whose rows can be held against each other: equal in everything but the system and
-    where it is placed (partition, cluster). The part with most rows comes first; names are of what tells its
-    rows apart."""
+    where it is placed (partition, cluster). The part with most rows comes first."""
     parts: dict[str, list[Group]] = defaultdict(list)
     for group in section.groups:
         parts[setting(group, PLACES)].append(group)

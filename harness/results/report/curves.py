@@ -33,8 +33,7 @@ from harness.results.rounds import Rounds, epochs_of_run
 
 @dataclass(frozen=True)
 class Axis:
-    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each
-    clock."""
+    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the label for a clock."""
 
     column: str
     name: str

@@ -186,8 +186,7 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
 
     A column that a row's table does not show is NaN there. `NAME_half95` is half the 95 % interval over
     seeds, NaN with one seed; `by_seed` the leading score of each seed; `mb_exact_ratio` MB per epoch over
-    that of exact training under the same setting; `best_of` the names of the columns in which the row is the
-    best of its table."""
+    that of exact training under the same setting; `best_of` the columns in which the row is best."""
     shown = {id(group): section for section in sections(groups) for group in section.groups}
     further = (*columns.more(own(groups)), *columns.metrics(metrics(groups)))
     every = {**columns.ALL, **{column.key: column for column in further}}

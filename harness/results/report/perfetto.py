@@ -1,9 +1,8 @@
 """A run's spans in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing show.
 
 A worker is a process. Its training thread is one track: segments of kind compute, wait and rest, one after
-another. Operations in flight are on further tracks, as many as were in flight at once. An arrow leads from an
-operation on the worker that sends to the same operation on each worker that receives, and from an operation
-to the wait for it."""
+another. Operations in flight are on further tracks. An arrow leads from an operation on the worker that sends
+to the same operation on each worker that receives, and from an operation to the wait for it."""
 
 from __future__ import annotations
 

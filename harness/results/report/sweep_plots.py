@@ -66,8 +66,7 @@ def _values(x: str, groups: Sequence[Group]) -> set[str]:
 def over_knob(x: str, section: Section) -> Figure:
     """Leading score, bytes and time of an epoch against the key `x`: a line per group of runs that differ in
     it alone, with 95 % intervals over seeds. Runs without the key, as those of exact training, are a level
-    line; those with one value of it a point, whose name says the value, and a dotted line at its height to
-    compare with.
+    line; those with one value of it a point, whose name says the value, and a dotted line.
 
     The values are the tables' (`harness.results.report.table.estimate_of`). `section.groups` are those that
     `groups.load` gives for this `x`."""

@@ -129,8 +129,7 @@ class Section:
         return change(group, other, columns.LEADING[self.score][0])
 
     def notes(self, best: str = "*", short: bool = False) -> list[str]:
-        """One sentence for each thing that a reader of the numbers must know; `best` is what marks the best
-        values.
+        """One sentence for each thing that a reader of the numbers must know; `best` marks the best values.
 
         short   without what explains columns of the whole table
         """
