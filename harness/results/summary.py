@@ -28,7 +28,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
 
     Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once
     (in a run of one epoch it is all there is). Wall times are of each epoch's slowest worker, so that compute
-    + exposed + rest is the epoch. Bytes are sums over workers. Scores may be null.
+    + exposed + rest is the epoch. Bytes are sums over workers. Scores are null where nothing was evaluated.
 
     Epochs of an asynchronous run are those of the run, P updates each; `_warm` describes its means."""
     trace = run if isinstance(run, Trace) else Trace(run)
