@@ -47,10 +47,7 @@ def low_label(labels: np.ndarray, num_classes: int, seed: int, train: int = LABE
     by_class = labelled[np.argsort(labels[labelled], kind="stable")]
     rank = np.arange(len(by_class)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return _masks(
-        len(labels),
-        by_class[rank < train],
-        by_class[(rank >= train) & (rank < used)],
-        by_class[rank >= used],
+        len(labels), by_class[rank < train], by_class[(rank >= train) & (rank < used)], by_class[rank >= used]
     )
 
 

@@ -340,15 +340,10 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
         path = Path(given)
         matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(given), recursive=True)))
         runs = [run for match in matches for run in _runs_below(match)]
-        if not runs and not matches:
-            nothing = "matches nothing" if glob.has_magic(str(given)) else "does not exist"
-            raise InputError(
-                f"{given} {nothing}; give a folder that a run has written, or one above such folders"
-            )
         if not runs:
-            raise InputError(
-                f"{given} holds no run; give a folder that a run has written, or one above such folders"
-            )
+            lacks = "matches nothing" if glob.has_magic(str(given)) else "does not exist"
+            said = f"{given} {'holds no run' if matches else lacks}"
+            raise InputError(f"{said}; give a folder that a run has written, or one above such folders")
         found.update(dict.fromkeys(runs))
     return list(found)
 

@@ -13,11 +13,10 @@ import pandas as pd
 from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.comm.recorder import SAMPLER
-from harness.core.scores import SPLITS
 from harness.data.config import name_of
 from harness.results.reader import Trace
 from harness.results.rounds import Rounds, epochs_of_run
-from harness.results.schema import NOT_FINITE, SCHEMA_VERSION
+from harness.results.schema import NOT_FINITE, SCHEMA_VERSION, SCORES
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
 WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
@@ -257,22 +256,12 @@ def _scores(epochs: pd.DataFrame, leading: str, trace: Trace) -> dict[str, Any]:
         "final": scored.iloc[-1],
         "best": scored.iloc[by.argmax()] if by.notna().any() else scored.iloc[-1],
     }
-    names = {
-        **{split: f"{split}_acc" for split in SPLITS},
-        **{
-            f"{split}_{score}": f"{split}_{score}"
-            for score in ("auc", "balanced")
-            for split in ("val", "test")
-        },
-    }
+    names = {name.removesuffix("_acc"): name for name in SCORES}
     found = {
         at: {"epoch": int(row["epoch"]), **{name: _known(row[column]) for name, column in names.items()}}
         for at, row in rows.items()
     }
-    own, metrics = (
-        [f"{split}_{name}" for name in own_scores(trace) for split in ("val", "test")],
-        trace.metrics,
-    )
+    own, metrics = [f"{at}_{name}" for name in own_scores(trace) for at in ("val", "test")], trace.metrics
     for at in found.values() if own else ():
         values = metrics[metrics["epoch"] == at["epoch"]].groupby("name")["value"].first()
         at |= {name: _known(values.get(name, math.nan)) for name in own}

@@ -37,10 +37,7 @@ from harness.results.identity import WORKERS, canonical, fingerprint, identity
 from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
 
-BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {
-    "evaluate": EvaluateConfig,
-    "cluster": Cluster,
-}
+BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {"evaluate": EvaluateConfig, "cluster": Cluster}
 # Blocks whose `_target_` names a class derived from these. A model may be named by `model.name` instead.
 TARGETS: dict[str, type[Any]] = {
     "dataset": Dataset,

@@ -148,11 +148,8 @@ class Jobs:
         asked = key_values(word for word in words if "=" in word)
         keys = self.sweep.keys if self.sweep else []
         job = Job(" ".join(words), {key: asked[key] for key in keys if key in asked})
-        number = (
-            (self.sweep.before[self.part] if self.sweep else 0)
-            + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0)
-            + 1
-        )
+        before = self.sweep.before[self.part] if self.sweep else 0
+        number = before + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
         if self.sweep and keys:
             whole = f" of {self.sweep.total}" if self.sweep.total else ""
             told = ", ".join(f"{key.removeprefix('system.')}={value}" for key, value in job.values.items())

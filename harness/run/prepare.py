@@ -127,11 +127,10 @@ def is_finished(run: Run) -> bool:
     _check_folder(run)
     if not (run_dir / "config.yaml").exists() or not Trace(run_dir).finished:
         return False
-    if run.dataset.refuses_changed and _begun_on(run_dir) not in (
-        None,
-        _graph(run, or_else=_begun_on(run_dir)),
-    ):
-        raise _changed(run_dir)
+    if run.dataset.refuses_changed:
+        begun = _begun_on(run_dir)
+        if begun not in (None, _graph(run, or_else=begun)):
+            raise _changed(run_dir)
     return True
 
 
@@ -224,12 +223,7 @@ def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
     graph = _graph(run)
     cache = Cache(Path(run.settings.cache))
     folder = shards_for(
-        cache,
-        graph,
-        lambda: run.dataset.graph(data_dir, seed),
-        run.partition,
-        run.settings.workers,
-        seed,
+        cache, graph, lambda: run.dataset.graph(data_dir, seed), run.partition, run.settings.workers, seed
     )
     return folder, graph, products.measured(run, cache, folder, machine, _has_begun(run.directory))
 
@@ -242,13 +236,6 @@ def _died(code: int) -> RunFailed:
     hint = ", most likely for want of memory; take a smaller graph or dataset.scale"
     return RunFailed(
         f"preparing the graph was killed by {name}{hint if -code == signal.SIGKILL else ''}", 128 - code
-    )
-
-
-def _too_large(memory: int) -> str:
-    return (
-        f"preparing the graph asks for more than the {memory / 1e9:.3g} GB of memory that there are; take a"
-        " smaller graph or dataset.scale"
     )
 
 
@@ -277,7 +264,8 @@ def _in_child(work, *args):
         except Exception as error:
             answer = ("failed", traceback.format_exc())
             if out_of_memory(error):
-                answer = ("input", _too_large(memory))
+                asks = f"asks for more than the {memory / 1e9:.3g} GB of memory that there are"
+                answer = ("input", f"preparing the graph {asks}; take a smaller graph or dataset.scale")
             elif limit := limit_reached(error):
                 answer = ("limit", f"preparing the graph: {limit}")
         sender.send(answer)

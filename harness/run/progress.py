@@ -45,11 +45,7 @@ class Progress:
                 refresh_per_second=4,
             )
             self.task = self.bar.add_task(
-                self.title,
-                total=self.epochs,
-                loss=float("nan"),
-                accuracy="",
-                megabytes=0.0,
+                self.title, total=self.epochs, loss=float("nan"), accuracy="", megabytes=0.0
             )
 
     def __enter__(self) -> Progress:

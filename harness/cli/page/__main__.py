@@ -26,11 +26,7 @@ from harness.results.report.groups import Group
 def main(words: list[str], program: str) -> None:
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument(
-        "runs",
-        nargs="*",
-        default=["results"],
-        metavar="RUN",
-        help=f"{RUN_HELP} (default: results)",
+        "runs", nargs="*", default=["results"], metavar="RUN", help=f"{RUN_HELP} (default: results)"
     )
     parser.add_argument("--out", type=Path, default=Path("page.html"), help="the file (default: page.html)")
     parser.add_argument("--title", help="what stands above the page (default: the graphs' names)")
@@ -48,13 +44,8 @@ def main(words: list[str], program: str) -> None:
     again = [f"--{name}={value}" for name, value in options.items() if value]
     again += [*["--claims"] * given.claims, *own_config_option()]
     check_place("out", given.out)
-    text = page(
-        given.runs,
-        shlex.join(["halobench", "report", "html", *given.runs, *again]),
-        given.title,
-        given.figures,
-        given.claims,
-    )
+    typed = shlex.join(["halobench", "report", "html", *given.runs, *again])
+    text = page(given.runs, typed, given.title, given.figures, given.claims)
     write("out", given.out, text)
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
 

@@ -35,15 +35,8 @@ def read_pyg(path: Path) -> ImportedGraph:
     data, attributes, storage = (
         package(f"torch_geometric.{name}", "import") for name in ("data", "data.data", "data.storage")
     )
-    classes = [
-        data.Data,
-        attributes.DataEdgeAttr,
-        attributes.DataTensorAttr,
-        storage.BaseStorage,
-        storage.NodeStorage,
-        storage.EdgeStorage,
-        storage.GlobalStorage,
-    ]
+    classes = [data.Data, attributes.DataEdgeAttr, attributes.DataTensorAttr]
+    classes += [getattr(storage, f"{kind}Storage") for kind in ("Base", "Node", "Edge", "Global")]
     _exists(path)
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(classes):

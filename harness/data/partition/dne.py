@@ -19,12 +19,7 @@ IMBALANCE = 1.1
 
 
 def assign(
-    low: np.ndarray,
-    high: np.ndarray,
-    num_vertices: int,
-    parts: int,
-    seed: int,
-    imbalance: float = IMBALANCE,
+    low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, imbalance: float = IMBALANCE
 ) -> np.ndarray:
     """[M] int32: the worker of each undirected edge low[m] - high[m]."""
     capacity = int(np.ceil(imbalance * len(low) / parts))

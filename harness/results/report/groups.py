@@ -79,14 +79,11 @@ class Run:
     @cached_property
     def resolved(self) -> dict[str, str]:
         """What the keys that may be `auto` became; several values where attempts differ in them."""
-        return (
-            {
-                name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts))
-                for name in resolved.AUTO
-            }
-            if self.attempts
-            else {}
-        )
+        if not self.attempts:
+            return {}
+        return {
+            name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts)) for name in resolved.AUTO
+        }
 
     @cached_property
     def machine(self) -> str:
@@ -191,11 +188,8 @@ class Group:
     def epochs(self) -> str:
         planned = self.first.keys.get("epochs", self.first.summary["epochs"])
         done = sorted({run.summary["epochs"] for run in self.runs})
-        return (
-            str(planned)
-            if self.finished and done == [planned]
-            else f"{'/'.join(map(str, done))} of {planned}"
-        )
+        whole = self.finished and done == [planned]
+        return str(planned) if whole else f"{'/'.join(map(str, done))} of {planned}"
 
     @property
     def diverged(self) -> dict[Any, int]:

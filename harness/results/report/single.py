@@ -144,12 +144,10 @@ def _add_scores(grid: Table, s: dict[str, Any]) -> None:
         f"test {leading}",
         f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch'] + 1})",
     )
-    beside = (
-        [f"accuracy {_percent(best['test'])}"]
-        if s["score"] == "auc"
-        else [f"AUC {_percent(best['test_auc'])}"]
-    )
-    beside.append(f"balanced accuracy {_percent(best['test_balanced'])}")
+    other = ("accuracy", "test") if s["score"] == "auc" else ("AUC", "test_auc")
+    beside = [
+        f"{name} {_percent(best[key])}" for name, key in (other, ("balanced accuracy", "test_balanced"))
+    ]
     beside += [f"{name.replace('_', ' ')} {_percent(best[f'test_{name}'])}" for name in s["scores"]]
     majority = (s["majority"] or {}).get("test")
     grid.add_row("beside it", f"{', '.join(beside)}; the same answer for every vertex: {_percent(majority)}")

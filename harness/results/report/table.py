@@ -192,12 +192,9 @@ class Section:
             for run in group.runs
         )
         if busy:
-            whose = (
-                "run other programs took a share of the cores: its wall time is"
-                if busy == 1
-                else ("runs other programs took a share of the cores: their wall times are")
-            )
-            said.append(f"In {busy} {whose} too long.")
+            whose = "its wall time is" if busy == 1 else "their wall times are"
+            took = f"In {counted(busy, 'run')} other programs took a share of the cores"
+            said.append(f"{took}: {whose} too long.")
         if not all(group.finished for group in self.groups):
             said.append(
                 "Unfinished runs stand in rows of their own; their values are of what they have traced so"

@@ -166,17 +166,8 @@ def text(found: Versus) -> str:
     ]
     headings = ["", "A", "B", "A - B, paired", "A / B", ""]
     table = tables.text(headings, rows)
-    return "\n".join(
-        [
-            *lines,
-            *(["they differ in (A | B)", *keys] if keys else []),
-            "",
-            table,
-            "",
-            found.verdict,
-            *found.notes,
-        ]
-    )
+    lines += ["they differ in (A | B)", *keys] if keys else []
+    return "\n".join([*lines, "", table, "", found.verdict, *found.notes])
 
 
 def _side(group: Group) -> str:
