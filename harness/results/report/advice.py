@@ -127,13 +127,8 @@ def _cheapest(cost: Column, kept: list[Group], exact: list[Group]) -> Choice:
     best, *others = order
     cheapest = min(exact, key=lambda g: estimate_of(g, cost).mean)
     rivals = [g for g in others if paired(g, best, cost.value).side() <= 0]
-    return Choice(
-        cost,
-        best,
-        ratio(best, cheapest, cost.value),
-        rivals,
-        next((g for g in others if g not in rivals), None),
-    )
+    following = next((g for g in others if g not in rivals), None)
+    return Choice(cost, best, ratio(best, cheapest, cost.value), rivals, following)
 
 
 def _blind(section: Section, score: Column) -> dict[str, str]:

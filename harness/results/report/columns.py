@@ -131,11 +131,8 @@ def metrics(names: Iterable[str]) -> tuple[Column, ...]:
 
 def named(column: Column, multilabel: bool) -> Column:
     """The column as a graph's labels have it: with several labels per vertex accuracy is the micro-F1."""
-    return (
-        replace(column, heading=column.heading.replace(" acc %", " F1 %"))
-        if multilabel and column in (ACCURACY, LAST)
-        else column
-    )
+    several = multilabel and column in (ACCURACY, LAST)
+    return replace(column, heading=column.heading.replace(" acc %", " F1 %")) if several else column
 
 
 def times(clock: str, mini_batches: bool = False) -> tuple[Column, ...]:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -322,16 +323,8 @@ def _name(groups: list[Group], x: str | None) -> None:
         group.label += f" (code {group.first.code})"
 
 
-def _shown(group: Group) -> tuple[Any, ...]:
-    return (
-        group.dataset,
-        group.label,
-        group.workers,
-        group.partition,
-        group.epochs,
-        group.finished,
-        group.first.machine,
-    )
+# What a table says of a group beside what was measured.
+_shown = attrgetter("dataset", "label", "workers", "partition", "epochs", "finished", "first.machine")
 
 
 def _ran_on(group: Group, members: list[Group]) -> list[str]:

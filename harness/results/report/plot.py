@@ -76,11 +76,8 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
     whole, *parts = TIMES[clock]
     figure, ax, rows = _room_for([wrapped(name) for name in names])
     left = np.zeros(len(groups))
-    labels = {
-        "compute": "compute",
-        "comm": "exposed communication" if clock == "wall" else "communication",
-        "rest": "rest",
-    }
+    comm = "exposed communication" if clock == "wall" else "communication"
+    labels = {"compute": "compute", "comm": comm, "rest": "rest"}
     for (part, label), figures in zip(labels.items(), parts):
         width = np.array([group.estimate(figures.value).mean for group in groups])
         ax.barh(
@@ -115,12 +112,8 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
     ax.tick_params(axis="y", length=0, labelsize=9)
     ax.grid(axis="y", visible=False)
     ax.set_xlim(0, limit)
-    ax.set_xlabel(
-        {
-            "wall": "an epoch of the slowest worker, s",
-            "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)",
-        }[clock]
-    )
+    whose = {"wall": "slowest worker, s", "cpu": "busiest worker, CPU s (workers outnumber cores)"}
+    ax.set_xlabel(f"an epoch of the {whose[clock]}")
     figure.legend(*ax.get_legend_handles_labels(), loc="lower right", ncols=3, frameon=False)
     repeated = "whiskers: 95 % interval over seeds"
     title(figure, "Where an epoch's time goes", section.dataset, groups, repeated, told)

@@ -73,40 +73,18 @@ def run_table(run_dir: Path | str) -> RenderableType:
         grid.add_row("epochs", group.epochs)
     if s["best"] and s["diverged"] is None:
         _add_scores(grid, s)
-    if s["clock"] == "wall":
-        grid.add_row(
-            "epoch",
-            f"{s['epoch_s']:.4f} s = "
-            + _shares(
-                s, s["epoch_s"], "s", compute_s="compute", exposed_s="exposed communication", rest_s="rest"
-            ),
-        )
-    else:
-        cpu = s["cpu_slowest"]
-        grid.add_row(
-            "epoch",
-            f"{cpu['epoch_s']:.4f} CPU s of the busiest worker = "
-            + _shares(
-                cpu,
-                cpu["epoch_s"],
-                "CPU s",
-                compute_s="compute",
-                wait_s="waiting",
-                rest_s="rest",
-                **({"sampler_s": "sampling beside it"} if cpu.get("sampler_s") else {}),
-                other_threads_s="other threads",
-            ),
-        )
-    grid.add_row(
-        "all workers",
-        f"{s['cpu_s']:.4f} CPU s per epoch; peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, "
-        f"largest {s['peak_rss_max'] / 2**30:.2f} GiB",
-    )
-    grid.add_row(
-        "sent",
-        f"{s['bytes_total'] / 1e6:.1f} MB in all, {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first"
-        " epoch",
-    )
+    wall = s["clock"] == "wall"
+    parts, unit, whose = (s, "s", "") if wall else (s["cpu_slowest"], "CPU s", " of the busiest worker")
+    waited = {"exposed_s": "exposed communication"} if wall else {"wait_s": "waiting"}
+    names = {"compute_s": "compute", **waited, "rest_s": "rest"}
+    if not wall:
+        names |= {"sampler_s": "sampling beside it"} if parts.get("sampler_s") else {}
+        names["other_threads_s"] = "other threads"
+    grid.add_row("epoch", f"{parts['epoch_s']:.4f} {unit}{whose} = {_shares(parts, unit, names)}")
+    peak = f"peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, largest {s['peak_rss_max'] / 2**30:.2f} GiB"
+    grid.add_row("all workers", f"{s['cpu_s']:.4f} CPU s per epoch; {peak}")
+    first = f"{s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch"
+    grid.add_row("sent", f"{s['bytes_total'] / 1e6:.1f} MB in all, {first}")
     for note in s["notes"]:
         grid.add_row("note", note)
     headings = ["MB sent per epoch", *(part.replace("_", " ") for part in (*PARTS, "sum"))]
@@ -123,7 +101,9 @@ def _percent(share: float | None) -> str:
     return "none" if share is None else f"{100 * share:.2f} %"
 
 
-def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> str:
+def _shares(values: dict[str, float], unit: str, names: dict[str, str]) -> str:
+    """The parts of an epoch by their `names`, each with its share of `epoch_s`."""
+    whole = values["epoch_s"]
     return " + ".join(
         f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items()
     )

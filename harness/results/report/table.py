@@ -14,7 +14,7 @@ from harness.results.report import columns
 from harness.results.report.columns import Column
 from harness.results.report.compare import ahead_of_controls, cannot_tell, change, fixed_of, reference_of
 from harness.results.report.estimate import Estimate, estimate
-from harness.results.report.groups import Group
+from harness.results.report.groups import Group, Run
 
 CLOCKS = {
     "wall": "wall seconds of each epoch's slowest worker",
@@ -72,6 +72,10 @@ class Section:
     groups: list[Group]
 
     @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in group.runs]
+
+    @property
     def score(self) -> str:
         return leading(self.groups)
 
@@ -95,7 +99,7 @@ class Section:
     @property
     def mini_batches(self) -> bool:
         """Whether any of the rows trains on mini-batches."""
-        return any(run.summary["mini_batches"] for group in self.groups for run in group.runs)
+        return any(run.summary["mini_batches"] for run in self.runs)
 
     @property
     def title(self) -> str:
@@ -144,7 +148,7 @@ class Section:
             "MB (10^6 bytes) are summed over workers.",
         ]
         del said[1 if short else 3 :]
-        if any(run.summary["epochs"] == 1 for group in self.groups for run in group.runs):
+        if any(run.summary["epochs"] == 1 for run in self.runs):
             said[0] = (
                 f"{said[0].removesuffix('.')}; those of a run with one epoch, and its MB, are of that epoch,"
                 " which compiles, allocates and fetches what is fetched once."
@@ -162,7 +166,7 @@ class Section:
                 "An epoch takes the training vertices once, in one optimiser step unless a row says how many:"
                 " rows with other steps per epoch compare over time, bytes and steps, and not over epochs."
             )
-        if any(run.summary["rounds"] for group in self.groups for run in group.runs):
+        if any(run.summary["rounds"] for run in self.runs):
             said.append(
                 "An epoch of an asynchronous run is as many updates as there are workers: its times are a"
                 " worker's whole time over the number of epochs."
@@ -186,12 +190,7 @@ class Section:
         for name, found in codes.items():
             if len(found) > 1:
                 said.append(f"Runs of {name} were computed by different code: {', '.join(found)}.")
-        busy = sum(
-            any("other programs" in note for note in run.summary["notes"])
-            for group in self.groups
-            for run in group.runs
-        )
-        if busy:
+        if busy := sum(any("other programs" in note for note in run.summary["notes"]) for run in self.runs):
             whose = "its wall time is" if busy == 1 else "their wall times are"
             took = f"In {counted(busy, 'run')} other programs took a share of the cores"
             said.append(f"{took}: {whose} too long.")
@@ -267,12 +266,9 @@ class Section:
         metrics that were asked for. Workers, partition and epochs that rows do not share, and that are no
         columns, stand behind the row's name."""
         whole = self.cells()
-        text = whole.text.assign(
-            **{
-                "minus exact": list(map(self.less_exact, self.groups)),
-                "note": list(map(self._said, self.groups)),
-            }
-        )
+        text = whole.text.copy()
+        text["minus exact"] = list(map(self.less_exact, self.groups))
+        text["note"] = list(map(self._said, self.groups))
         if not names:
             usual = TUNED if "minus fixed" in text else SHORT
             further = [column.key for column in columns.metrics(metrics(self.groups))]
