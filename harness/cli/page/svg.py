@@ -48,6 +48,10 @@ def _rename(root: ET.Element, name: str, points: Mapping[str, str]) -> None:
         for value in each.attrib.values()
         for found in REFERENCE.finditer(value)
     }
+
+    def renamed(found: re.Match[str]) -> str:
+        return f"url(#{name}-{found[1]})" if found[1] else f"#{name}-{found[2]}"
+
     for each in root.iter():
         own = each.attrib.pop("id", "")
         if own in points:
@@ -57,9 +61,4 @@ def _rename(root: ET.Element, name: str, points: Mapping[str, str]) -> None:
         if own in used:
             each.set("id", f"{name}-{own}")
         for key, value in each.attrib.items():
-            each.set(
-                key,
-                REFERENCE.sub(
-                    lambda found: f"url(#{name}-{found[1]})" if found[1] else f"#{name}-{found[2]}", value
-                ),
-            )
+            each.set(key, REFERENCE.sub(renamed, value))

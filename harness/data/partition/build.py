@@ -133,20 +133,8 @@ def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, colu
     carried = len(weights) > 0
     near, near_values = unfilled(inner_ptr, len(inner), carried)
     far, far_values = unfilled(halo_ptr, len(halo), carried)
-    _fill(
-        indptr,
-        indices,
-        weights,
-        assignment,
-        local,
-        inner,
-        rank,
-        column,
-        near.indices,
-        near_values,
-        far.indices,
-        far_values,
-    )
+    filled = (near.indices, near_values), (far.indices, far_values)
+    _fill(indptr, indices, weights, assignment, local, inner, rank, column, *filled)
     return near, far
 
 
@@ -182,20 +170,9 @@ def _count(indptr, indices, assignment, inner, rank):
 
 
 @numba.njit(cache=True)
-def _fill(
-    indptr,
-    indices,
-    weights,
-    assignment,
-    local,
-    inner,
-    rank,
-    column,
-    inner_columns,
-    inner_values,
-    halo_columns,
-    halo_values,
-):
+def _fill(indptr, indices, weights, assignment, local, inner, rank, column, inner_block, halo_block):
+    """Fill the columns and values of both blocks."""
+    (inner_columns, inner_values), (halo_columns, halo_values) = inner_block, halo_block
     near = far = 0
     for v in inner:
         for e in range(indptr[v], indptr[v + 1]):
