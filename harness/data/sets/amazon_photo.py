@@ -1,7 +1,5 @@
 """Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018."""
 
-from __future__ import annotations
-
 from harness.data.attributed import read_attributed
 from harness.data.sets import RealSet
 

@@ -1,7 +1,5 @@
 """Yang, Cohen, Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016."""
 
-from __future__ import annotations
-
 from harness.data.planetoid import PARTS, read_planetoid
 from harness.data.sets import RealSet
 

@@ -1,7 +1,5 @@
 """Bojchevski, Günnemann, "Deep Gaussian Embedding of Graphs", ICLR 2018."""
 
-from __future__ import annotations
-
 from harness.data.attributed import read_attributed
 from harness.data.sets import RealSet
 

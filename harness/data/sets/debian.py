@@ -1,8 +1,6 @@
 """Packages of Debian 12 (main, amd64, as of 2026-07), first alternatives of their Depends, Pre-Depends and
 Recommends; words of their short descriptions and tags; sections as classes."""
 
-from __future__ import annotations
-
 from harness.data import npz
 from harness.data.sets import RealSet
 

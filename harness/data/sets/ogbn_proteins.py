@@ -1,7 +1,5 @@
 """Hu et al., "Open Graph Benchmark: Datasets for Machine Learning on Graphs", NeurIPS 2020."""
 
-from __future__ import annotations
-
 from harness.data import ogb
 from harness.data.sets import RealSet
 

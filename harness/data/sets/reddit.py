@@ -1,7 +1,5 @@
 """Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017."""
 
-from __future__ import annotations
-
 from harness.data.saint import read_reddit
 from harness.data.sets import RealSet
 

@@ -1,7 +1,5 @@
 """Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020."""
 
-from __future__ import annotations
-
 from harness.data.saint import read_saint
 from harness.data.sets import RealSet
 

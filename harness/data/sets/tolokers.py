@@ -1,7 +1,5 @@
 """Platonov et al., "A Critical Look at the Evaluation of GNNs under Heterophily", ICLR 2023."""
 
-from __future__ import annotations
-
 from harness.data.attributed import read_heterophilous
 from harness.data.sets import RealSet
 

@@ -1,7 +1,5 @@
 """WordNet 3.1 (Princeton): synsets, pointers between them, words of glosses; lexicographer files: classes."""
 
-from __future__ import annotations
-
 from harness.data import npz
 from harness.data.sets import RealSet
 
