@@ -33,24 +33,23 @@ def cache_bytes(level: int, caches: Path = CACHES) -> int:
     return 0
 
 
-def cpu_flags(cpus: Path = CPUS) -> list[str]:
-    """What the first core's processor can do ("avx512f", ...), by name; empty where Linux does not tell."""
-    try:
-        lines = cpus.read_text().splitlines()
-    except OSError:
-        return []
-    # "flags" on x86, "Features" on Arm
-    found = (line.partition(":")[2] for line in lines if line.startswith(("flags", "Features")))
-    return sorted(next(found, "").split())
-
-
-def cpu_vendor(cpus: Path = CPUS) -> str:
-    """Who made the processor, as it calls itself ("GenuineIntel", ...); "" where Linux does not tell."""
+def cpu_field(*names: str, cpus: Path = CPUS) -> str:
+    """What Linux tells of the first core's processor under one of these names; "" where it tells nothing."""
     try:
         lines = cpus.read_text().splitlines()
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(names)), "")
+
+
+def cpu_flags(cpus: Path = CPUS) -> list[str]:
+    """What the processor can do ("avx512f", ...), by name: "flags" on x86, "Features" on Arm."""
+    return sorted(cpu_field("flags", "Features", cpus=cpus).split())
+
+
+def cpu_vendor(cpus: Path = CPUS) -> str:
+    """Who made the processor, as it calls itself ("GenuineIntel", ...)."""
+    return cpu_field("vendor_id", cpus=cpus)
 
 
 # What runs out, by the number of the error.

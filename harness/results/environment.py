@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import psutil
 import torch
 
 from harness import __version__
+from harness.base.machine import cpu_field
 from harness.base.places import ROOT
 from harness.comm.recorder import cpu_count
 from harness.results.schema import SCHEMA_VERSION
@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.system(),
         "kernel": platform.release(),
-        "processor": _processor(),
+        "processor": cpu_field("model name") or platform.processor(),
         "cores": cpu_count(),
         "gpus": _gpus(),
         "memory_bytes": psutil.virtual_memory().total,
@@ -90,11 +90,3 @@ def revision(here: Path) -> str | None:
     except OSError:
         return None  # no git on this machine
     return answer.stdout.strip() or None
-
-
-def _processor() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
