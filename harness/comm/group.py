@@ -37,7 +37,7 @@ def process_group(meeting: Meeting, seat: WorkerPlace, transport: str = "auto") 
 
     seat        which all workers have agreed on, so that they take the same backend
     transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on
-                one Linux host
+                one host
 
     Workers that share memory open no socket at all. Others of one host talk over the loopback interface only,
     those of several over the interface that reaches MASTER_ADDR, unless GLOO_SOCKET_IFNAME names another.
@@ -101,7 +101,7 @@ def _open_group(meeting: Meeting, seat: WorkerPlace) -> Iterator[None]:
 def _choose_interface(seat: WorkerPlace) -> None:
     """Set GLOO_SOCKET_IFNAME where the user has not."""
     if len(seat.hosts) == 1:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if seat.backend != "gloo":
             os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])
     elif "GLOO_SOCKET_IFNAME" not in os.environ:
@@ -154,7 +154,7 @@ def wants_memory(size: int, local: int, transport: str) -> bool:
             f"transport=memory but {size - local} of {size} workers were started elsewhere; give"
             " transport=sockets"
         )
-    return transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")
+    return transport == "memory" or (transport == "auto" and local == size)
 
 
 def memory_of(meeting: Meeting, transport: str) -> MemoryTransport | None:

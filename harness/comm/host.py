@@ -38,8 +38,7 @@ def map_shared(
             if own:
                 descriptor = anonymous_memory.make(labels[comm.rank], own)
                 # else what does not fit is found out by a signal, when it is written
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(descriptor, 0, own)
+                os.posix_fallocate(descriptor, 0, own)
         except OSError as error:
             refused = InputError(
                 f"this host gives no {own:,} bytes of shared memory ({error.strerror}); free some or give"
@@ -67,7 +66,7 @@ def map_shared(
         (lacking,) = comm.total([refused is not None])
     finally:
         if descriptor is not None:
-            anonymous_memory.release(descriptor, labels[comm.rank])
+            os.close(descriptor)
     if refused is not None:
         raise refused
     if lacking:

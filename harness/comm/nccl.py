@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ import torch
 import torch.distributed as dist
 
 from harness.comm.clock import Mark, clock_of
-from harness.comm.transport import UNLIMITED, Transfer, losing_peers
+from harness.comm.transport import UNLIMITED, Transfer, Transport, losing_peers
 
 
-class NcclTransport:
+class NcclTransport(Transport):
     """torch.distributed's NCCL. Making one is collective, in an open group.
 
     Rows travel over a communicator of their own, and so on another stream than sums: else the sum of the
@@ -31,12 +30,6 @@ class NcclTransport:
         os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
         self.rows = Channel(dist.new_group(timeout=UNLIMITED), torch.cuda.Stream())
         self.sums = Channel(None, torch.cuda.Stream())
-
-    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
-        return None
-
-    def for_once(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()  # nothing is kept in any case
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
@@ -64,12 +57,6 @@ class NcclTransport:
         return self._start(
             self.sums, (tensor,), lambda group: [dist.all_reduce(tensor, group=group, async_op=True)]
         )
-
-    def look(self) -> None:
-        pass  # what was sent is the operation's own
-
-    def close(self) -> None:
-        pass  # closed with the group
 
     def _start(
         self,

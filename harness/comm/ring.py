@@ -2,8 +2,8 @@
 
 A ring is a semaphore and `capacity` places for records, which are used in turn: record k lies at place
 k mod capacity. One process puts and one takes, and each counts for itself how many records it has put or
-taken, so the two share nothing but the places and the semaphore. Linux only: the semaphore is a POSIX one,
-shared by processes.
+taken, so the two share nothing but the places and the semaphore. The semaphore is a POSIX one, shared by
+processes.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def share(meeting: Meeting) -> Segments:
         for p in range(size):
             for kind in (MESSAGES, ACKNOWLEDGEMENTS):
                 ring(maps[rank][0], p, kind, new=True)
-    except (AttributeError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         reason = str(error)
     # Tell the others the process, the label and the two descriptors; no descriptors where there are none.
     own = (os.getpid(), label, *(opened if not reason else ()))
@@ -87,7 +87,7 @@ def share(meeting: Meeting) -> Segments:
     # so the descriptors are needed no more.
     failed = any(meeting.tell("memory is lacking", bool(reason)))
     for descriptor in opened:
-        anonymous_memory.release(descriptor, label)
+        os.close(descriptor)
     if failed:
         raise InputError(
             f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give"

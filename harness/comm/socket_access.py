@@ -12,7 +12,6 @@ import os
 import socket
 import stat
 import struct
-import sys
 from collections.abc import Iterator
 
 DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of Linux's packet filter: keep 0 bytes
@@ -26,7 +25,7 @@ def listening() -> set[int]:
 
 def let_nobody_in(kept: set[int]) -> None:
     """Drop whatever arrives at this process's listening sockets, but for those `kept` (inodes); connections
-    stay. Linux only, elsewhere nothing.
+    stay.
     """
     code = ctypes.create_string_buffer(DROP)
     program = struct.pack("HP", 1, ctypes.addressof(code))
@@ -37,7 +36,7 @@ def let_nobody_in(kept: set[int]) -> None:
 
 def _sockets() -> Iterator[socket.socket]:
     """This process's sockets, each through a descriptor of its own."""
-    for number in map(int, os.listdir("/proc/self/fd") if sys.platform == "linux" else ()):
+    for number in map(int, os.listdir("/proc/self/fd")):
         try:
             own = os.dup(number) if stat.S_ISSOCK(os.fstat(number).st_mode) else None
         except OSError:  # closed meanwhile

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 import torch
 import torch.distributed as dist
 
-from harness.comm.transport import UNLIMITED, PeerLost, Transfer, losing_peers
+from harness.comm.transport import UNLIMITED, PeerLost, Transfer, Transport, losing_peers
 
 AT_ONCE = datetime.timedelta(milliseconds=1)
 LEAVING = 0.5  # seconds that what is under way has to end when this worker leaves
@@ -26,7 +26,7 @@ LEFT = 5.0  # and when another one has left
 NEVER = 2**31 - 1  # the number of a message that nobody sends
 
 
-class SocketTransport:
+class SocketTransport(Transport):
     """The default group of torch.distributed, of gloo. Making one is collective, in an open group.
 
     Messages carry the number of their operation, so that they are told from those of others. Threads wait for
@@ -59,12 +59,6 @@ class SocketTransport:
         for listener in self.listeners:
             listener.start()
 
-    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
-        return None
-
-    def for_once(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()  # nothing is kept in any case
-
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Transfer:
@@ -78,9 +72,6 @@ class SocketTransport:
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
         total = OrderedSum(self, tensor.detach().view(-1))
         return self.sums.see_through(total.finish)
-
-    def look(self) -> None:
-        pass  # what was sent is the operation's own
 
     def close(self) -> None:
         self.leaving.set()

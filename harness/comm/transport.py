@@ -25,13 +25,12 @@ class PeerLost(RuntimeError):
 
 
 class Transfer(Protocol):
-    """One operation under way. PeerLost from `wait` where a peer is."""
+    """One operation under way. PeerLost from `wait` where a peer is.
 
-    @property
-    def ended(self) -> float | None:
-        """When its last part was through, in seconds of CLOCK_MONOTONIC; None: not yet, or nobody could
-        tell.
-        """
+    ended   when its last part was through, in seconds of CLOCK_MONOTONIC; None: not yet, or nobody could tell
+    """
+
+    ended: float | None
 
     def wait(self) -> None:
         """Return once the operation's result may be read and what it sent may be written; at once where it
@@ -58,11 +57,13 @@ class Transport(Protocol):
         """A tensor to fill and hand to `exchange`, as it is and once, that is not copied; None where there is
         no such thing.
         """
+        return None
 
     def for_once(self) -> contextlib.AbstractContextManager[None]:
         """What is started while this is open will not be sent again: no memory is kept for it once it has
         been read.
         """
+        return contextlib.nullcontext()
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
@@ -81,9 +82,11 @@ class Transport(Protocol):
 
     def look(self) -> None:
         """Note what peers have read meanwhile of what was sent, without waiting."""
+        return
 
     def close(self) -> None:
         """Leave: who still waits for this worker has lost a peer."""
+        return
 
 
 class Through:
@@ -99,16 +102,10 @@ class Through:
         pass
 
 
-class NullTransport:
+class NullTransport(Transport):
     """Of a worker alone: there is nobody to exchange with, so every operation is through at once."""
 
     name, on_host = "none", False
-
-    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
-        return None
-
-    def for_once(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
@@ -120,12 +117,6 @@ class NullTransport:
 
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
         return Through()
-
-    def look(self) -> None:
-        pass
-
-    def close(self) -> None:
-        """Nobody waits for this worker."""
 
 
 ALONE = NullTransport()
