@@ -94,7 +94,7 @@ class Propagation(TakesFeatures):
         return self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> Recorder:
         """Who counts what is computed with it."""
         return self.inner.kernel.recorder
 

@@ -19,7 +19,7 @@ import torch
 
 from harness.base.autograd import applied
 from harness.base.hollow import hollow
-from harness.comm.recorder import Recorder
+from harness.comm.recorder import UNCOUNTED, Recorder
 from harness.comm.work import attention
 from harness.core.kernels.numba_kernel import balanced_bounds
 from harness.core.kernels.parallel import use_threads
@@ -67,7 +67,7 @@ def attend(
     y: torch.Tensor,
     source: torch.Tensor,
     target: torch.Tensor,
-    recorder: Recorder | None = None,
+    recorder: Recorder = UNCOUNTED,
 ) -> torch.Tensor:
     """z [n, heads, f] from y [c + m, heads, f], source [c + m, heads] and target [n, heads]; differentiable
     in all three. recorder: who counts it.
@@ -76,7 +76,7 @@ def attend(
         z = applied(_Attend, y, source, target, edges)
     else:
         z = attend_with_torch(edges.indices_on_device, edges.target_on_device, y, source, target)
-    if recorder is not None and recorder.training:
+    if recorder.training:
         (heads, f), size = y.shape[1:], y.element_size()
         ahead, back = attention(edges.num_rows, edges.num_columns, edges.num_edges, heads, heads * f, size)
         recorder.work(ahead)

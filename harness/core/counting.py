@@ -11,13 +11,11 @@ from harness.comm.work import Work, dense, stream
 from harness.core.dense import adjoint, times_weight
 
 
-def times(
-    x: torch.Tensor, weight: torch.Tensor, recorder: Recorder | None, fixed: bool = False
-) -> torch.Tensor:
+def times(x: torch.Tensor, weight: torch.Tensor, recorder: Recorder, fixed: bool = False) -> torch.Tensor:
     """x @ weight, x [n, f_in] and weight [f_in, f_out], counted: the product, and backwards x^T g for the
     weight and g W^T for x, where they ask for it. fixed: x has the same shape in every epoch."""
     z = times_weight(x, weight, fixed)
-    if recorder is not None and recorder.training:
+    if recorder.training:
         (n, f_in), f_out, size = x.shape, weight.shape[1], z.element_size()
         recorder.work(dense(n, f_in, f_out, size))
         if z.requires_grad and weight.requires_grad:
@@ -27,10 +25,9 @@ def times(
     return z
 
 
-def adjoint_times(x: torch.Tensor, g: torch.Tensor, recorder: Recorder | None) -> torch.Tensor:
+def adjoint_times(x: torch.Tensor, g: torch.Tensor, recorder: Recorder) -> torch.Tensor:
     """x^T g [f_in, f_out] of x [n, f_in] and g [n, f_out], counted; not differentiable."""
-    if recorder is not None:
-        recorder.work(dense(x.shape[1], len(x), g.shape[1], g.element_size()))
+    recorder.work(dense(x.shape[1], len(x), g.shape[1], g.element_size()))
     return adjoint(x, g)
 
 
@@ -43,19 +40,14 @@ class Passes(TypedDict):
 
 
 def streamed(
-    z: torch.Tensor,
-    recorder: Recorder | None,
-    *,
-    reads: int,
-    writes: int,
-    back: tuple[int, int] = (0, 0),
+    z: torch.Tensor, recorder: Recorder, *, reads: int, writes: int, back: tuple[int, int] = (0, 0)
 ) -> torch.Tensor:
     """z [n, ..], which passes over all its values have made, counted.
 
     reads, writes   how often as many values as z has were read and written
     back            the same of the backward pass; (0, 0): it does nothing
     """
-    if recorder is not None and recorder.training:
+    if recorder.training:
         rows, size = len(z), z.element_size()
         width = z.numel() // max(rows, 1)
         recorder.work(stream(rows, width, size, reads, writes))

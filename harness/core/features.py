@@ -13,7 +13,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.base.hollow import Hollow, count_filled, dry, filled_of, rows_like, storage_of
-from harness.comm.recorder import Recorder
+from harness.comm.recorder import UNCOUNTED, Recorder
 from harness.comm.sparse import Given
 from harness.core.counting import times
 from harness.core.dropout import drop_entries, dropout
@@ -103,7 +103,7 @@ def saves(entries: int, x: Given, rows: int | None = None) -> bool:
 
 
 def rows_times(
-    x: Rows, weight: torch.Tensor, recorder: Recorder | None = None, fixed: bool = False
+    x: Rows, weight: torch.Tensor, recorder: Recorder = UNCOUNTED, fixed: bool = False
 ) -> torch.Tensor:
     """X W  [n, f_out], differentiable in W. Where X is dense, recorder is who counts it (sparse rows know),
     and fixed says that X has the same shape in every epoch."""

@@ -119,8 +119,8 @@ class _SparseTimes(torch.autograd.Function):
         ctx: Any, weight: torch.Tensor, x: SparseRows, x_halo: SparseRows | None, adjacency: Propagation
     ) -> torch.Tensor:
         halo = None if x_halo is None else adjacency.halo
-        ctx.parts, recorder = (x, x_halo, adjacency.inner, halo), adjacency.recorder
-        ctx.due = () if recorder is None else recorder.due(ctx.needs_input_grad[0])
+        ctx.parts = x, x_halo, adjacency.inner, halo
+        ctx.due = adjacency.recorder.due(ctx.needs_input_grad[0])
         z = adjacency.inner.forward(x.forward(weight))
         if x_halo is not None and halo is not None:
             halo.forward(x_halo.forward(weight), out=z, accumulate=True)
@@ -132,6 +132,5 @@ class _SparseTimes(torch.autograd.Function):
         gradient = x.adjoint(inner.adjoint(g))
         if halo is not None:
             x_halo.adjoint(halo.adjoint(g), out=gradient, accumulate=True)
-        if ctx.due:
-            inner.kernel.recorder.work(*ctx.due)
+        inner.kernel.recorder.work(*ctx.due)
         return gradient, None, None, None

@@ -238,7 +238,6 @@ class Model(nn.Module):
         static: Static | None,
         strategy: Strategy,
         drops: list[HaloDropout],
-        recorder: Recorder | None = None,
     ) -> torch.Tensor:
         """Logits [n, C] of the worker's own vertices.
 
@@ -246,7 +245,7 @@ class Model(nn.Module):
         static   layer 0's static product, or None where the system fetches features every epoch
         drops    one per layer
         """
-        h = x
+        h, recorder = x, strategy.comm.recorder
         for drop in drops:
             drop.recorder = recorder
         for l in range(len(self.layers)):
@@ -254,7 +253,7 @@ class Model(nn.Module):
             only, taken = static if l == 0 else None, h
             if isinstance(only, StaticInput) and drops[l].p:
                 only = only.dropped(drops[l])
-            if recorder is not None:
+            if recorder.training:
                 recorder.segment("compute", "forward", l)
                 adjacency = strategy.adjacency.at(l)
                 first = layer.transforms_first(adjacency, only) if isinstance(layer, Layer) else None
@@ -266,7 +265,7 @@ class Model(nn.Module):
                 raise InputError(
                     f"{strategy.name}, layer {l}, worker {strategy.comm.rank}: it {wrong}"
                 ) from None
-            if recorder is not None:
+            if recorder.training:
                 h = applied(BackwardMark, h, recorder, l)
             if l + 1 < len(self.layers):
                 h = self._normalised(l, h, strategy)
@@ -291,9 +290,7 @@ class Model(nn.Module):
         return streamed(rows, strategy.comm.recorder, **passes)
 
     @staticmethod
-    def _projected(
-        x: Rows, static: Static | None, weight: torch.Tensor, recorder: Recorder | None
-    ) -> torch.Tensor:
+    def _projected(x: Rows, static: Static | None, weight: torch.Tensor, recorder: Recorder) -> torch.Tensor:
         return rows_times(x, weight, recorder) if static is None else static.own_times(weight)
 
 

@@ -17,7 +17,7 @@ import torch
 
 from harness.base.autograd import applied
 from harness.comm import work
-from harness.comm.recorder import Recorder
+from harness.comm.recorder import UNCOUNTED, Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.counting import adjoint_times, times
 from harness.core.features import Features, R, Rows, SparseRows, drop_rows, rows_times
@@ -66,7 +66,7 @@ class HaloDropout:
     Rows travel and are cached before dropout; the receiver drops. ids are [n] and [m] int32.
     """
 
-    recorder: Recorder | None = None  # who counts it
+    recorder = UNCOUNTED  # who counts it
 
     def __init__(self, p: float, inner_ids: torch.Tensor, halo_ids: torch.Tensor, key: int):
         self.p, self.inner_ids, self.halo_ids, self.key = p, inner_ids, halo_ids, key
@@ -82,7 +82,7 @@ class HaloDropout:
 
     def _dropped(self, x: R, ids: torch.Tensor) -> R:
         dropped = drop_rows(x, ids, self.p, self.key)
-        if self.recorder is not None and self.recorder.training:
+        if self.recorder.training:
             if isinstance(x, SparseRows):
                 self.recorder.work(work.drop(x.num_entries, 1, x.entries.itemsize))
             elif isinstance(dropped, torch.Tensor):
@@ -100,7 +100,7 @@ def propagate(
     features, rows = adjacency.layer_0(h), drop.inner(adjacency.inner_rows(h))
     recorder = adjacency.recorder
     if isinstance(rows, SparseRows):
-        first, x = True, rows_times(rows, weight)
+        first, x = True, spmm(rows, weight)
     else:
         f_in, f_out = weight.shape
         first = adjacency.transform_first(f_in, f_out, features is not None)

@@ -105,7 +105,7 @@ class ReplicaAdjacency(TakesFeatures):
         return self.edges.num_entries + (self.num_looped if self.loops is not None else 0)
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> Recorder:
         """Who counts what is computed with it."""
         return self.edges.kernel.recorder
 
@@ -113,24 +113,21 @@ class ReplicaAdjacency(TakesFeatures):
 class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, adjacency: ReplicaAdjacency) -> torch.Tensor:
-        ctx.adjacency, recorder = adjacency, adjacency.recorder
-        ctx.due = () if recorder is None else recorder.due(ctx.needs_input_grad[0])
+        ctx.adjacency, ctx.due = adjacency, adjacency.recorder.due(ctx.needs_input_grad[0])
         return _with_loops(adjacency, adjacency.edges.forward(x), x)
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
         adjacency = ctx.adjacency
         x_grad = _with_loops(adjacency, adjacency.edges.adjoint(g), g)
-        if ctx.due:
-            adjacency.recorder.work(*ctx.due)
+        adjacency.recorder.work(*ctx.due)
         return x_grad, None
 
 
 def _with_loops(adjacency: ReplicaAdjacency, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if adjacency.loops is not None:
         count = adjacency.num_looped
-        if adjacency.recorder is not None:
-            adjacency.recorder.work(stream(count, z.shape[1], z.element_size(), 2, 1))
+        adjacency.recorder.work(stream(count, z.shape[1], z.element_size(), 2, 1))
         z[:count].addcmul_(x[:count], adjacency.loops.to(x.dtype))
     return z
 

@@ -270,7 +270,7 @@ class Trainer:
             block.dropout(rate, dropout_key(self.seed, epoch, l, step))
             for l, (rate, block) in enumerate(zip(self._rates(), batch.blocks))
         ]
-        logits = self.model(batch.x, batch.static, strategy, drops, self.recorder)
+        logits = self.model(batch.x, batch.static, strategy, drops)
         seeds = torch.arange(len(batch.labels), device=logits.device)
         loss = local_loss(logits, batch.labels, seeds, divisor, batch.weights)
         return self._backward(loss, logits, len(seeds), strategy)
@@ -303,9 +303,7 @@ class Trainer:
         self.passes += masks is None
         # No layer reads the features where there is a static input.
         x = self.cut.x if static is None else torch.empty(0, device=self.comm.device)
-        logits = self.model(
-            x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
-        )
+        logits = self.model(x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step))
         weights = self.loss_weights if rows is self.train_rows else None
         loss = local_loss(logits, self.targets, rows, divisor, weights)
         return self._backward(loss, logits, len(rows), strategy)

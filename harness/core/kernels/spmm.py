@@ -29,7 +29,7 @@ from harness.base.dgl import load_dgl
 from harness.base.errors import InputError, choice
 from harness.base.target import imported
 from harness.comm import work
-from harness.comm.recorder import NOTHING, Recorder
+from harness.comm.recorder import UNCOUNTED
 from harness.core.kernels.dgl_kernel import CopySum, dies
 from harness.core.kernels.huge_pages import HugePages
 from harness.core.kernels.numba_kernel import NumbaProduct
@@ -71,7 +71,7 @@ class Kernel(ABC):
     name: str  # as it is asked for: one of KERNELS, or "module.Class"
     tilings = Tilings()  # of a kernel whose products are tiled: what was measured for them
     order = Order()  # by which layers choose what they multiply first, and what its products cost
-    recorder: Recorder | None = None  # who counts what is computed with it; None: nobody
+    recorder = UNCOUNTED  # who counts what is computed with it
 
     def check(self, device: torch.device) -> None:  # noqa: B027 -- most have nothing to refuse
         """Raises InputError for a device that it does not run on; `device` is where the blocks will be."""
@@ -329,7 +329,7 @@ class SparseOperator:
         if self._adjoint is None:
             # Bookkeeping, as making the block was: of a block that is drawn anew it is no small part.
             recorder = self.kernel.recorder
-            with NOTHING if recorder is None else recorder.inside("rest", "transpose", recorder.layer):
+            with recorder.inside("rest", "transpose", recorder.layer):
                 self._adjoint = self.kernel.transposed(self.block, self._values, self.device)
         return self._run(self._adjoint, g, self.num_columns, self._column, self._row, out, accumulate)
 
@@ -349,7 +349,7 @@ class SparseOperator:
             out = x.new_empty(num_rows, x.shape[1])
         assert out.is_contiguous() and out.shape == (num_rows, x.shape[1])
         recorder = self.kernel.recorder
-        if recorder is not None and recorder.training:
+        if recorder.training:
             recorder.work(self._work(x, num_rows, row is not None, column is not None, accumulate))
         product.apply(x, row, column, self._self_loops, out.detach(), accumulate)
         return out
@@ -374,8 +374,7 @@ class SpMM(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, base: torch.Tensor | None, operator: SparseOperator, in_place: bool
     ) -> torch.Tensor:
-        ctx.operator, recorder = operator, operator.kernel.recorder
-        ctx.due = () if recorder is None else recorder.due(any(ctx.needs_input_grad))
+        ctx.operator, ctx.due = operator, operator.kernel.recorder.due(any(ctx.needs_input_grad))
         if base is None:
             return operator.forward(x)
         if in_place:
@@ -387,8 +386,7 @@ class SpMM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
         x_grad = ctx.operator.adjoint(g) if ctx.needs_input_grad[0] else None
-        if ctx.due:
-            ctx.operator.kernel.recorder.work(*ctx.due)
+        ctx.operator.kernel.recorder.work(*ctx.due)
         return x_grad, g if ctx.needs_input_grad[1] else None, None, None
 
 
