@@ -13,7 +13,7 @@ B, over the whole graph unless `degrees="local"`):
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -114,30 +114,21 @@ class Adjacency(Propagation):
         self.self_loops = normalisation != "mean"
         inner_degrees = shard.degrees if degrees == "global" else shard.inner_edges.row_sums()
         row, column = scales(inner_degrees, normalisation)
-        inner = SparseOperator(
-            shard.inner_edges,
-            row,
-            column,
-            self_loops=self.self_loops,
-            symmetric=shard.symmetric,
-            values=shard.inner_edges.values,
-            kernel=kernel,
-            device=device,
-        )
+        self._made = partial(SparseOperator, kernel=kernel, device=device)
+        loops, symmetric = self.self_loops, shard.symmetric
+        inner = self._made(shard.inner_edges, row, column, self_loops=loops, symmetric=symmetric)
         halo = None
         if degrees == "global" and shard.num_halo:
             _, halo_column = scales(shard.halo_degrees, normalisation)
-            edges = shard.halo_edges
-            halo = SparseOperator(edges, row, halo_column, values=edges.values, kernel=kernel, device=device)
+            halo = self._made(shard.halo_edges, row, halo_column)
         super().__init__(inner, halo)
         self._shard, self.normalisation, self.kernel, self.device = shard, normalisation, kernel, device
         self._out: tuple[SparseOperator, SparseOperator] | None = None
 
     @cached_property
     def attention(self) -> AttentionEdges:
-        if self.halo is None:
-            return AttentionEdges(self._shard.inner_edges, None, self.device)
-        return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self.device)
+        halo = None if self.halo is None else self._shard.halo_edges
+        return AttentionEdges(self._shard.inner_edges, halo, self.device)
 
     def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
         """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is
@@ -149,26 +140,12 @@ class Adjacency(Propagation):
     def out_edges(self) -> tuple[SparseOperator, SparseOperator]:
         """The worker's rows of A^T: over inner vertices and over the remote vertices its out-edges reach."""
         if self._out is None:
-            shard = self._shard
-            row, column = scales(shard.degrees, self.normalisation)
-            # A^T = C (B^T + S) R: row and column scales change places.
-            scale_row, scale_column = column, row
-            outward = shard.outward
-            inner, out = outward.inner_edges, outward.halo_edges
+            outward, loops, symmetric = self._shard.outward, self.self_loops, self._shard.symmetric
+            row, column = scales(self._shard.degrees, self.normalisation)
             out_row, _ = scales(outward.halo_degrees, self.normalisation)
+            # A^T = C (B^T + S) R: row and column scales change places.
             self._out = (
-                SparseOperator(
-                    inner,
-                    scale_row,
-                    scale_column,
-                    self_loops=self.self_loops,
-                    symmetric=shard.symmetric,
-                    values=inner.values,
-                    kernel=self.kernel,
-                    device=self.device,
-                ),
-                SparseOperator(
-                    out, scale_row, out_row, values=out.values, kernel=self.kernel, device=self.device
-                ),
+                self._made(outward.inner_edges, column, row, self_loops=loops, symmetric=symmetric),
+                self._made(outward.halo_edges, column, out_row),
             )
         return self._out

@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -85,25 +85,12 @@ class Block(Propagation):
         scaled, alike = (row * factor).astype(row.dtype), bool((factor == 1).all())
         # Where a row also counts itself the factor is its neighbours' alone, and so a weight of theirs.
         weighs = like.self_loops and not alike
-        inner = SparseOperator(
-            found.inner,
-            row if weighs else scaled,
-            column,
-            self_loops=like.self_loops,
-            values=_times_factor(found.inner, factor, row.dtype) if weighs else found.inner.values,
-            kernel=like.kernel,
-            device=self.device,
+        values = _times_factor(found.inner, factor, row.dtype) if weighs else None
+        made = partial(SparseOperator, kernel=like.kernel, device=self.device)
+        inner = made(
+            found.inner, row if weighs else scaled, column, self_loops=like.self_loops, values=values
         )
-        halo = None
-        if found.halo.num_columns:
-            halo = SparseOperator(
-                found.halo,
-                scaled,
-                halo_column,
-                values=found.halo.values,
-                kernel=like.kernel,
-                device=self.device,
-            )
+        halo = made(found.halo, scaled, halo_column) if found.halo.num_columns else None
         super().__init__(inner, halo)
 
     def _scales(self, like: Adjacency) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:

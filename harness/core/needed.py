@@ -121,12 +121,7 @@ class NeededAdjacency(Propagation):
         parts = [(block, column, columns), (self._blocks[1], halo_column, halo)]
         inner, outer = (
             SparseOperator(
-                each,
-                row[rows],
-                None if scale is None else scale[taken],
-                values=each.values,
-                kernel=kernel,
-                device=device,
+                each, row[rows], None if scale is None else scale[taken], kernel=kernel, device=device
             )
             if each is not None
             else None

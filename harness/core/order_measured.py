@@ -23,9 +23,9 @@ from harness.core.kernels.gather import LINE
 from harness.core.kernels.spmm import Kernel, NumbaKernel, SparseOperator
 from harness.core.kernels.tiling import LEAST_ENTRIES as LEAST_TILED
 from harness.core.kernels.tiling import Tilings, shape_class
+from harness.core.kernels.tiling_measured import random_block
 from harness.core.order import Costs, Shape, SparseCost
 from harness.data.partition.cache import Cache
-from harness.data.partition.shard import Csr
 
 SOURCES = 1 << 10, 1 << 13, 1 << 16
 WIDTHS = 16, 64, 256, 600  # the widest as rows of features are: no whole number of cache lines
@@ -82,19 +82,13 @@ def _sparse(kernel: Kernel, sources: int, width: int, degree: int) -> SparseCost
         lines = -(-4 * width // LINE)
         kernel = NumbaKernel(Tilings(only=kernel.tilings.choose(*_stands_for(sources, degree), lines)))
     products = [
-        SparseOperator(_block(rows, sources, each), row, column, kernel=kernel) for each in (least, most)
+        SparseOperator(random_block(rows, sources, each), row, column, kernel=kernel)
+        for each in (least, most)
     ]
     few, many = _nanoseconds([partial(each.forward, x, out) for each in products])
     entry = max((many - few) / (rows * (most - least)), LEAST * width)
     each_row = max((few - least * rows * entry) / (rows + sources), LEAST * width)
     return SparseCost(sources, width, round(entry / width, 5), round(each_row / width, 5), degree)
-
-
-def _block(rows: int, columns: int, degree: int) -> Csr:
-    """Rows with `degree` entries each, drawn evenly, in ascending order."""
-    drawn = np.random.default_rng(0).integers(0, columns, (rows, degree), dtype=np.int32)
-    drawn.sort(axis=1)
-    return Csr(np.arange(rows + 1, dtype=np.int32) * degree, drawn.ravel(), columns)
 
 
 def _dense(width: int) -> float:

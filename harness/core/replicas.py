@@ -73,13 +73,7 @@ class ReplicaAdjacency(TakesFeatures):
         self.num_looped = shard.num_replicas if apart else shard.num_masters
         row, column = scales(shard.degrees if degrees is None else degrees, normalisation)
         self.edges = SparseOperator(
-            shard.edges,
-            row,
-            column,
-            symmetric=shard.symmetric,
-            values=shard.edges.values,
-            kernel=kernel,
-            device=device,
+            shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device
         )
         self.loops: torch.Tensor | None = None  # [num_looped, 1] the diagonal of A
         if normalisation != "mean":

@@ -56,8 +56,8 @@ class MessageAdjacency(Propagation):
         receive, received, told = _receiving(block, block.values, found, plan.receive_counts)
         sent, send = _sending(plan, of.num_inner, *tell(comm, *told))
         kernel, device = of.inner.kernel, of.inner.device
-        self.receive = SparseOperator(received, values=received.values, kernel=kernel, device=device)
-        self.send = SparseOperator(sent, values=sent.values, kernel=kernel, device=device)
+        self.receive = SparseOperator(received, kernel=kernel, device=device)
+        self.send = SparseOperator(sent, kernel=kernel, device=device)
         super().__init__(of.inner, self.receive)
         self.counts = send, receive
         self.num_halo = 0  # what arrives is multiplied by nothing but S

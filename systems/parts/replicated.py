@@ -97,7 +97,7 @@ class ReplicatedRows(Propagation):
             (~inside, sum(self.come), place[column]),
         ):
             block = block_of(row[chosen] - first, at[chosen], weight[chosen], (height, wide))
-            operator = SparseOperator(block, values=block.values, kernel=of.kernel, device=of.device)
+            operator = SparseOperator(block, kernel=of.kernel, device=of.device)
             made.append(operator if wide else None)
         return made[0], made[1]
 

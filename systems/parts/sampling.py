@@ -8,6 +8,7 @@ vertices after; self-loops are not among them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numba
 import numpy as np
@@ -181,26 +182,13 @@ class SampledAdjacency(Propagation):
         touched, *parts = _compress(edges.indptr, edges.columns, mask, factor, n, m)
         drawn = torch.from_numpy(touched).to(full.device, non_blocking=True)
         row, column, halo_column = full.scales()
-        inner = SparseOperator(
-            Csr(parts[0], parts[1], n),
-            row,
-            column,
-            self_loops=full.self_loops,
-            values=parts[2],
-            kernel=full.kernel,
-            device=full.device,
-        )
+        made = partial(SparseOperator, kernel=full.kernel, device=full.device)
+        near = Csr(parts[0], parts[1], n, parts[2])
         halo = None
         if len(drawn):
-            halo = SparseOperator(
-                Csr(parts[3], parts[4], len(drawn)),
-                row,
-                None if halo_column is None else halo_column[touched],
-                values=parts[5],
-                kernel=full.kernel,
-                device=full.device,
-            )
-        super().__init__(inner, halo, drawn)
+            far = Csr(parts[3], parts[4], len(drawn), parts[5])
+            halo = made(far, row, None if halo_column is None else halo_column[touched])
+        super().__init__(made(near, row, column, self_loops=full.self_loops), halo, drawn)
         self.features = full.features
 
 
@@ -223,14 +211,9 @@ class HaloSampler:
         place[which] = np.arange(len(which), dtype=np.int32)
         values = np.empty(0, np.float32) if block.values is None else block.values
         indptr, indices, values = _take_columns(block.indptr, block.indices, values, place)
-        halo = SparseOperator(
-            Csr(indptr, indices, len(which)),
-            self.row,
-            None if self.column is None else self.column[which],
-            values=None if block.values is None else values,
-            kernel=self.full.kernel,
-            device=self.full.device,
-        )
+        column = None if self.column is None else self.column[which]
+        taken = Csr(indptr, indices, len(which), None if block.values is None else values)
+        halo = SparseOperator(taken, self.row, column, kernel=self.full.kernel, device=self.full.device)
         made = Propagation(self.full.inner, halo, drawn.to(self.full.device, non_blocking=True))
         made.features = self.full.features
         return made

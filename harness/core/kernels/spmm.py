@@ -266,7 +266,7 @@ class SparseOperator:
     row, column [rows], [cols] float32 (numpy or tensor), or None for 1
     self_loops  each row also counts itself (a square block only)
     symmetric   B equals its transpose: a square block is then used for both directions
-    values      [entries] float32 instead of 1, or None
+    values      [entries] instead of the block's own
     """
 
     def __init__(
@@ -286,9 +286,9 @@ class SparseOperator:
         # One tensor where both are one scale: a kernel that keeps what it made of them then makes it once.
         self._row = self._scale(row)
         self._column = self._row if column is row else self._scale(column)
-        self._values, self._self_loops = values, self_loops
-        self._symmetric = symmetric and values is None and block.num_rows == block.num_columns
-        self._forward = kernel.prepare(block, values, self.device)
+        self._values, self._self_loops = block.values if values is None else values, self_loops
+        self._symmetric = symmetric and self._values is None and block.num_rows == block.num_columns
+        self._forward = kernel.prepare(block, self._values, self.device)
         self._adjoint: Product | None = self._forward if self._symmetric else None
         self._works: dict[tuple[int | bool, ...], work.Work] = {}
 

@@ -63,9 +63,9 @@ def measure(columns: int, degree: int, entries: int | None = None) -> list[Timed
         return [_fastest(block, lines, packed, threads) for lines in LINES]
 
 
-def random_block(rows: int, columns: int, degree: int, seed: int = 0) -> Csr:
+def random_block(rows: int, columns: int, degree: int) -> Csr:
     """`rows` rows of `degree` entries, drawn evenly from the columns, in ascending order."""
-    drawn = np.random.default_rng(seed).integers(0, columns, (rows, degree), dtype=np.int32)
+    drawn = np.random.default_rng(0).integers(0, columns, (rows, degree), dtype=np.int32)
     drawn.sort(axis=1)
     return Csr(np.arange(rows + 1, dtype=np.int32) * degree, drawn.ravel(), columns)
 
