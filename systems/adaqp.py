@@ -104,17 +104,13 @@ class Adaqp(System):
 
     def levels(self, layer: int, direction: str, rows: torch.Tensor) -> list[Level]:
         """The exchanges that carry `rows` [k, F]: one for each number of bits in use."""
-        plan = self.plans[layer]
-        send, receive = plan.send_counts, plan.receive_counts
-        if direction == "backward":
-            send, receive = receive, send
+        send, receive = self.plans[layer].counts(direction)
         if self.assignment == "uniform":
             return [Level(self.bits, slice(None), send, slice(None), receive)]
         key = f"{direction} {layer}"
         if key not in self.chosen or self.epoch % self.period == 0:
             mine = assign_bits(self.variance(layer, direction, rows), self.bits)
-            flight, theirs = self.comm.start_exchange(mine[:, None], send, receive, layer, direction, "bits")
-            flight.wait()
+            theirs = self.comm.exchange_now(mine[:, None], send, receive, layer, direction, "bits")
             self.chosen[key] = (mine, theirs[:, 0].clone())
             self.divided.pop(key, None)
         mine, theirs = self.chosen[key]
@@ -131,10 +127,7 @@ class Adaqp(System):
         if self.weight is None:
             # Each receiver knows how much it makes of a row: told once to the owner.
             used = self.column_weights()[:, None]
-            flight, told = self.comm.start_exchange(
-                used, self.plan.receive_counts, self.plan.send_counts, layer, "backward", "bits"
-            )
-            flight.wait()
+            told = self.comm.exchange_now(used, *self.plan.counts("backward"), layer, "backward", "bits")
             self.weight = told[:, 0].clone()
         return beta * self.weight
 

@@ -271,7 +271,7 @@ class Capgnn(FitsDevices, System):
                 packed = h.index_select(0, plan.send_rows)
                 self.recorder.work(moved(packed))
             request.flight, request.arrived = self.comm.start_exchange(
-                packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2
+                packed, *plan.counts("forward"), layer, "forward", "halo", self.epoch % 2
             )
             request.sent = packed
         if fetch.announced:
@@ -366,8 +366,8 @@ class CachedHalo(Crossing):
             with self.recorder.inside("rest", "pack", self.layer):
                 self.sent = g.index_select(0, self.part.places)
                 self.recorder.work(moved(self.sent))
-            self.flight, self.returned = self.system.comm.exchange_back(
-                self.part.plan, self.sent, self.layer, "halo"
+            self.flight, self.returned = self.system.comm.start_exchange(
+                self.sent, *self.part.plan.counts("backward"), self.layer, "backward", "halo"
             )
 
     def take_back(self):

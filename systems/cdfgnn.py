@@ -342,8 +342,7 @@ class Selection:
         travels."""
         comm = self.comm
         if not ids:
-            flight, received = comm.start_exchange(wire, self.out, self.into, layer, direction, self.purpose)
-            flight.wait()
+            received = comm.exchange_now(wire, self.out, self.into, layer, direction, self.purpose)
             return torch.arange(len(received), device=rows.device), received
         peer = self.peer[rows]
         # Rows ascend, and so do their peers. To count them so is one read, where a bincount takes two.
@@ -353,10 +352,8 @@ class Selection:
         id = (rows - self.out_start[peer]).to(torch.int32)[:, None].view(torch.uint8)
         if hollow(wire):  # of a dry run, whose ids are real
             wire = torch.zeros(wire.shape, dtype=torch.uint8)
-        flight, received = comm.start_exchange(
-            torch.cat([id, wire], 1), send, receive, layer, direction, self.purpose
-        )
-        flight.wait()
+        sent = torch.cat([id, wire], 1)
+        received = comm.exchange_now(sent, send, receive, layer, direction, self.purpose)
         id = received[:, :4].clone(memory_format=torch.contiguous_format).view(torch.int32)[:, 0].long()
         counts = torch.tensor(receive).to(rows.device, non_blocking=True)
         first = self.in_start.repeat_interleave(counts, output_size=len(received))

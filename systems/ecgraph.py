@@ -96,15 +96,12 @@ class Ecgraph(System):
         return CodedHalo(self, layer, h)
 
     def start(self, layer, direction, rows):
-        plan = self.plans[layer]
         if direction == "backward":
-            ways = plan.receive_counts, plan.send_counts
             send = self.start_plain if self.backward_bits == AS_THEY_ARE else self.start_gradients
         else:
-            ways = plan.send_counts, plan.receive_counts
             exact = self.epoch == 0 or (self.epoch + 1) % self.period == 0
             send = self.start_plain if self.period == 1 else self.start_exact if exact else self.start_rows
-        return send(layer, direction, rows, *ways)
+        return send(layer, direction, rows, *self.plans[layer].counts(direction))
 
     def finish(self, under_way, count, width, dtype):
         flight, arrived, _, made = under_way

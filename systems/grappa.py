@@ -169,15 +169,8 @@ class Grappa(BatchSystem):
         send[reader] = len(message)
         receive[second] = columns * self.edges[second] + shard.sizes[second]
         with self.comm.for_once():
-            flight, arrived = self.comm.start_exchange(
-                torch.from_numpy(message).view(-1, 1).to(self.device),
-                send.tolist(),
-                receive.tolist(),
-                0,
-                "forward",
-                "structure",
-            )
-            flight.wait()
+            told = torch.from_numpy(message).view(-1, 1).to(self.device)
+            arrived = self.comm.exchange_now(told, send.tolist(), receive.tolist(), 0, "forward", "structure")
         edges, n = int(self.edges[second]), int(shard.sizes[second])
         self.recorder.work(moved(arrived))
         found = arrived[:, 0].cpu().numpy()

@@ -113,12 +113,10 @@ class Sylvie(System):
 
     def pipe(self, layer: int, direction: str) -> Pipe:
         """What carries a layer's rows, or their gradients, from one epoch to the next."""
-        plan, back = self.plans[layer], direction == "backward"
-        ways = plan.send_counts, plan.receive_counts
-        send, receive = ways[::-1] if back else ways
         key = f"{direction} {layer}"
         if key not in self.pipes:
-            self.pipes[key] = Pipe(self.comm, layer, direction, send, receive, held=back)
+            counts = self.plans[layer].counts(direction)
+            self.pipes[key] = Pipe(self.comm, layer, direction, *counts, held=direction == "backward")
         return self.pipes[key]
 
     def after_epoch(self, epoch):

@@ -78,14 +78,13 @@ class Varco(System):
         return CodedHalo(self, layer, h)
 
     def start(self, layer, direction, rows):
-        plan, width = self.plans[layer], rows.shape[1]
-        ways = plan.send_counts, plan.receive_counts
-        send, receive = ways if direction == "forward" else ways[::-1]
+        width = rows.shape[1]
         sent = columns(self.seed, self.epoch, layer, width, math.ceil(width / self.rate())).to(self.device)
         part = rows.index_select(1, sent) if len(sent) < width else rows
         self.recorder.work(moved(part))
         # Some columns are of another number in the next epoch, whole rows are not.
         with self.comm.for_once() if len(sent) < width else nullcontext():
+            send, receive = self.plans[layer].counts(direction)
             flight, arrived = self.comm.start_exchange(part, send, receive, layer, direction, "halo")
         return sent, part, flight, arrived
 

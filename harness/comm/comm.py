@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from harness.base.hollow import hollow
@@ -78,14 +79,6 @@ class Comm(Wire):
         """
         return PendingHalo(self, plan, h, layer, purpose)
 
-    def exchange_back(
-        self, plan: HaloPlan, g: torch.Tensor, layer: int, purpose: str
-    ) -> tuple[InFlight, torch.Tensor]:
-        """Start returning the halo's gradients `g` [m, F] to their owners; rows arrive as [s, F] in
-        `send_rows` order.
-        """
-        return self.start_exchange(g, plan.receive_counts, plan.send_counts, layer, "backward", purpose)
-
     def start_exchange(
         self,
         rows: torch.Tensor,
@@ -130,6 +123,33 @@ class Comm(Wire):
             finish=self._unwire(received, incoming),
         )
         return flight, received
+
+    def exchange_now(
+        self,
+        rows: torch.Tensor,
+        send: list[int],
+        receive: list[int],
+        layer: int,
+        direction: str,
+        purpose: str,
+        slot: int = 0,
+        counted: Sequence[int] | None = None,
+    ) -> torch.Tensor:
+        """The rows that arrive where `start_exchange` is waited for at once."""
+        flight, received = self.start_exchange(rows, send, receive, layer, direction, purpose, slot, counted)
+        flight.wait()
+        return received
+
+    def tell(self, parts: Sequence[np.ndarray], dtype: torch.dtype) -> list[np.ndarray]:
+        """What every worker tells this one, by sender; parts[p] [k_p] is for worker p, nothing for itself.
+        Outside the train clock.
+        """
+        send = [len(part) if p != self.rank else 0 for p, part in enumerate(parts)]
+        receive = self.exchange_counts(send, -1, "forward", "plan")
+        whole = np.concatenate([part[:count] for part, count in zip(parts, send)])
+        told = torch.from_numpy(whole).to(self.device, dtype)[:, None]
+        theirs = self.exchange_now(told, send, receive, -1, "forward", "plan")[:, 0]
+        return [each.numpy() for each in theirs.clone().cpu().split(receive)]
 
     # -- collectives --
 
@@ -194,9 +214,7 @@ class Comm(Wire):
         told = torch.tensor([counts[p] for p in self.peers], dtype=torch.int64)[:, None]
         mine = told.to(self.device, non_blocking=True)
         ones = [int(p != self.rank) for p in range(self.size)]
-        flight, theirs = self.start_exchange(mine, ones, ones, layer, direction, purpose)
-        flight.wait()
-        heard = theirs[:, 0].tolist()
+        heard = self.exchange_now(mine, ones, ones, layer, direction, purpose)[:, 0].tolist()
         return [*heard[: self.rank], 0, *heard[self.rank :]]
 
     def all_gather(self, tensor: torch.Tensor, layer: int, purpose: str) -> list[torch.Tensor]:
@@ -205,10 +223,8 @@ class Comm(Wire):
         lengths[self.rank] = len(tensor)
         send = [len(tensor) if p != self.rank else 0 for p in range(self.size)]
         receive = [length if p != self.rank else 0 for p, length in enumerate(lengths)]
-        flight, theirs = self.start_exchange(
-            tensor.repeat(self.size - 1)[:, None], send, receive, layer, "forward", purpose
-        )
-        flight.wait()
+        mine = tensor.repeat(self.size - 1)[:, None]
+        theirs = self.exchange_now(mine, send, receive, layer, "forward", purpose)
         parts = list(theirs[:, 0].clone().split(receive))
         parts[self.rank] = tensor
         return parts
@@ -337,8 +353,9 @@ class PendingHalo(Crossing):
             self.recorder.work(pack(*shape, h.element_size()))
             packed = self.comm.outgoing(key, shape, h.dtype, halved)
             torch.index_select(h, 0, self.plan.send_rows, out=packed)
+            counts = self.plan.counts("forward")
             self.flight, self.received = self.comm.start_exchange(
-                packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose
+                packed, *counts, self.layer, "forward", self.purpose
             )
 
     def take(self) -> torch.Tensor:
@@ -347,7 +364,10 @@ class PendingHalo(Crossing):
 
     def send_back(self, g: torch.Tensor) -> None:
         with self.recorder.inside("rest", "pack", self.layer):
-            self.flight, self.returned = self.comm.exchange_back(self.plan, g, self.layer, self.purpose)
+            counts = self.plan.counts("backward")
+            self.flight, self.returned = self.comm.start_exchange(
+                g, *counts, self.layer, "backward", self.purpose
+            )
 
     def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
         self.flight.wait()

@@ -29,6 +29,11 @@ class HaloPlan:
     def num_halo(self) -> int:
         return sum(self.receive_counts)
 
+    def counts(self, direction: str) -> tuple[list[int], list[int]]:
+        """Rows to and from each worker: of the halo "forward", of its gradients "backward"."""
+        ways = self.send_counts, self.receive_counts
+        return ways if direction == "forward" else ways[::-1]
+
 
 class Poster(Protocol):
     """Who posted an operation: this worker's `Comm`."""

@@ -340,8 +340,7 @@ class Exchanged(Pulls):
         receive = [0 if p == rank else int(count) for p, count in enumerate(expected)]
         whole = np.concatenate([part[: send[p]] for p, part in enumerate(parts)])
         outgoing = torch.from_numpy(whole.reshape(len(whole), _width(whole))).to(comm.device)
-        flight, incoming = comm.start_exchange(outgoing, send, receive, layer, "forward", purpose, slot)
-        flight.wait()
+        incoming = comm.exchange_now(outgoing, send, receive, layer, "forward", purpose, slot)
         for passed in (outgoing, incoming):
             comm.recorder.work(copied(passed))
         # The buffer is written again by the next exchange of its kind.

@@ -95,10 +95,7 @@ def _exchanged(
     for place in packed.split(lengths):
         place[:, 0] = coded.messages.pop(0)
     give_back_freed_memory()  # what arrives may need as much, in one block
-    flight, arrived = comm.start_exchange(
-        packed, lengths, incoming, layer, "forward", purpose, counted=coded.rows
-    )
-    flight.wait()
+    arrived = comm.exchange_now(packed, lengths, incoming, layer, "forward", purpose, counted=coded.rows)
     return coded, arrived[:, 0].cpu().split(incoming)
 
 
@@ -110,10 +107,7 @@ def _fetch_dense(comm: Comm, pieces: Sequence[Csr], receive: list[int], most: in
         block = [piece[first : first + step] for piece in pieces]
         incoming = [max(0, min(step, count - first)) for count in receive]
         rows = torch.from_numpy(np.concatenate(block))
-        flight, arrived = comm.start_exchange(
-            rows, [len(each) for each in block], incoming, 0, "forward", purpose
-        )
-        flight.wait()
+        arrived = comm.exchange_now(rows, [len(each) for each in block], incoming, 0, "forward", purpose)
         for parts, each in zip(found, arrived.split(incoming)):
             parts.append(_compressed(each))
         give_back_freed_memory()  # small arrays lie where the next block would

@@ -60,8 +60,7 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
         given = depth > layer
         remote = touched(halo, given)
         mine = torch.from_numpy(remote.astype(np.uint8)).to(comm.device)[:, None]
-        flight, theirs = comm.start_exchange(mine, halo_counts, send_counts, -1, "backward", "needed")
-        flight.wait()
+        theirs = comm.exchange_now(mine, halo_counts, send_counts, -1, "backward", "needed")
         asked.append(theirs[:, 0].cpu().numpy().astype(bool))
         taken = touched(inner, given)
         taken[shard.send_rows[asked[-1]]] = True

@@ -158,9 +158,8 @@ def sum_replicas(
     """
     masters = len(z) - plan.num_halo
     recorder = comm.recorder
-    flight, parts = comm.start_exchange(
-        z[masters:], plan.receive_counts, plan.send_counts, layer, direction, purpose or "gather"
-    )
+    back = plan.counts("backward")
+    flight, parts = comm.start_exchange(z[masters:], *back, layer, direction, purpose or "gather")
     width, size = z.shape[1], z.element_size()
     with recorder.inside("rest", "pack", layer):
         recorder.work(stream(len(z), width, size, 1, 1))
@@ -172,10 +171,8 @@ def sum_replicas(
         scatter_add_rows(summed[:masters], plan.send_rows, parts)
         sums = summed.index_select(0, plan.send_rows)
     # A slot of its own: under one purpose both exchanges would share a buffer.
-    flight, copies = comm.start_exchange(
-        sums, plan.send_counts, plan.receive_counts, layer, direction, purpose or "scatter", slot=1
-    )
-    flight.wait()
+    there = plan.counts("forward")
+    copies = comm.exchange_now(sums, *there, layer, direction, purpose or "scatter", slot=1)
     with recorder.inside("rest", "unpack", layer):
         recorder.work(stream(len(copies), width, size, 1, 1))
         summed[masters:] = copies

@@ -168,13 +168,10 @@ class Scorer:
         if self.comm.size > 1:
             send = [len(mine) * (p != self.comm.rank) for p in range(self.comm.size)]
             receive = [length * (p != self.comm.rank) for p, length in enumerate(lengths)]
-            flight, theirs = self.comm.start_exchange(
-                mine.repeat(self.comm.size - 1)[:, None], send, receive, -1, "forward", "evaluate"
-            )
-            flight.wait()
-            parts = [
-                part if p != self.comm.rank else mine for p, part in enumerate(theirs[:, 0].split(receive))
-            ]
+            repeated = mine.repeat(self.comm.size - 1)[:, None]
+            theirs = self.comm.exchange_now(repeated, send, receive, -1, "forward", "evaluate")
+            parts = list(theirs[:, 0].split(receive))
+            parts[self.comm.rank] = mine
         groups = zip(*(part.split(counts) for part, counts in zip(parts, positives)))
         merged = [torch.cat(group).sort().values for group in groups]
         return [merged[: len(merged) // 2], merged[len(merged) // 2 :]]

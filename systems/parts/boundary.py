@@ -186,18 +186,14 @@ class FeatureCache:
         # One byte per boundary vertex: 1 where it is kept from now on, 2 where its row is wanted too.
         states = kept.to(torch.uint8) + fresh.to(torch.uint8)
         plan, comm = system.plan, system.comm
-        counts = plan.receive_counts, plan.send_counts
-        flight, told = comm.start_exchange(states[:, None], *counts, 0, "backward", "cache")
-        flight.wait()
-        told = told[:, 0]
+        told = comm.exchange_now(states[:, None], *plan.counts("backward"), 0, "backward", "cache")[:, 0]
         self.told = told > 0
         wanted = told == 2
         assert system.full.features is not None
         x = system.full.features.x
         send = [int(part.sum()) for part in wanted.split(plan.send_counts)]
         receive = [int(part.sum()) for part in fresh.split(plan.receive_counts)]
-        flight, rows = comm.start_exchange(x[plan.send_rows[wanted]], send, receive, 0, "forward", "cache")
-        flight.wait()
+        rows = comm.exchange_now(x[plan.send_rows[wanted]], send, receive, 0, "forward", "cache")
         self.replace(kept, fresh, rows)
         comm.recorder.metric("map_bytes", self.kept.nbytes + self.place.nbytes, 0)
 

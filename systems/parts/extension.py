@@ -174,9 +174,6 @@ def _told(comm: Comm, of: Around, wanted: np.ndarray) -> tuple[np.ndarray, list[
     """Tell owners which of their rows this worker wants; outside the train clock. The own rows that others
     want, by them, and how many go to each worker and come from it."""
     at = wanted - of.own
-    receive = np.bincount(of.owners[at], minlength=comm.size).tolist()
-    send = comm.exchange_counts(receive, -1, "forward", "plan")
-    rows = torch.from_numpy(of.rows[at]).to(comm.device, torch.int64)[:, None]
-    flight, theirs = comm.start_exchange(rows, receive, send, -1, "forward", "plan")
-    flight.wait()
-    return theirs[:, 0].clone().cpu().numpy(), send, receive
+    receive = np.bincount(of.owners[at], minlength=comm.size)
+    theirs = comm.tell(np.split(of.rows[at], np.cumsum(receive)[:-1]), torch.int64)
+    return np.concatenate(theirs), [len(each) for each in theirs], receive.tolist()

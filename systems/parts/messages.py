@@ -116,18 +116,8 @@ def _receiving(
 def tell(
     comm: Comm, numbers: list[np.ndarray], values: list[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """What every worker told this one, whole numbers and weights, given by receiver; outside the train clock.
-    What is given for the worker itself becomes empty."""
-    heard = []
-    for given, dtype in ((numbers, torch.int64), (values, torch.get_default_dtype())):
-        given[comm.rank] = given[comm.rank][:0]
-        send = [len(each) for each in given]
-        receive = comm.exchange_counts(send, -1, "forward", "plan")
-        told = torch.from_numpy(np.concatenate(given)).to(comm.device, dtype)[:, None]
-        flight, theirs = comm.start_exchange(told, send, receive, -1, "forward", "plan")
-        flight.wait()
-        heard.append([each.numpy() for each in theirs[:, 0].clone().cpu().split(receive)])
-    return heard[0], heard[1]
+    """`Comm.tell` of whole numbers and of weights."""
+    return comm.tell(numbers, torch.int64), comm.tell(values, torch.get_default_dtype())
 
 
 def _sending(

@@ -206,8 +206,7 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
     """
     mask = torch.from_numpy(kept.astype(np.uint8)).to(comm.device)
     halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
-    flight, wanted = comm.start_exchange(mask[:, None], halo_counts, send_counts, -1, "backward", "rapa")
-    flight.wait()
+    wanted = comm.exchange_now(mask[:, None], halo_counts, send_counts, -1, "backward", "rapa")
     sent = wanted[:, 0].cpu().numpy().astype(bool)
     by_owner, by_peer = (np.repeat(np.arange(comm.size), counts) for counts in (halo_counts, send_counts))
     counted = lambda groups: np.bincount(groups, minlength=comm.size).astype(np.int64)  # noqa: E731
@@ -225,10 +224,8 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
         return smaller
     own = (np.diff(shard.inner_edges.indptr) + np.diff(smaller.halo_edges.indptr)).astype(np.int32)
     packed = torch.from_numpy(own[smaller.send_rows]).to(comm.device)[:, None]
-    flight, theirs = comm.start_exchange(
-        packed, smaller.send_counts.tolist(), smaller.halo_counts.tolist(), -1, "forward", "rapa"
-    )
-    flight.wait()
+    counts = smaller.send_counts.tolist(), smaller.halo_counts.tolist()
+    theirs = comm.exchange_now(packed, *counts, -1, "forward", "rapa")
     return dataclasses.replace(smaller, degrees=own, halo_degrees=theirs[:, 0].cpu().numpy().copy())
 
 
