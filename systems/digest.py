@@ -45,78 +45,48 @@ purpose (section 5.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, WAIT, number
 from harness.base.errors import InputError, choice
-from harness.comm.backend import check_address
-from harness.core.mixins import BesideClock, OwnLoss
-from harness.core.system import System, check_features
-from harness.core.traits import Refuses, Traits
-from systems.parts.representations import Representations
-from systems.parts.slow_worker import refusal, slowed
+from systems.parts.stale_system import REFUSES, StaleSystem
 
 
 @dataclass
-class Digest(OwnLoss, BesideClock, System):
-    """The knobs.
+class Digest(StaleSystem):
+    """Beside the knobs of `StaleSystem`:
 
-    interval    N, rounds from one push to the next
     schedule    "after": push at the end of a round, pull at the start of the next; "literal": as Algorithm 1
                 is printed
-    store       where hidden rows are kept: "shared", the memory of one host, or the Redis server at
-                redis://HOST:PORT
-    start       what the store holds before round 1: "exact", the rows of an exact forward pass, or "zeros"
-    loss        what a worker divides the sum of its losses by: "partition", its own training vertices, or
-                "global", those of all workers
     aggregate   what is averaged over workers: "gradients", before one shared step, or "weights", after local
                 steps
     weighting   a worker's weight in that average: "uniform", 1 / M each, or "train", its share of the
                 training vertices
-    features    "once": layer 0's halo rows are fetched once; "refetch": in every round
     form        how a layer joins own and halo rows: "sum", eq. 5, is the only one; the concatenation of
                 Algorithm 1 is refused, since its weights would depend on the partition
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
-    straggler   rank of a worker that is slowed down on purpose; -1: none
-    delay       seconds added to each epoch of the straggler
-    delay_spread   up to so many seconds more, drawn for each epoch from the seed
-    slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
-    interval: int = number(10, 1, ROUNDS)
     schedule: str = "after"
-    store: str = "shared"
-    start: str = "exact"
-    loss: str = "partition"
     aggregate: str = "gradients"
     weighting: str = "uniform"
-    features: str = "once"
     form: str = "sum"
     gradient_error: bool = False
-    straggler: int = number(-1, -1)
-    delay: float = number(0.0, 0, WAIT)
-    delay_spread: float = number(0.0, 0, WAIT)
-    slowdown: float = number(1.0, 1, 10**6)
 
-    refuses: ClassVar = Refuses(
-        wire="passes hidden rows through a store, which holds them as they are",
-        needed_rows="keeps a representation of every boundary vertex",
-        combine="",
-    )
+    refuses: ClassVar = replace(REFUSES, combine="")
 
     def __post_init__(self):
+        super().__post_init__()
         choice("schedule", self.schedule, ("after", "literal"))
-        check_address(self.store)
-        choice("start", self.start, ("exact", "zeros"))
-        choice("loss", self.loss, ("partition", "global"))
         choice("aggregate", self.aggregate, ("gradients", "weights"))
         choice("weighting", self.weighting, ("uniform", "train"))
-        check_features(self.features)
-        check_form(self.form)
-        self.slow = slowed(self.straggler, self.delay, self.delay_spread, self.slowdown)
+        if self.form != "sum":
+            raise InputError(
+                f"form={self.form} gives every layer three weights that depend on the partition, so that no"
+                " other system could train the same model; give form=sum"
+            )
 
     def supports(self, run):
         if run.combine != "exact" and self.aggregate == "weights":
@@ -124,20 +94,14 @@ class Digest(OwnLoss, BesideClock, System):
                 f"combine={run.combine} codes gradients, and system.aggregate=weights sums weights; give"
                 " combine=exact or system.aggregate=gradients"
             )
-        return refusal(self.slow, run.num_workers) or super().supports(run)
-
-    def traits(self):
-        return Traits(overlaps=True, straggler=self.slow)
+        return super().supports(run)
 
     def setup(self, context):
         super().setup(context)
-        self.context, self.round = context, 0
         local, total = len(context.train_rows), int(self.shard.split_counts[0])
         self.share = local / total if self.weighting == "train" else 1 / self.comm.size
         if self.aggregate == "gradients" and self.loss == "global":
             self.share = 1.0
-        self.representations = Representations(context, self.store, slots=2)
-        context.closing.callback(self.representations.close)
 
     def before_training(self):
         """The store before round 1: H^(l) of an exact forward pass with the first weights."""
@@ -152,8 +116,9 @@ class Digest(OwnLoss, BesideClock, System):
     def pulls(self, r: int) -> bool:
         return r % self.interval == 0 if self.schedule == "literal" else (r - 1) % self.interval == 0
 
-    def pushes(self, r: int) -> bool:
-        return (r - 1) % self.interval == 0 if self.schedule == "literal" else r % self.interval == 0
+    def pushes(self):
+        before = self.round - 1 if self.schedule == "literal" else self.round
+        return self.round if before % self.interval == 0 else None
 
     def last_push(self, r: int) -> int:
         """The last round before r that pushed; 0 for the start."""
@@ -170,21 +135,9 @@ class Digest(OwnLoss, BesideClock, System):
             self.weights_before = [p.detach().clone() for p in self.context.model.parameters()]
         self.prefetch(1)
 
-    def prefetch(self, layer: int) -> None:
-        """PULL, lines 5-6, while the layer before computes."""
+    def prefetch(self, layer):
         if self.pulling:
             self.representations.pull(layer, self.wanted)
-
-    def halo(self, layer, h):
-        if layer == 0:
-            return self.comm.exchange(self.plan, h, 0, "features")
-        if self.pushes(self.round):  # PUSH, lines 9-10: h is final as soon as it is computed
-            self.representations.push(layer, h, self.round)
-        self.prefetch(layer + 1)
-        return self.representations.pending(layer)
-
-    def loss_divisor(self, local, total):
-        return total if self.loss == "global" else max(local, 1)
 
     def combine(self, parameters):
         self.representations.report(self.round)
@@ -234,11 +187,3 @@ def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]
     with torch.no_grad():
         for parameter, value in zip(parameters, values):
             parameter.copy_(value)
-
-
-def check_form(form: str) -> None:
-    if form != "sum":
-        raise InputError(
-            f"form={form} gives every layer three weights that depend on the partition, so that no other"
-            " system could train the same model; give form=sum"
-        )

@@ -55,67 +55,38 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, WAIT, number
 from harness.base.errors import choice
-from harness.comm.backend import check_address
 from harness.comm.parameters import Parameters
-from harness.core.mixins import AsynchronousSystem, BesideClock, OwnLoss
+from harness.core.mixins import AsynchronousSystem
 from harness.core.optimisers import Adam
-from harness.core.system import check_features
-from harness.core.traits import Refuses, Traits
-from systems.parts.representations import Representations
-from systems.parts.slow_worker import refusal, slowed
+from systems.parts.stale_system import REFUSES, StaleSystem
 
 
 @dataclass
-class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
-    """The knobs.
+class DigestA(StaleSystem, AsynchronousSystem):
+    """Beside the knobs of `StaleSystem`, whose rounds are a worker's own:
 
-    interval  N, own rounds from one push to the next
-    store     where hidden rows are kept: "shared", the memory of one host, or the Redis server at
-              redis://HOST:PORT
-    start     what the store holds before round 1: "exact", the rows of an exact forward pass, or "zeros"
-    loss      what a worker divides the sum of its losses by: "partition", its own training vertices, or
-              "global", those of all workers
     update    what a worker uploads: "gradient", with which the server's Adam takes a step, or "delta", the
               change of weights by a local step, which the server adds
     scale     what an update is multiplied by: "1", or "1/M" where there are M workers
     order     in which the server applies updates: "arrival", as they come, or "rotation", worker after worker
     features  "once": layer 0's halo rows are fetched once; "refetch": in every round, in which all workers
               then meet
-    straggler   rank of a worker that is slowed down on purpose; -1: none
-    delay       seconds added to each epoch of the straggler
-    delay_spread   up to so many seconds more, drawn for each epoch from the seed
-    slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
-    interval: int = number(10, 1, ROUNDS)
-    store: str = "shared"
-    start: str = "exact"
-    loss: str = "partition"
     update: str = "gradient"
     scale: str = "1"
     order: str = "arrival"
-    features: str = "once"
-    straggler: int = number(-1, -1)
-    delay: float = number(0.0, 0, WAIT)
-    delay_spread: float = number(0.0, 0, WAIT)
-    slowdown: float = number(1.0, 1, 10**6)
 
-    refuses: ClassVar = Refuses(
-        wire="passes hidden rows through a store, which holds them as they are",
-        needed_rows="keeps a representation of every boundary vertex",
-    )
+    refuses: ClassVar = REFUSES
+    # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
+    slots: ClassVar = 3
 
     def __post_init__(self):
-        check_address(self.store)
-        choice("start", self.start, ("exact", "zeros"))
-        choice("loss", self.loss, ("partition", "global"))
+        super().__post_init__()
         choice("update", self.update, ("gradient", "delta"))
         choice("scale", self.scale, ("1", "1/M"))
         choice("order", self.order, ("arrival", "rotation"))
-        check_features(self.features)
-        self.slow = slowed(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
     def supports(self, run):
         if self.update == "gradient" and type(run.optimiser) is not Adam:
@@ -123,10 +94,7 @@ class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
                 "the server of system.update=gradient takes steps of Adam only; give optimiser=adam, or"
                 " system.update=delta for steps of the workers' own"
             )
-        return refusal(self.slow, run.num_workers) or super().supports(run)
-
-    def traits(self):
-        return Traits(overlaps=True, straggler=self.slow)
+        return super().supports(run)
 
     @property
     def in_step(self) -> bool:
@@ -135,10 +103,6 @@ class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
 
     def setup(self, context):
         super().setup(context)
-        self.context, self.round = context, 0
-        # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
-        self.representations = Representations(context, self.store, slots=3)
-        context.closing.callback(self.representations.close)
         self.weights, self.version = self.flat(self.values()), 0  # as downloaded; how many updates they hold
         scale = 1.0 if self.scale == "1" else 1.0 / self.comm.size
         adam = adam_of(context.optimiser) if self.update == "gradient" else None
@@ -174,20 +138,12 @@ class DigestA(OwnLoss, BesideClock, AsynchronousSystem):
         ]
         return [max(k, 0) // self.interval * self.interval for k in done]
 
-    def prefetch(self, layer: int) -> None:
+    def prefetch(self, layer):
         if self.pulling:
             self.representations.pull(layer, self.wanted())
 
-    def halo(self, layer, h):
-        if layer == 0:
-            return self.comm.exchange(self.plan, h, 0, "features")
-        if self.round % self.interval == 0:
-            self.representations.push(layer, h, self.now)
-        self.prefetch(layer + 1)
-        return self.representations.pending(layer)
-
-    def loss_divisor(self, local, total):
-        return total if self.loss == "global" else max(local, 1)
+    def pushes(self):
+        return self.now if self.round % self.interval == 0 else None
 
     def combine(self, parameters):
         self.representations.report(self.now, 1 if self.in_step else self.comm.size)
