@@ -34,17 +34,13 @@ from typing import ClassVar
 
 from harness.base.bounds import number
 from harness.core.adjacency import Adjacency
-from harness.core.order import GATHERED
-from harness.core.propagate import propagate_gathered
-from harness.core.system import System, check_features
-from harness.core.traits import Refuses
-from harness.data.partition.shard import Shard
-from systems.parts.blocks import Blocks
+from harness.core.system import check_features
+from systems.parts.blocks import BlockSystem
 from systems.parts.replicated import ReplicatedRows
 
 
 @dataclass
-class Cagnet(System[Shard, Adjacency | ReplicatedRows]):
+class Cagnet(BlockSystem[Adjacency | ReplicatedRows]):
     """features     "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one
     replication  c, how many workers have a block row in common; its square divides the workers
     """
@@ -53,8 +49,6 @@ class Cagnet(System[Shard, Adjacency | ReplicatedRows]):
     replication: int = number(1, 1)
 
     exact: ClassVar = {}
-    passes: ClassVar = (GATHERED, GATHERED)
-    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
         check_features(self.features)
@@ -72,24 +66,10 @@ class Cagnet(System[Shard, Adjacency | ReplicatedRows]):
 
     def setup(self, context):
         super().setup(context)
-        self.blocks = Blocks(self.comm, self.shard, self.device)
         if self.replication > 1:
             self.adjacency = ReplicatedRows(context.adjacency, self.shard, self.comm, self.replication)
-
-    def halo(self, layer, h):
-        return self.blocks.embeddings(layer, h)
-
-    def input_halo(self, x):
-        return self.blocks.features(x, self.features_wire)
 
     def propagate(self, layer, h, weight, dropout):
         if isinstance(self.adjacency, ReplicatedRows):
             return self.adjacency.product(layer, dropout.inner(h), weight)
-        return propagate_gathered(
-            self.adjacency,
-            h,
-            self.halo(layer, h),
-            weight,
-            dropout,
-            lambda delta: self.blocks.deltas(layer, delta),
-        )
+        return super().propagate(layer, h, weight, dropout)

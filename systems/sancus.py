@@ -54,15 +54,11 @@ from harness.base.bounds import ROUNDS, number
 from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
 from harness.core.mixins import SeesOutput
-from harness.core.order import GATHERED
-from harness.core.propagate import propagate_gathered
-from harness.core.system import System
-from harness.core.traits import Refuses
-from systems.parts.blocks import Blocks
+from systems.parts.blocks import BlockSystem
 
 
 @dataclass
-class Sancus(SeesOutput, System):
+class Sancus(SeesOutput, BlockSystem):
     """The knobs.
 
     staleness   when a block is broadcast again: "epoch_fixed": all blocks after every `bound` epochs
@@ -95,8 +91,6 @@ class Sancus(SeesOutput, System):
     warmup: int = number(1, 1, ROUNDS)
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
-    passes: ClassVar = (GATHERED, GATHERED)
-    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
@@ -113,7 +107,6 @@ class Sancus(SeesOutput, System):
     def setup(self, context):
         super().setup(context)
         self.epoch = 0
-        self.blocks = Blocks(self.comm, self.shard, self.device)
         layers = range(1 if self.features == "once" else 0, self.num_layers)
         # State: Ht_j of every remote block by layer; what the rule compares with: Ht_i of the own block, or
         # Ver(j).
@@ -132,8 +125,7 @@ class Sancus(SeesOutput, System):
     def before_epoch(self, epoch):
         self.epoch, self.worker_active = epoch, False
 
-    # -- forward pass, lines 3-16 of Algorithm 3
-    # ------------------------------------------------------------------
+    # -- forward pass, lines 3-16 of Algorithm 3 --
 
     def halo(self, layer, h):
         active = self.stale_check(layer, h.detach())
@@ -183,18 +175,7 @@ class Sancus(SeesOutput, System):
         size = float(torch.linalg.vector_norm(cached))
         return difference / size if size else difference * math.inf if difference else 0.0
 
-    # -- backward pass, lines 17-22
-    # -------------------------------------------------------------------------------
-
-    def propagate(self, layer, h, weight, dropout):
-        return propagate_gathered(
-            self.adjacency,
-            h,
-            self.halo(layer, h),
-            weight,
-            dropout,
-            lambda delta: self.blocks.deltas(layer, delta),
-        )
+    # -- backward pass, lines 17-22 --
 
     def output(self, layer, z):
         if math.isinf(self.clip):
@@ -203,9 +184,6 @@ class Sancus(SeesOutput, System):
         return _GradientClip.apply(z, self.clip * scale if self.clip_scale == "sqrt" else self.clip / scale)
 
     # -- the rest --
-
-    def input_halo(self, x):
-        return self.blocks.features(x, self.features_wire)
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

@@ -22,15 +22,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.base.bounds import ROUNDS, number
-from harness.core.order import GATHERED
-from harness.core.propagate import propagate_gathered
-from harness.core.system import System, check_features
-from harness.core.traits import Refuses
-from systems.parts.blocks import Blocks
+from harness.core.system import check_features
+from systems.parts.blocks import BlockSystem
 
 
 @dataclass
-class Skipg(System):
+class Skipg(BlockSystem):
     """bound     epochs for which a broadcast delta is used again; 0: broadcast every epoch
     features  "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one
     """
@@ -39,15 +36,12 @@ class Skipg(System):
     features: str = "once"
 
     exact: ClassVar = {"bound": 0}
-    passes: ClassVar = (GATHERED, GATHERED)
-    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def __post_init__(self):
         check_features(self.features)
 
     def setup(self, context):
         super().setup(context)
-        self.blocks = Blocks(self.comm, self.shard, self.device)
         first = 1 if self.features == "once" else 0
         # State: delta~_j of every remote block by layer, and the epoch in which they were broadcast.
         self.deltas = {l: self.blocks.empty(self.widths[l + 1]) for l in range(first, self.num_layers)}
@@ -60,21 +54,8 @@ class Skipg(System):
         self.active = self.blocks.everyone if due else []
         self.recorder.metric("active", due)
 
-    def halo(self, layer, h):
-        return self.blocks.embeddings(layer, h)
-
-    def input_halo(self, x):
-        return self.blocks.features(x, self.features_wire)
-
-    def propagate(self, layer, h, weight, dropout):
-        return propagate_gathered(
-            self.adjacency,
-            h,
-            self.halo(layer, h),
-            weight,
-            dropout,
-            lambda delta: self.blocks.deltas(layer, delta, self.deltas[layer], self.active),
-        )
+    def gathered(self, layer, delta):
+        return self.blocks.deltas(layer, delta, self.deltas[layer], self.active)
 
     def state_dict(self):
         return {"deltas": self.deltas, "version": self.version}

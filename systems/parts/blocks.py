@@ -4,12 +4,20 @@ picked from them.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
 from harness.comm.sparse import fetch_rows
 from harness.comm.work import stream
+from harness.core.adjacency import Adjacency
+from harness.core.context import A
+from harness.core.order import GATHERED
+from harness.core.propagate import Pending, propagate_gathered
+from harness.core.system import System
+from harness.core.traits import Refuses
 from harness.data.partition.shard import Shard
 
 
@@ -109,3 +117,31 @@ class Blocks:
             blocks, self.everyone if active is None else active, layer, direction, purpose
         )
         return PendingBlocks(self.comm, flight, blocks, rows, layer)
+
+
+class BlockSystem(System[Shard, A]):
+    """A system whose whole blocks travel: those of H in the forward pass, of delta in the backward pass."""
+
+    passes: ClassVar = (GATHERED, GATHERED)
+    refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
+
+    def setup(self, context):
+        super().setup(context)
+        self.blocks = Blocks(self.comm, self.shard, self.device)
+
+    def halo(self, layer, h):
+        return self.blocks.embeddings(layer, h)
+
+    def input_halo(self, x):
+        return self.blocks.features(x, self.features_wire)
+
+    def gathered(self, layer: int, delta: torch.Tensor) -> Pending:
+        """The rows of delta [n, F] that this worker's out-edges lead to."""
+        return self.blocks.deltas(layer, delta)
+
+    def propagate(self, layer, h, weight, dropout):
+        assert isinstance(self.adjacency, Adjacency)
+        pending = self.halo(layer, h)
+        return propagate_gathered(
+            self.adjacency, h, pending, weight, dropout, lambda delta: self.gathered(layer, delta)
+        )
