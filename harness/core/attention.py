@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 
@@ -21,11 +20,10 @@ from harness.base.autograd import applied
 from harness.base.hollow import hollow
 from harness.comm.recorder import UNCOUNTED, Recorder
 from harness.comm.work import attention
+from harness.core.kernels import attention_loops as loops
 from harness.core.kernels.numba_kernel import balanced_bounds
 from harness.core.kernels.parallel import use_threads
 from harness.data.partition.shard import Csr
-
-SLOPE = 0.2  # of the LeakyReLU
 
 
 class AttentionEdges:
@@ -89,7 +87,7 @@ def attend_with_torch(
     indices: torch.Tensor, rows: torch.Tensor, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor
 ) -> torch.Tensor:
     """`attend` by differentiable torch operations; indices, rows [E] int64."""
-    score = torch.nn.functional.leaky_relu(target[rows] + source[indices], SLOPE)
+    score = torch.nn.functional.leaky_relu(target[rows] + source[indices], loops.SLOPE)
     top = torch.full_like(target, -torch.inf).scatter_reduce(0, rows[:, None].expand_as(score), score, "amax")
     weight = (score - top.detach()[rows]).exp()
     alpha = weight / torch.zeros_like(target).index_add(0, rows, weight)[rows]
@@ -110,19 +108,12 @@ class _Attend(torch.autograd.Function):
         ctx.edges = edges
         if hollow(y):
             return z
-        arguments = (
-            edges.indptr,
-            edges.indices,
-            y.numpy(),
-            source.numpy(),
-            target.numpy(),
-            alpha.numpy(),
-            z.numpy(),
-        )
+        arrays = [each.numpy() for each in (y, source, target, alpha, z)]
+        arguments = edges.indptr, edges.indices, *arrays
         if (threads := use_threads()) == 1:
-            _forward(0, edges.num_rows, *arguments)
+            loops.forward(0, edges.num_rows, *arguments)
         else:
-            _forward_parallel(balanced_bounds(edges.indptr, threads), *arguments)
+            loops.forward_parallel(balanced_bounds(edges.indptr, threads), *arguments)
         return z
 
     @staticmethod
@@ -134,180 +125,14 @@ class _Attend(torch.autograd.Function):
         d_y, d_source = torch.empty_like(y), torch.empty_like(source)
         if hollow(y):
             return d_y, d_source, d_target, None
-        by_row = (
-            edges.indptr,
-            edges.indices,
-            y.numpy(),
-            source.numpy(),
-            target.numpy(),
-            alpha.numpy(),
-            grad.numpy(),
-            d_score.numpy(),
-            d_target.numpy(),
-        )
-        by_column = (
-            edges.starts,
-            edges.edge,
-            edges.target,
-            alpha.numpy(),
-            grad.numpy(),
-            d_score.numpy(),
-            d_y.numpy(),
-            d_source.numpy(),
-        )
+        arrays = [each.numpy() for each in (y, source, target, alpha, grad, d_score, d_target)]
+        by_row = edges.indptr, edges.indices, *arrays
+        arrays = [each.numpy() for each in (alpha, grad, d_score, d_y, d_source)]
+        by_column = edges.starts, edges.edge, edges.target, *arrays
         if (threads := use_threads()) == 1:
-            _backward_rows(0, edges.num_rows, *by_row)
-            _backward_columns(0, edges.num_columns, *by_column)
+            loops.backward_rows(0, edges.num_rows, *by_row)
+            loops.backward_columns(0, edges.num_columns, *by_column)
         else:
-            _backward_rows_parallel(balanced_bounds(edges.indptr, threads), *by_row)
-            _backward_columns_parallel(balanced_bounds(edges.starts, threads), *by_column)
+            loops.backward_rows_parallel(balanced_bounds(edges.indptr, threads), *by_row)
+            loops.backward_columns_parallel(balanced_bounds(edges.starts, threads), *by_column)
         return d_y, d_source, d_target, None
-
-
-@numba.njit(cache=True, nogil=True)
-def _forward(
-    first: int,
-    last: int,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    y: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    alpha: np.ndarray,
-    z: np.ndarray,
-) -> None:
-    heads, width = y.shape[1], y.shape[2]
-    for v in range(first, last):
-        for h in range(heads):
-            top = -np.inf
-            for e in range(indptr[v], indptr[v + 1]):
-                score = target[v, h] + source[indices[e], h]
-                score = score if score > 0 else SLOPE * score
-                alpha[e, h] = score
-                top = max(top, score)
-            total = 0.0
-            for e in range(indptr[v], indptr[v + 1]):
-                alpha[e, h] = np.exp(alpha[e, h] - top)
-                total += alpha[e, h]
-            for k in range(width):
-                z[v, h, k] = 0
-            for e in range(indptr[v], indptr[v + 1]):
-                alpha[e, h] /= total
-                a, row = alpha[e, h], y[indices[e], h]
-                for k in range(width):
-                    z[v, h, k] += a * row[k]
-
-
-@numba.njit(cache=True, nogil=True)
-def _backward_rows(
-    first: int,
-    last: int,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    y: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    alpha: np.ndarray,
-    grad: np.ndarray,
-    d_score: np.ndarray,
-    d_target: np.ndarray,
-) -> None:
-    """Gradients of every edge's score and of the target half."""
-    heads, width = y.shape[1], y.shape[2]
-    for v in range(first, last):
-        for h in range(heads):
-            mean = 0.0
-            for e in range(indptr[v], indptr[v + 1]):
-                row, dot = y[indices[e], h], 0.0
-                for k in range(width):
-                    dot += grad[v, h, k] * row[k]
-                d_score[e, h] = dot
-                mean += alpha[e, h] * dot
-            total = 0.0
-            for e in range(indptr[v], indptr[v + 1]):
-                d = alpha[e, h] * (d_score[e, h] - mean)
-                d = d if target[v, h] + source[indices[e], h] > 0 else SLOPE * d
-                d_score[e, h] = d
-                total += d
-            d_target[v, h] = total
-
-
-@numba.njit(cache=True, nogil=True)
-def _backward_columns(
-    first: int,
-    last: int,
-    starts: np.ndarray,
-    edge: np.ndarray,
-    target: np.ndarray,
-    alpha: np.ndarray,
-    grad: np.ndarray,
-    d_score: np.ndarray,
-    d_y: np.ndarray,
-    d_source: np.ndarray,
-) -> None:
-    """Gradients of every column's row and of the source half, summed over the edges that leave it."""
-    heads, width = d_y.shape[1], d_y.shape[2]
-    for u in range(first, last):
-        for h in range(heads):
-            total = 0.0
-            for k in range(width):
-                d_y[u, h, k] = 0
-            for i in range(starts[u], starts[u + 1]):
-                e = edge[i]
-                a, row = alpha[e, h], grad[target[e], h]
-                total += d_score[e, h]
-                for k in range(width):
-                    d_y[u, h, k] += a * row[k]
-            d_source[u, h] = total
-
-
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _forward_parallel(
-    bounds: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    y: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    alpha: np.ndarray,
-    z: np.ndarray,
-) -> None:
-    for part in numba.prange(len(bounds) - 1):
-        _forward(bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, z)
-
-
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _backward_rows_parallel(
-    bounds: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    y: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    alpha: np.ndarray,
-    grad: np.ndarray,
-    d_score: np.ndarray,
-    d_target: np.ndarray,
-) -> None:
-    for part in numba.prange(len(bounds) - 1):
-        _backward_rows(
-            bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, grad, d_score, d_target
-        )
-
-
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _backward_columns_parallel(
-    bounds: np.ndarray,
-    starts: np.ndarray,
-    edge: np.ndarray,
-    target: np.ndarray,
-    alpha: np.ndarray,
-    grad: np.ndarray,
-    d_score: np.ndarray,
-    d_y: np.ndarray,
-    d_source: np.ndarray,
-) -> None:
-    for part in numba.prange(len(bounds) - 1):
-        _backward_columns(
-            bounds[part], bounds[part + 1], starts, edge, target, alpha, grad, d_score, d_y, d_source
-        )

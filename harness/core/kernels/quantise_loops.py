@@ -12,7 +12,7 @@ import numpy as np
 
 
 @numba.njit(cache=True, nogil=True)
-def row_maxima(x: np.ndarray, whole: np.ndarray, largest: np.ndarray) -> None:
+def row_maxima(x, whole, largest):
     """largest [k] <- max |x| of each row, not a number where one of its values is none.
 
     Without its sign a float is the larger the larger its bits are as a whole number, and what is no number is
@@ -27,7 +27,7 @@ def row_maxima(x: np.ndarray, whole: np.ndarray, largest: np.ndarray) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def scales(largest: np.ndarray, most: int, low: np.ndarray, step: np.ndarray, tails: np.ndarray) -> None:
+def scales(largest, most, low, step, tails):
     """The bytes [n, 2] of the scales of numbers of 0 or more [n], and the least value and the step of their
     codes: what `_rounded_up` and `_range` give, the step 1 where it would be 0.
     """
@@ -50,7 +50,7 @@ def scales(largest: np.ndarray, most: int, low: np.ndarray, step: np.ndarray, ta
 
 
 @numba.njit(cache=True, nogil=True)
-def read_scales(wire: np.ndarray, most: int, low: np.ndarray, step: np.ndarray) -> None:
+def read_scales(wire, most, low, step):
     """The least value and the step of each row's codes, of the scale in its last two bytes."""
     number = low.dtype.type
     whole = np.empty(1, np.float32)
@@ -62,7 +62,7 @@ def read_scales(wire: np.ndarray, most: int, low: np.ndarray, step: np.ndarray) 
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def pack(codes: np.ndarray, bits: int, wire: np.ndarray) -> None:
+def pack(codes, bits, wire):
     """The first bytes of wire <- codes [n] of 1, 2, 4 or 8 bits, the first of a byte in its lowest bits."""
     whole = len(codes) * bits >> 3
     # What the loop at the end says, without one inside another.
@@ -90,7 +90,7 @@ def pack(codes: np.ndarray, bits: int, wire: np.ndarray) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def unpack(wire: np.ndarray, bits: int, codes: np.ndarray) -> None:
+def unpack(wire, bits, codes):
     """codes [n] uint8 <- what `pack` made wire of."""
     whole, mask = len(codes) * bits >> 3, np.uint8((1 << bits) - 1)
     if bits == 8:
@@ -114,16 +114,7 @@ def unpack(wire: np.ndarray, bits: int, codes: np.ndarray) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def code(
-    x: np.ndarray,
-    low: np.ndarray,
-    step: np.ndarray,
-    bits: int,
-    noise: np.ndarray,
-    stochastic: bool,
-    shift: np.floating,
-    wire: np.ndarray,
-) -> None:
+def code(x, low, step, bits, noise, stochastic, shift, wire):
     top, width = np.int32((1 << bits) - 1), x.shape[1]
     codes = np.empty(width, np.int32)
     for r in range(len(x)):
@@ -156,7 +147,7 @@ def code(
 
 
 @numba.njit(cache=True, nogil=True)
-def restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows: np.ndarray) -> None:
+def restore(wire, low, step, bits, rows):
     width, number = rows.shape[1], rows.dtype.type
     codes = np.empty(width, np.uint8)
     for r in range(len(rows)):
@@ -173,7 +164,7 @@ def restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
-def total(values: np.ndarray) -> np.floating:
+def total(values):
     """Their sum, several at a time."""
     found: np.floating = values.dtype.type(0)
     for k in range(len(values)):
@@ -182,9 +173,7 @@ def total(values: np.ndarray) -> np.floating:
 
 
 @numba.njit(cache=True, nogil=True)
-def nearest(
-    x: np.ndarray, p: np.ndarray, ends: np.ndarray, bits: int, choices: np.ndarray, wire: np.ndarray
-) -> int:
+def nearest(x, p, ends, bits, choices, wire):
     """choices [k] <- which of c, p and (c + p) / 2 is nearest to each row of x [k, F], where c are the
     middles of buckets between `ends` [2]; wire [bytes] <- codes of those rows that are not p, which are as
     many as it returns (`systems.ecgraph`).
@@ -210,9 +199,7 @@ def nearest(
 
 
 @numba.njit(cache=True, nogil=True)
-def restore_nearest(
-    wire: np.ndarray, choices: np.ndarray, ends: np.ndarray, bits: int, rows: np.ndarray
-) -> None:
+def restore_nearest(wire, choices, ends, bits, rows):
     """rows [k, F], which are p, <- those that `nearest` chose."""
     at, width, number = 0, rows.shape[1], rows.dtype.type
     low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
@@ -231,7 +218,7 @@ def restore_nearest(
 
 
 @numba.njit(cache=True, nogil=True)
-def compensate(x: np.ndarray, ends: np.ndarray, bits: int, wire: np.ndarray) -> None:
+def compensate(x, ends, bits, wire):
     """wire [bytes] <- the codes of x [k, F]; x <- what is left out, x less the middles of its buckets."""
     number, top = x.dtype.type, np.int32((1 << bits) - 1)
     low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
@@ -246,7 +233,7 @@ def compensate(x: np.ndarray, ends: np.ndarray, bits: int, wire: np.ndarray) -> 
 
 
 @numba.njit(cache=True, nogil=True)
-def column_maxima(rows: np.ndarray, ends: np.ndarray, most: np.ndarray) -> None:
+def column_maxima(rows, ends, most):
     """most [messages, F] <- max |x| of each column of each message."""
     first = 0
     for message in range(len(ends)):
@@ -257,16 +244,7 @@ def column_maxima(rows: np.ndarray, ends: np.ndarray, most: np.ndarray) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def code_columns(
-    rows: np.ndarray,
-    ends: np.ndarray,
-    low: np.ndarray,
-    step: np.ndarray,
-    bits: int,
-    noise: np.ndarray,
-    tails: np.ndarray,
-    wire: np.ndarray,
-) -> None:
+def code_columns(rows, ends, low, step, bits, noise, tails, wire):
     """`code` of the columns of each message, bits 4 or 8; tails [messages, F, 2] are the scales' bytes."""
     top, width, first, at, drawn = np.int32((1 << bits) - 1), rows.shape[1], 0, 0, 0
     for message in range(len(ends)):
@@ -290,15 +268,7 @@ def code_columns(
 
 
 @numba.njit(cache=True, nogil=True)
-def scaled(
-    x: np.ndarray,
-    whole: np.ndarray,
-    places: np.ndarray,
-    bits: int,
-    noise: np.ndarray,
-    shift: np.floating,
-    wire: np.ndarray,
-) -> None:
+def scaled(x, whole, places, bits, noise, shift, wire):
     """wire [bytes] <- the codes and the scale of each row of x [r, c] that has a place; noise [r, c], or
     nothing: `shift` for each value.
     """
@@ -314,7 +284,7 @@ def scaled(
 
 
 @numba.njit(cache=True, nogil=True)
-def restored(wire: np.ndarray, bits: int, rows: np.ndarray) -> None:
+def restored(wire, bits, rows):
     """rows [k, c] <- what `scaled` made wire [bytes] of."""
     count, width = rows.shape
     parts = wire.reshape((count, (width * bits + 7) // 8 + 2))
@@ -324,7 +294,7 @@ def restored(wire: np.ndarray, bits: int, rows: np.ndarray) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def add_restored(wire: np.ndarray, places: np.ndarray, bits: int, into: np.ndarray) -> None:
+def add_restored(wire, places, bits, into):
     """into [r, c] += its rows that have a place in wire [bytes]."""
     size = (into.shape[1] * bits + 7) // 8 + 2
     for p in range(len(places)):
@@ -337,9 +307,7 @@ def add_restored(wire: np.ndarray, places: np.ndarray, bits: int, into: np.ndarr
 
 
 @numba.njit(cache=True, nogil=True)
-def sum_restored(
-    wire: np.ndarray, starts: np.ndarray, before: int, own: np.ndarray, bits: int, total: np.ndarray
-) -> None:
+def sum_restored(wire, starts, before, own, bits, total):
     """total [k, c] <- the sum of the rows that begin at each of `starts` in wire [bytes], one after the
     other, and of `own` after the first `before` of them."""
     count, width = total.shape
@@ -356,9 +324,7 @@ def sum_restored(
 
 
 @numba.njit(cache=True, nogil=True)
-def scaled_columns(
-    rows: np.ndarray, ends: np.ndarray, bits: int, noise: np.ndarray, wire: np.ndarray
-) -> None:
+def scaled_columns(rows, ends, bits, noise, wire):
     """wire [bytes] <- messages of rows that end at `ends`, each with a scale per column."""
     shape = len(ends), rows.shape[1]
     largest, low, step = np.zeros(shape, rows.dtype), np.empty(shape, rows.dtype), np.empty(shape, rows.dtype)
@@ -370,7 +336,7 @@ def scaled_columns(
 
 
 @numba.njit(cache=True, nogil=True)
-def restore_columns(wire: np.ndarray, ends: np.ndarray, bits: int, rows: np.ndarray) -> None:
+def restore_columns(wire, ends, bits, rows):
     """rows [k, F] <- what `scaled_columns` made wire [bytes] of."""
     first, at, width = 0, 0, rows.shape[1]
     for message in range(len(ends)):
