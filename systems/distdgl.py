@@ -119,9 +119,8 @@ class Distdgl(SampledBatches):
         super().setup(context)
         self.beside = self.pulls.beside() if self.prefetch else None
         self.expander = self.expands(self.beside or self.pulls)
-        self.asked_for: np.ndarray | None = (
-            None  # [V] steps of the first epoch in which a vertex was an input
-        )
+        # [V] steps of the first epoch in which a vertex was an input
+        self.asked_for: np.ndarray | None = None
         self.out_degrees = np.empty(0)
         if self.caches and self.policy == "degree":
             away = self.shard.outward

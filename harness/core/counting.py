@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import torch
 
 from harness.comm.recorder import Recorder
@@ -29,14 +27,6 @@ def adjoint_times(x: torch.Tensor, g: torch.Tensor, recorder: Recorder) -> torch
     """x^T g [f_in, f_out] of x [n, f_in] and g [n, f_out], counted; not differentiable."""
     recorder.work(dense(x.shape[1], len(x), g.shape[1], g.element_size()))
     return adjoint(x, g)
-
-
-class Passes(TypedDict):
-    """What `streamed` counts."""
-
-    reads: int
-    writes: int
-    back: tuple[int, int]
 
 
 def streamed(

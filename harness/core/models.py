@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -19,7 +20,7 @@ from harness.comm.recorder import Recorder
 from harness.core.adjacency import Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
-from harness.core.counting import Passes, streamed
+from harness.core.counting import streamed
 from harness.core.features import Rows, first_rows, rows_times
 from harness.core.inputs import Static, StaticInput
 from harness.core.mixins import SeesOutput
@@ -36,9 +37,9 @@ from harness.core.propagate import (
 from harness.core.replicas import ReplicaAdjacency
 
 AnyAdjacency = Propagation | ReplicaAdjacency
-# Passes over the rows that a norm takes, and operations for each value.
-LAYER_NORM: Passes = {"reads": 2, "writes": 1, "back": (4, 1)}
-BATCH_NORM: Passes = {"reads": 7, "writes": 5, "back": (15, 8)}
+# Counts of the passes over the rows that a norm takes.
+LAYER_NORM = partial(streamed, reads=2, writes=1, back=(4, 1))
+BATCH_NORM = partial(streamed, reads=7, writes=5, back=(15, 8))
 
 
 class Layered(Protocol):
@@ -286,8 +287,7 @@ class Model(nn.Module):
             return z
         others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
-        passes = BATCH_NORM if others else LAYER_NORM
-        return streamed(rows, strategy.comm.recorder, **passes)
+        return (BATCH_NORM if others else LAYER_NORM)(rows, strategy.comm.recorder)
 
     @staticmethod
     def _projected(x: Rows, static: Static | None, weight: torch.Tensor, recorder: Recorder) -> torch.Tensor:

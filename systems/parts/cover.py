@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from harness.data.partition.shard import Csr
@@ -83,38 +82,27 @@ def _matching(starts: np.ndarray, indices: np.ndarray, columns: int) -> np.ndarr
     return maximum_bipartite_matching(graph, perm_type="column")
 
 
-@numba.njit(cache=True, nogil=True)
-def _koenig(starts, indices, mate, columns):
+def _koenig(
+    starts: np.ndarray, indices: np.ndarray, mate: np.ndarray, columns: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Columns [columns] and groups [g] of a least cover, as bool.
 
     An alternating path goes from a group that is matched to nothing to any column, and from a column to the
     group that it is matched to. Groups that no such path reaches and columns that one does cover every edge,
     and each of them is an end of another edge of the matching.
     """
-    groups = len(mate)
-    group_of = np.full(columns, -1, np.int32)
-    for g in range(groups):
-        if mate[g] >= 0:
-            group_of[mate[g]] = g
-    reached, rows = np.zeros(groups, np.bool_), np.zeros(columns, np.bool_)
-    stack = np.empty(groups, np.int32)
-    for first in range(groups):
-        if mate[first] >= 0:
-            continue
-        reached[first], stack[0], height = True, first, 1
-        while height:
-            height -= 1
-            g = stack[height]
-            for e in range(starts[g], starts[g + 1]):
-                u = indices[e]
-                if not rows[u]:
-                    rows[u] = True
-                    other = group_of[u]
-                    if other >= 0 and not reached[other]:
-                        reached[other] = True
-                        stack[height] = other
-                        height += 1
-    return rows, ~reached
+    from scipy import sparse
+    from scipy.sparse.csgraph import breadth_first_order
+
+    groups, matched = len(mate), np.flatnonzero(mate >= 0)
+    # Nodes: the groups, then the columns, then one from which paths begin.
+    start, ends = groups + columns, [np.repeat(np.arange(groups), np.diff(starts)), groups + mate[matched]]
+    tails = np.concatenate([*ends, np.full(groups - len(matched), groups + columns)])
+    heads = np.concatenate([groups + indices.astype(np.int64), matched, np.flatnonzero(mate < 0)])
+    paths = sparse.csr_matrix((np.ones(len(tails), np.int8), (tails, heads)), shape=(start + 1, start + 1))
+    reached = np.zeros(start + 1, bool)
+    reached[breadth_first_order(paths, start, return_predecessors=False)] = True
+    return reached[groups:-1], ~reached[:groups]
 
 
 def _sums(

@@ -205,9 +205,8 @@ class Expander:
         self.names, self.pulls, self.replace, self.apart = names, pulls, replace, apart
         low, high = names.bounds[names.rank], names.bounds[names.rank + 1]
         self.low, self.high = (int(low), int(high)) if remote == "zero" else (0, len(names.ids))
-        self.place = np.full(
-            len(names.ids), -1, np.int32
-        )  # of a name among the sources, while a block is made
+        # of a name among the sources, while a block is made
+        self.place = np.full(len(names.ids), -1, np.int32)
 
     def hop(self, frontier: np.ndarray, key: int, most: int, layer: int) -> tuple[Sampled, np.ndarray]:
         """The block of one hop: its destinations are `frontier` [n] int32 names, unique; and the names of all
