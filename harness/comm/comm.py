@@ -15,7 +15,9 @@ What is counted is what a worker hands to the transport, by (layer, direction, p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -23,7 +25,7 @@ import torch
 from harness.base.hollow import hollow
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan, InFlight
-from harness.comm.recorder import ROUTES, Recorder
+from harness.comm.recorder import ROUTES, Recorder, Route, Span
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
 from harness.comm.wire import Wire
 from harness.comm.work import pack, stream
@@ -332,6 +334,19 @@ class Comm(Wire):
         """Wait for everything still in flight: nobody may leave a group while a peer waits for its rows."""
         for flight in list(self._under_way.values()):
             flight.wait()
+
+    @contextlib.contextmanager
+    def waiting(
+        self, name: str, layer: int, size: int, to: Mapping[int, int], route: Route
+    ) -> Iterator[Span | None]:
+        """An operation that the training thread does, or waits for, while this is open; gives its span, None
+        outside training. size: its bytes; to: by peer."""
+        id = self.next_id()
+        span = self.recorder.posted(name, layer, size, to, id, True, route)
+        with self.recorder.inside("wait", name, layer, id=id, blocking=True):
+            yield span
+        if span is not None:
+            span.end = time.monotonic()
 
     def next_id(self) -> str:
         """The id of the next operation, which every worker gives it in the same place of its own sequence."""

@@ -14,7 +14,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import weakref
 
 import numpy as np
@@ -98,13 +97,10 @@ class Parameters:
         there_and_back = (size + 8, size + 8)
         # A replay must know whether the server makes workers wait for one another.
         name = UPDATE if self.settings.order == "arrival" else IN_TURN
-        span = recorder.posted(name, -1, sum(there_and_back), {}, self.comm.next_id(), True, "server")
-        if span is not None:
-            span.peer_bytes = there_and_back
-        with recorder.inside("wait", name, id=span.id if span is not None else "", blocking=True):
-            version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
+        with self.comm.waiting(name, -1, sum(there_and_back), {}, "server") as span:
             if span is not None:
-                span.end = time.monotonic()
+                span.peer_bytes = there_and_back
+            version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
         return weights, version, None if delay == server.NOT_APPLIED else int(delay)
 
     def snapshot(self, epoch: int) -> tuple[torch.Tensor, float]:

@@ -21,9 +21,10 @@ Counted, by (purpose, peer), 4 bytes per id:
 
 from __future__ import annotations
 
+import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -111,19 +112,19 @@ class Mapped(Pulls):
     def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
         own, rank = self.own[name], self.comm.rank
         answers = [own[asked[rank]]] * self.comm.size
-        with _Reading(self.comm, purpose) as reading:
+        with _reading(self.comm, purpose) as count:
             for owner in self.comm.peers:
                 answers[owner] = self.arrays[owner][name][asked[owner]]
-                reading.count(owner, len(asked[owner]), answers[owner].nbytes)
+                count(owner, len(asked[owner]), answers[owner].nbytes)
         return answers
 
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         rank = self.comm.rank
         answers = [draw(self.own, asked[rank], rank)] * self.comm.size
-        with _Reading(self.comm, purpose) as reading:
+        with _reading(self.comm, purpose) as count:
             for owner in self.comm.peers:
                 counts, items = answers[owner] = draw(self.arrays[owner], asked[owner], rank)
-                reading.count(owner, len(asked[owner]), counts.nbytes + items.nbytes)
+                count(owner, len(asked[owner]), counts.nbytes + items.nbytes)
         return answers
 
     def beside(self) -> Beside:
@@ -209,39 +210,30 @@ def book(comm: Comm, reads: Iterable[Read]) -> None:
         purpose, recorder = read.purpose, comm.recorder
         sizes = {owner: 4 * asked + size for owner, asked, size in read.taken}
         recorder.done("pull", purpose.layer, sizes, comm.next_id(), read.start, read.end, route="take")
-        for owner, asked, size in read.taken:
-            recorder.count(purpose.layer, "forward", purpose.asked, owner, asked, 4 * asked)
-            recorder.count(purpose.layer, "forward", purpose.answered, owner, asked, size)
+        for taken in read.taken:
+            _count(comm, purpose, *taken)
 
 
-class _Reading:
-    """The time in which a worker reads what is another's, and what it takes, counted as if it had asked."""
+@contextlib.contextmanager
+def _reading(comm: Comm, purpose: Purpose) -> Iterator[Callable[[int, int, int], None]]:
+    """The time in which a worker reads what is another's; it tells what it takes: of which owner, how many
+    rows were asked for, and bytes."""
+    sizes = dict.fromkeys(comm.peers, 0)
 
-    def __init__(self, comm: Comm, purpose: Purpose):
-        self.comm, self.recorder, self.purpose = comm, comm.recorder, purpose
-        self.sizes = dict.fromkeys(comm.peers, 0)  # by owner
+    def count(owner: int, asked: int, size: int) -> None:
+        _count(comm, purpose, owner, asked, size)
+        sizes[owner] += 4 * asked + size
 
-    def __enter__(self) -> _Reading:
-        self.span = self.recorder.posted(
-            "pull", self.purpose.layer, 0, self.sizes, self.comm.next_id(), blocking=True, route="take"
-        )
-        id = self.span.id if self.span is not None else ""
-        self.inside = self.recorder.inside("wait", "pull", self.purpose.layer, id=id, blocking=True)
-        self.inside.__enter__()
-        return self
+    with comm.waiting("pull", purpose.layer, 0, sizes, "take") as span:
+        yield count
+    if span is not None:
+        span.peer_bytes, span.bytes = tuple(sizes.values()), sum(sizes.values())
 
-    def count(self, owner: int, asked: int, size: int) -> None:
-        layer, ids = self.purpose.layer, 4 * asked
-        self.recorder.count(layer, "forward", self.purpose.asked, owner, asked, ids)
-        self.recorder.count(layer, "forward", self.purpose.answered, owner, asked, size)
-        self.sizes[owner] += ids + size
 
-    def __exit__(self, *raised: object) -> None:
-        self.inside.__exit__(None, None, None)
-        if self.span is not None:
-            self.span.end = time.monotonic()
-            self.span.peer_bytes = tuple(self.sizes.values())
-            self.span.bytes = sum(self.span.peer_bytes)
+def _count(comm: Comm, purpose: Purpose, owner: int, asked: int, size: int) -> None:
+    """Count what was taken as if it had been asked for."""
+    comm.recorder.count(purpose.layer, "forward", purpose.asked, owner, asked, 4 * asked)
+    comm.recorder.count(purpose.layer, "forward", purpose.answered, owner, asked, size)
 
 
 def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:

@@ -13,19 +13,13 @@ gets it, with the worker that put it as peer. The put is counted nowhere. Both `
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import torch
 
 from harness.base.hollow import dry, mapped, rows_like
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
-from harness.comm.recorder import Route
-
-NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class SharedRows:
@@ -74,26 +68,16 @@ class SharedRows:
 
     def put(self, layer: int, slots: torch.Tensor, rows: torch.Tensor) -> None:
         """Rows [k, F] into slots [k], on the CPU."""
-        with self._operation("put", layer, "own", rows.numel() * rows.element_size()):
+        name, size = f"{self.purpose}_put", rows.numel() * rows.element_size()
+        with self.comm.waiting(name, layer, size, {}, "own"):
             self.rows[layer].index_copy_(0, slots, rows.cpu())
 
     def get(self, layer: int, slots: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
         """The rows [k, F] in slots [k], on the workers' device; counts: how many of them each worker put."""
         # Counted from the side that receives: the worker that put a row does not know who gets it.
-        row = self.rows[layer].shape[1] * self.rows[layer].element_size()
+        name, row = f"{self.purpose}_get", self.rows[layer].shape[1] * self.rows[layer].element_size()
         for owner, count in enumerate(counts):
-            self.comm.recorder.count(layer, "forward", f"{self.purpose}_get", owner, count, count * row)
+            self.comm.recorder.count(layer, "forward", name, owner, count, count * row)
         taken = {p: count * row for p, count in enumerate(counts) if count}
-        with self._operation("get", layer, "take", len(slots) * row, taken):
+        with self.comm.waiting(name, layer, len(slots) * row, taken, "take"):
             return self.rows[layer].index_select(0, slots).to(self.comm.device, non_blocking=True)
-
-    @contextlib.contextmanager
-    def _operation(
-        self, name: str, layer: int, route: Route, size: int, taken: Mapping[int, int] = NOTHING
-    ) -> Iterator[None]:
-        name, id = f"{self.purpose}_{name}", self.comm.next_id()
-        span = self.comm.recorder.posted(name, layer, size, taken, id, True, route)
-        with self.comm.recorder.inside("wait", name, layer, id=id, blocking=True):
-            yield
-        if span is not None:
-            span.end = time.monotonic()
