@@ -26,24 +26,6 @@ def _fetch(builder, where, write: int = 0) -> None:
 
 
 @intrinsic
-def fetch_row(typing, packed, row):
-    """Read row `row` of packed [rows, block] ahead."""
-    signature = types.void(packed, types.int64)
-
-    def generate(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        word = ir.IntType(64)
-        columns = cgutils.unpack_tuple(builder, array.shape)[1]
-        first = builder.gep(array.data, [builder.mul(args[1], columns)])
-        step = ir.Constant(word, LINE // (packed.dtype.bitwidth // 8))
-        with cgutils.for_range_slice(builder, ir.Constant(word, 0), columns, step, inc=True) as (k, _):
-            _fetch(builder, builder.gep(first, [k]))
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
 def fetch_entry(typing, indices, entry):
     """Read the cache line of indices[entry] ahead."""
     signature = types.void(indices, types.int64)
@@ -56,22 +38,29 @@ def fetch_entry(typing, indices, entry):
     return signature, generate
 
 
-@intrinsic
-def fetch_to_write(typing, out, row, first, last):
-    """Make columns [first, last) of a row of out [rows, columns] ready to be written."""
-    signature = types.void(out, types.int64, types.int64, types.int64)
+def _fetch_row(write: int):
+    """Ask for columns [first, last) of a row of an array [rows, columns]."""
 
-    def generate(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        word = ir.IntType(64)
-        columns = cgutils.unpack_tuple(builder, array.shape)[1]
-        begin = builder.gep(array.data, [builder.mul(args[1], columns)])
-        step = ir.Constant(word, LINE // (out.dtype.bitwidth // 8))
-        with cgutils.for_range_slice(builder, args[2], args[3], step, inc=True) as (k, _):
-            _fetch(builder, builder.gep(begin, [k]), write=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def fetch(typing, rows, row, first, last):
+        signature = types.void(rows, types.int64, types.int64, types.int64)
 
-    return signature, generate
+        def generate(context, builder, signature, args):
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            word = ir.IntType(64)
+            columns = cgutils.unpack_tuple(builder, array.shape)[1]
+            begin = builder.gep(array.data, [builder.mul(args[1], columns)])
+            step = ir.Constant(word, LINE // (rows.dtype.bitwidth // 8))
+            with cgutils.for_range_slice(builder, args[2], args[3], step, inc=True) as (k, _):
+                _fetch(builder, builder.gep(begin, [k]), write)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return fetch
+
+
+fetch_to_read, fetch_to_write = _fetch_row(0), _fetch_row(1)
 
 
 def _gather_sum(lines: int, weighted: bool):

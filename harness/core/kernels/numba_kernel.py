@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from harness.core.kernels.gather import LINE, LINES, add_entries, fetch_entry, fetch_row, fetch_to_write
+from harness.core.kernels.gather import LINE, LINES, add_entries, fetch_entry, fetch_to_read, fetch_to_write
 from harness.core.kernels.huge_pages import HugePages
 from harness.core.kernels.parallel import use_threads
 from harness.core.kernels.tiling import Tiling, Tilings
@@ -98,7 +98,7 @@ def sum_rows(
             start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
             if accumulate and start == end and not self_loops:
                 continue
-            fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))  # type: ignore[call-arg]
+            fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))
             _begin(v, packed, 0, self_loops, total)
             add_entries(total, packed, indices, values, 0, start, end, columns, ahead, final)
             _write(v, total, 0, k0, row, out, accumulate)
@@ -116,13 +116,13 @@ def sum_rows(
                 expected = np.int64(share * (np.int64(indptr[soon + 1]) - np.int64(indptr[soon])))
                 for line in range(min(MOST, 1 + expected // per_line)):
                     fetch_entry(indices, begin + line * per_line)  # type: ignore[call-arg]  # numba's context
-                fetch_to_write(partial, soon, 0, partial.shape[1])  # type: ignore[call-arg]
+                fetch_to_write(partial, soon, 0, partial.shape[1])
             # The first rows that the next output row needs: its entries do not follow this one's.
             if ahead and v + 1 < last:
                 for e in range(cursor[v + 1], min(cursor[v + 1] + ahead, np.int64(indptr[v + 2]))):
                     if indices[e] >= high:
                         break
-                    fetch_row(packed, np.int64(indices[e]))  # type: ignore[call-arg]
+                    fetch_to_read(packed, np.int64(indices[e]), 0, packed.shape[1])
             end = np.int64(indptr[v + 1])
             cursor[v] = add_entries(
                 partial[v], packed, indices, values, 0, cursor[v], end, high, ahead, end - 1
@@ -148,7 +148,7 @@ def sum_unpacked(
             continue
         for k0 in range(0, width, taken):
             at = min(k0, width - taken)
-            fetch_to_write(out, v, k0, min(k0 + taken, width))  # type: ignore[call-arg]
+            fetch_to_write(out, v, k0, min(k0 + taken, width))
             _begin(v, x, at, self_loops, total)
             add_entries(total, x, indices, values, at, start, end, columns, ahead, final)
             _write(v, total, k0 - at, k0, row, out, accumulate)
