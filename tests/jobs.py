@@ -289,26 +289,30 @@ def through_store(comm, address, shard) -> dict:
             ).wait()
         comm.barrier()
         if stamp > 7:
-            pulled[stamp] = {layer: store.pull(layer, stamp).wait().clone() for layer in store.widths}
+            pulled[stamp] = {
+                layer: store.pull(layer, [stamp] * comm.size).wait().clone() for layer in store.widths
+            }
             # The push before is still there for whoever is late.
-            late[stamp] = {layer: store.pull(layer, stamp - 1).wait().clone() for layer in store.widths}
+            late[stamp] = {
+                layer: store.pull(layer, [stamp - 1] * comm.size).wait().clone() for layer in store.widths
+            }
         comm.barrier()
-    newest = store.pull(1)
+    newest = store.pull(1, [None] * comm.size)
     newest_rows = newest.wait().clone()
     comm.barrier()
     comm.recorder.begin_epoch(1)
     with comm.recorder.train():
         pushing = store.push(1, ids.expand(-1, 3).contiguous(), 10)
-        pulling = store.pull(2, 9)
+        pulling = store.pull(2, [9] * comm.size)
         pushing.wait()
         pulling.wait()
-        store.pull(1, None).wait()
+        store.pull(1, [None] * comm.size).wait()
     comm.barrier()
     contents = store.contents()
     other = Store(address, comm, shard, {1: 3, 2: 5})
     other.restore(contents)
-    again = other.pull(1, 10).wait().clone()
-    again_late = other.pull(2, 8).wait().clone()
+    again = other.pull(1, [10] * comm.size).wait().clone()
+    again_late = other.pull(2, [8] * comm.size).wait().clone()
     comm.barrier()
     store.close()
     other.close()
@@ -351,7 +355,7 @@ def racing(comm, pushes, shard) -> dict:
     else:
         first = shard.halo_counts[0]
         for _ in range(pushes):
-            operation = store.pull(1)
+            operation = store.pull(1, [None] * comm.size)
             rows = operation.wait()[:first]
             seen.add(operation.stamps[0])
             torn += int((rows != operation.stamps[0]).any())

@@ -52,11 +52,9 @@ class WorkerPlace:
     note: str = ""
 
     @classmethod
-    def on_cpu(cls, rank: int, size: int, local: int | None = None) -> WorkerPlace:
-        """Of a worker on a CPU: of a host that it shares with all others, or with `local` in all."""
-        local = local or size
-        hosts = tuple(tuple(range(at, min(at + local, size))) for at in range(0, size, local))
-        return cls(rank, hosts, (None,) * size, torch.device("cpu"))
+    def on_cpu(cls, rank: int, size: int) -> WorkerPlace:
+        """Of a worker on a CPU of the host that all share."""
+        return cls(rank, (tuple(range(size)),), (None,) * size, torch.device("cpu"))
 
     @property
     def size(self) -> int:

@@ -2,8 +2,8 @@
 without meeting.
 
     push(layer, rows, stamp)   this worker's rows [n, F] go to its slice of the layer, marked with a number
-    pull(layer, stamp)         the own halo's rows [m, F] in halo order, as every owner pushed them under
-                               `stamp`
+    pull(layer, stamps)        the own halo's rows [m, F] in halo order, as each owner pushed them under its
+                               stamp
 
 Both run on a background thread and return at once; `wait()` gives the result, or raises what went wrong
 there. Every partition has one writer, its owner. A slice keeps the last `slots` pushes, so that a worker
@@ -137,13 +137,9 @@ class Store:
             ),
         )
 
-    def pull(self, layer: int, stamp: int | None = None) -> Pull:
-        """Start fetching the halo's rows [m, F] as pushed under `stamp`, or every owner's newest where it is
-        None. The rows live in a buffer that the layer's next pull writes again."""
-        return self.pull_from(layer, [stamp] * len(self.counts))
-
-    def pull_from(self, layer: int, wanted: Sequence[int | None]) -> Pull:
-        """As `pull`, a stamp for each owner."""
+    def pull(self, layer: int, wanted: Sequence[int | None]) -> Pull:
+        """Start fetching the halo's rows [m, F] as each owner pushed them under its stamp in `wanted`, its
+        newest where that is None. The rows live in a buffer that the layer's next pull writes again."""
         itemsize, width = self.host[layer].element_size(), self.widths[layer]
         taken = {}
         for owner, count in enumerate(self.counts):

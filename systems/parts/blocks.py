@@ -37,16 +37,6 @@ class BlockRows:
             torch.index_select(block, 0, rows, out=place)
         return picked
 
-    @staticmethod
-    def of_halo(shard: Shard, device: torch.device) -> BlockRows:
-        return BlockRows(shard.halo_counts, shard.halo_rows, device)
-
-    @staticmethod
-    def of_out_halo(shard: Shard, device: torch.device) -> BlockRows:
-        """On a symmetric graph the out-edges lead where the in-edges come from."""
-        outward = shard.outward
-        return BlockRows(outward.halo_counts, outward.halo_rows, device)
-
 
 class PendingBlocks:
     """Broadcasts under way; `wait()` picks the rows in use [m, F] from what every block now holds."""
@@ -75,7 +65,10 @@ class Blocks:
     def __init__(self, comm: Comm, shard: Shard, device: torch.device):
         self.comm, self.shard, self.device = comm, shard, device
         self.everyone = list(range(comm.size))
-        self.halo_rows, self.out_rows = BlockRows.of_halo(shard, device), BlockRows.of_out_halo(shard, device)
+        # On a symmetric graph the out-edges lead where the in-edges come from.
+        self.halo_rows, self.out_rows = (
+            BlockRows(edges.halo_counts, edges.halo_rows, device) for edges in (shard, shard.outward)
+        )
         # by width; overwritten before it is read, layers take turns
         self.scratch: dict[int, list[torch.Tensor]] = {}
 

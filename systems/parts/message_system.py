@@ -8,7 +8,7 @@ from harness.core.features import rows_times
 from harness.core.needed import PerLayer
 from harness.core.system import System, display_name
 from harness.data.partition.shard import Shard
-from systems.parts.messages import CodedHalo, MessageAdjacency, Messages, served
+from systems.parts.messages import MessageAdjacency, MessageHalo, Messages, served
 
 AS_THEY_ARE = 32
 
@@ -74,7 +74,7 @@ class MessageSystem(System[Shard, PerLayer]):
         plan = self.plans[layer]
         if self.bits == AS_THEY_ARE:
             return self.comm.exchange(plan, h, layer)
-        return CodedHalo(self.messages_of(layer, plan.send_counts, plan.receive_counts), plan, h)
+        return MessageHalo(self, self.messages_of(layer, *plan.counts("forward")), h)
 
     def messages_of(self, layer, send, receive):
         """So many messages to and from each worker, as they are or coded, the same object in every epoch."""

@@ -21,14 +21,14 @@ import torch
 
 from harness.base.autograd import applied
 from harness.comm.comm import Comm
-from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan
-from harness.comm.work import code, moved
+from harness.comm.work import code
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.quantise import ColumnCode
 from harness.data.partition.shard import Csr
+from systems.parts.coded import CodedHalo
 from systems.parts.cover import Cover, least_cover, rows_alone
 
 
@@ -224,27 +224,19 @@ class CodedMessages(Messages):
         return self._codes[direction, width]
 
 
-class CodedHalo(Crossing):
-    """The rows of a plan on their way, and their gradients back, as such messages."""
+class MessageHalo(CodedHalo):
+    """A layer's rows on their way, and their gradients back, as such messages."""
 
-    def __init__(self, messages: Messages, plan: HaloPlan, h: torch.Tensor):
-        self.messages, self.plan = messages, plan
-        super().__init__(messages.recorder, messages.layer, h)
+    def __init__(self, system: Any, messages: Messages, h: torch.Tensor):
+        self.messages = messages
+        super().__init__(system, messages.layer, h)
 
-    def send(self, h: torch.Tensor) -> None:
-        with self.recorder.inside("rest", "pack", self.layer):
-            rows = h.index_select(0, self.plan.send_rows)
-            self.recorder.work(moved(rows))
-        self.messages.start("forward", rows)
+    def start(self, direction: str, rows: torch.Tensor) -> None:
+        self.direction = direction
+        self.messages.start(direction, rows)
 
-    def take(self) -> torch.Tensor:
-        return self.messages.finish("forward")
-
-    def send_back(self, g: torch.Tensor) -> None:
-        self.messages.start("backward", g)
-
-    def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.plan.send_rows, self.messages.finish("backward")
+    def finish(self, count: int) -> torch.Tensor:
+        return self.messages.finish(self.direction)
 
 
 class _Served(torch.autograd.Function):

@@ -66,7 +66,7 @@ class Representations:
         """Start fetching the halo rows of `layer` as pushed under stamp wanted[owner], None for the
         newest."""
         if self.store is not None and layer in self.rows:
-            self.pulling[layer] = self.store.pull_from(layer, wanted)
+            self.pulling[layer] = self.store.pull(layer, wanted)
 
     def wait(self, layer: int) -> torch.Tensor:
         """The halo rows [m, F] of layer `layer`: those being pulled, else those pulled before."""
