@@ -35,15 +35,15 @@ import torch
 from harness.base.bounds import ROUNDS, number
 from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
-from harness.core.system import System, check_features
+from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
-from systems.parts.coded import CodedHalo, coded, decoded, noise
+from systems.parts.coded import CodedSystem, coded, decoded, noise
 
 LEVELS = (2, 4, 8)
 
 
 @dataclass
-class Adaqp(System):
+class Adaqp(CodedSystem):
     """bits        bits per value: 2, 4 or 8; under assignment=adaptive the mean over rows, 3 to 7
     assignment  "uniform": every row has `bits` bits per value; "adaptive": each row has 2, 4 or 8, chosen for
                 a small variance at a mean of `bits`
@@ -88,17 +88,10 @@ class Adaqp(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch = 0
         # state: bits of rows sent and received
         self.chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self.divided: dict[str, list[Level]] = {}  # the exchanges that follow from them
         self.weight: torch.Tensor | None = None  # of the rows this worker sends forward
-
-    def before_epoch(self, epoch):
-        self.epoch = epoch
-
-    def halo(self, layer, h):
-        return CodedHalo(self, layer, h)
 
     # -- bits of a row --
 

@@ -98,13 +98,9 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all
         # different.
         key = mix_int((((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner) % 2**64)
-        k = self.drawn_of(count)
+        k = max(1, round(self.rate * count)) if count else 0
         drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]
         return drawn.sort().values
-
-    def drawn_of(self, count: int) -> int:
-        """k of `count` rows."""
-        return max(1, round(self.rate * count)) if count else 0
 
     def halo(self, layer, h):
         return Scaled(self.comm.exchange(self.drawn, h, layer), self.scale)

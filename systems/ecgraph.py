@@ -47,16 +47,16 @@ from harness.base.hollow import dry, either, hollow
 from harness.comm.work import code, stream
 from harness.core.kernels import quantise_loops as loops
 from harness.core.quantise import code_bytes, packed, unpacked
-from harness.core.system import System, check_features
+from harness.core.system import check_features
 from harness.core.traits import Refuses
-from systems.parts.coded import CodedHalo
+from systems.parts.coded import CodedSystem
 
 AS_THEY_ARE, MOST_BITS = 32, 8
 CODED, PREDICTED, BETWEEN = range(3)  # how a row is sent
 
 
 @dataclass
-class Ecgraph(System):
+class Ecgraph(CodedSystem):
     """period         every so many epochs rows are sent exactly; 1: in all
     bits           per value of a coded row, at first: 1, 2, 4 or 8
     backward_bits  per value of a gradient: 1, 2, 4 or 8; 32: as it is
@@ -81,19 +81,12 @@ class Ecgraph(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch = 0
         # State, by layer: h_last and d [k, F] of rows sent and of rows read; e [m, F]; and B by worker, of
         # what is sent and of what is read.
         self.sent: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.read: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.error: dict[int, torch.Tensor] = {}
         self.tuned: dict[int, tuple[list[int], list[int]]] = {}
-
-    def before_epoch(self, epoch):
-        self.epoch = epoch
-
-    def halo(self, layer, h):
-        return CodedHalo(self, layer, h)
 
     def start(self, layer, direction, rows):
         if direction == "backward":
@@ -325,8 +318,7 @@ def parted(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The codes [count] and ends [2] of a message."""
     if not count:
-        return torch.zeros(0, dtype=dtype, device=wire.device), torch.zeros(
-            2, dtype=dtype, device=wire.device
-        )
+        nothing = torch.zeros(2, dtype=dtype, device=wire.device)
+        return nothing[:0], nothing
     size = code_bytes(count, bits)
     return unpacked(wire[None, :size], count, bits, dtype)[0], wire[size:].clone().view(dtype)

@@ -61,63 +61,45 @@ class Pipegcn(System):
 
     def setup(self, context):
         super().setup(context)
-        send, receive = (
-            [getattr(plan, f"{way}_counts") for plan in self.plans] for way in ("send", "receive")
-        )
-        hidden = range(1, self.num_layers)
-        travelling = range(0 if self.features == "refetch" else 1, self.num_layers)
-        dtype = torch.get_default_dtype()
-        self.feature_pipes = {l: Pipe(self.comm, l, "forward", send[l], receive[l]) for l in travelling}
-        self.gradient_pipes = {
-            l: Pipe(self.comm, l, "backward", receive[l], send[l], held=True) for l in hidden
-        }
-        self.stale_features = {
-            l: torch.zeros(sum(receive[l]), self.widths[l], dtype=dtype, device=self.device)
-            for l in travelling
-        }
-        self.stale_gradients = {
-            l: torch.zeros(sum(send[l]), self.widths[l], dtype=dtype, device=self.device) for l in hidden
-        }
+        # State, by direction and layer: what is under way, and the rows [k, F] that are in use.
+        self.pipes: dict[str, dict[int, Pipe]] = {"forward": {}, "backward": {}}
+        self.stale: dict[str, dict[int, torch.Tensor]] = {"forward": {}, "backward": {}}
+        for direction, first in (("forward", 0 if self.features == "refetch" else 1), ("backward", 1)):
+            for l in range(first, self.num_layers):
+                send, receive = self.plans[l].counts(direction)
+                held, shape = direction == "backward", (sum(receive), self.widths[l])
+                self.pipes[direction][l] = Pipe(self.comm, l, direction, send, receive, held)
+                self.stale[direction][l] = torch.zeros(shape, device=self.device)
 
     def halo(self, layer, h):
         return StaleHalo(self, layer, h)
 
-    def next_features(self, layer: int, rows: torch.Tensor) -> torch.Tensor:
-        """Send this epoch's boundary rows [s, F]; the halo [m, F] to use is that of the epoch before."""
-        return self.advance(self.feature_pipes[layer], self.stale_features[layer], rows, self.smooth_features)
-
-    def next_gradients(self, layer: int, rows: torch.Tensor) -> torch.Tensor:
-        """Send this epoch's halo gradients [m, F]; those to add to the boundary rows [s, F] are of the epoch
-        before.
-        """
-        return self.advance(
-            self.gradient_pipes[layer], self.stale_gradients[layer], rows, self.smooth_gradients
-        )
-
-    def advance(self, pipe: Pipe, stale: torch.Tensor, rows: torch.Tensor, smooth: bool) -> torch.Tensor:
-        arrived = pipe.push(rows, depth=1)
+    def advance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
+        """Send this epoch's boundary rows [s, F], or halo gradients [m, F]. The halo [m, F] to use, or the
+        gradients to add to the boundary rows, are those of the epoch before."""
+        smooth = self.smooth_features if direction == "forward" else self.smooth_gradients
+        stale, arrived = self.stale[direction][layer], self.pipes[direction][layer].push(rows, depth=1)
         if arrived is not None:
             stale.lerp_(arrived, 1 - self.momentum) if smooth else stale.copy_(arrived)
             self.recorder.work(copied(stale))
         return stale
 
     def after_epoch(self, epoch):
-        for pipe in self.gradient_pipes.values():
+        for pipe in self.pipes["backward"].values():
             pipe.post()
 
     def state_dict(self):
         return {
-            "features": self.stale_features,
-            "gradients": self.stale_gradients,
+            "features": self.stale["forward"],
+            "gradients": self.stale["backward"],
             "in_flight": [
-                {l: pipe.state_dict() for l, pipe in pipes.items()}
-                for pipes in (self.feature_pipes, self.gradient_pipes)
+                {l: pipe.state_dict() for l, pipe in pipes.items()} for pipes in self.pipes.values()
             ],
         }
 
     def load_state_dict(self, state):
-        self.stale_features, self.stale_gradients = state["features"], state["gradients"]
-        for pipes, saved in zip((self.feature_pipes, self.gradient_pipes), state["in_flight"]):
+        self.stale = {"forward": state["features"], "backward": state["gradients"]}
+        for pipes, saved in zip(self.pipes.values(), state["in_flight"]):
             for l, pipe in pipes.items():
                 pipe.load_state_dict(saved[l])
 
@@ -134,14 +116,14 @@ class StaleHalo(Crossing):
         with self.recorder.inside("rest", "pack", self.layer):
             packed = h.index_select(0, self.system.plans[self.layer].send_rows)
             self.recorder.work(moved(packed))
-        self.rows = self.system.next_features(self.layer, packed).clone()
+        self.rows = self.system.advance(self.layer, "forward", packed).clone()
         self.recorder.work(copied(self.rows))
 
     def take(self):
         return self.rows
 
     def send_back(self, g):
-        self.returned = self.system.next_gradients(self.layer, g)
+        self.returned = self.system.advance(self.layer, "backward", g)
 
     def take_back(self):
         return self.system.plans[self.layer].send_rows, self.returned

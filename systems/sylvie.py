@@ -36,9 +36,9 @@ import torch
 from harness.base.bounds import ROUNDS, number, one_of
 from harness.base.errors import choice
 from harness.comm.work import stream
-from harness.core.system import System, check_features
+from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
-from systems.parts.coded import CodedHalo, coded, decoded, noise
+from systems.parts.coded import CodedSystem, coded, decoded, noise
 from systems.parts.pipeline import Pipe
 
 MODES = ("asynchronous", "synchronous")
@@ -46,7 +46,7 @@ SLOT = 2  # of a synchronous exchange: an asynchronous one has slots 0 and 1
 
 
 @dataclass
-class Sylvie(System):
+class Sylvie(CodedSystem):
     """bits      bits per value, of rows and of their gradients: 1, 2, 4 or 8
     mode      "asynchronous": what was sent in the epoch before is used; "synchronous": what is sent in this
     period    every so many epochs an asynchronous exchange is synchronous; 0: never
@@ -69,22 +69,18 @@ class Sylvie(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch = 0
         # State: what is under way; and the messages [k, bytes] of the last synchronous epoch, to be used once
         # more.
         self.pipes: dict[str, Pipe] = {}
         self.kept: dict[str, torch.Tensor] = {}
 
     def before_epoch(self, epoch):
-        self.epoch = epoch
+        super().before_epoch(epoch)
         self.recorder.metric("synchronous", self.is_synchronous())
 
     def is_synchronous(self) -> bool:
         """Whether what is sent in this epoch is used in it."""
         return self.mode == "synchronous" or (self.period > 0 and self.epoch % self.period == 0)
-
-    def halo(self, layer, h):
-        return CodedHalo(self, layer, h)
 
     def start(self, layer, direction, rows):
         wire = coded(rows, self.bits, noise(self, self.epoch, layer, direction, rows), self.recorder)

@@ -32,15 +32,15 @@ import torch
 from harness.base.bounds import number
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
-from harness.core.system import System, check_features
+from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
-from systems.parts.coded import CodedHalo
+from systems.parts.coded import CodedSystem
 
 MASK = 2**64 - 1
 
 
 @dataclass
-class Varco(System):
+class Varco(CodedSystem):
     """compression  of the first epoch: columns of a row over those that are sent; 1: exact
     slope        compression falls to 1 within the first 1 / slope of the epochs
     rescale      whether what arrives is multiplied by columns over columns sent
@@ -63,19 +63,16 @@ class Varco(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epochs, self.epoch = context.epochs, 0
+        self.epochs = context.epochs
 
     def before_epoch(self, epoch):
-        self.epoch = epoch
+        super().before_epoch(epoch)
         self.recorder.metric("compression", self.rate())
 
     def rate(self) -> float:
         """r of this epoch."""
         c = self.compression
         return max(1.0, c - self.slope * (c - 1) * self.epoch / self.epochs)
-
-    def halo(self, layer, h):
-        return CodedHalo(self, layer, h)
 
     def start(self, layer, direction, rows):
         width = rows.shape[1]

@@ -21,7 +21,7 @@ from harness.core.adjacency import Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.counting import streamed
-from harness.core.features import Rows, first_rows, rows_times
+from harness.core.features import first_rows, rows_times
 from harness.core.inputs import Static, StaticInput
 from harness.core.mixins import SeesOutput
 from harness.core.normalisation import FUNCTIONS, BatchNorm
@@ -37,6 +37,7 @@ from harness.core.propagate import (
 from harness.core.replicas import ReplicaAdjacency
 
 AnyAdjacency = Propagation | ReplicaAdjacency
+NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": BatchNorm}
 # Counts of the passes over the rows that a norm takes.
 LAYER_NORM = partial(streamed, reads=2, writes=1, back=(4, 1))
 BATCH_NORM = partial(streamed, reads=7, writes=5, back=(15, 8))
@@ -131,10 +132,7 @@ class Layer(nn.Module):
                 else self._own_times(strategy.adjacency.at(layer), h, drop, recorder)
             )
             z = streamed(z + own, recorder, reads=2, writes=1)
-        return output(strategy, layer, self._plus_bias(z, recorder))
-
-    def _plus_bias(self, z: torch.Tensor, recorder: Recorder) -> torch.Tensor:
-        return streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0))
+        return output(strategy, layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
 
     def _own_times(
         self, adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout, recorder: Recorder
@@ -225,7 +223,8 @@ class Model(nn.Module):
             self.layers.append(config.layer(f_in, f_out, l == last, generator))
             layer = self._layer(l)
             layer.first = l == 0
-            layer.norm = make_norm(config.norm, f_out) if l < last else None
+            norm = NORMS.get(config.norm)  # others have no parameters
+            layer.norm = norm(f_out) if norm is not None and l < last else None
             # Hidden rows are added as they are. Features are another thing, even where there are as many.
             project = config.residual and l == 0 < last
             layer.skip = nn.Parameter(glorot(f_in, f_out, generator)) if project else None
@@ -274,7 +273,11 @@ class Model(nn.Module):
                 if self.residual:
                     rows = first_rows(strategy.adjacency.at(l).inner_rows(taken), len(h))
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
-                    more = rows if layer.skip is None else self._projected(rows, static, layer.skip, recorder)
+                    more = rows
+                    if layer.skip is not None and static is not None:
+                        more = static.own_times(layer.skip)
+                    elif layer.skip is not None:
+                        more = rows_times(rows, layer.skip, recorder)
                     assert isinstance(more, torch.Tensor)
                     h = streamed(h + more, recorder, reads=2, writes=1)
                 if self.unit_rows:
@@ -288,16 +291,6 @@ class Model(nn.Module):
         others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
         return (BATCH_NORM if others else LAYER_NORM)(rows, strategy.comm.recorder)
-
-    @staticmethod
-    def _projected(x: Rows, static: Static | None, weight: torch.Tensor, recorder: Recorder) -> torch.Tensor:
-        return rows_times(x, weight, recorder) if static is None else static.own_times(weight)
-
-
-def make_norm(name: str, width: int) -> nn.Module | None:
-    """The module of a norm over rows [n, width]; None for those that have no parameters."""
-    modules: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": BatchNorm}
-    return modules[name](width) if name in modules else None
 
 
 def glorot(f_in: int, f_out: int, generator: torch.Generator) -> torch.Tensor:

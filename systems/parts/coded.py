@@ -4,12 +4,11 @@ systems give them, codes of a few bits that are rounded without bias (`harness.c
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from harness.comm.crossing import Crossing
-from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.work import code, moved
 from harness.core.draws import draws
@@ -17,24 +16,33 @@ from harness.core.quantise import dequantise, quantise
 from harness.core.system import System
 
 
-class Coder(Protocol):
+class CodedSystem(System):
     """A system that says what is sent for the rows of a layer, and which rows stand for what arrived."""
 
-    plans: list[HaloPlan]
-    recorder: Recorder
+    def setup(self, context):
+        super().setup(context)
+        self.epoch = 0
+
+    def before_epoch(self, epoch):
+        self.epoch = epoch
+
+    def halo(self, layer, h):
+        return CodedHalo(self, layer, h)
 
     def start(self, layer: int, direction: str, rows: torch.Tensor) -> Any:
         """Send `rows` [k, F], "forward" of the plan's senders or "backward" of its receivers; returns what
         `finish` takes."""
+        raise NotImplementedError
 
     def finish(self, under_way: Any, count: int, width: int, dtype: torch.dtype) -> torch.Tensor:
         """The rows [count, width] that stand for what has arrived."""
+        raise NotImplementedError
 
 
 class CodedHalo(Crossing):
     """An exchange of a layer's rows under way in both passes, in the form that the coder gives them."""
 
-    def __init__(self, coder: Coder, layer: int, h: torch.Tensor):
+    def __init__(self, coder: CodedSystem, layer: int, h: torch.Tensor):
         self.coder, self.width, self.dtype = coder, h.shape[1], h.dtype
         self.plan = coder.plans[layer]
         super().__init__(coder.recorder, layer, h)

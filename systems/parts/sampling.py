@@ -55,7 +55,9 @@ class Edges:
 
     def inclusion(self, p: np.ndarray) -> np.ndarray:
         """1 - prod_i (1 - p_ij) of every halo vertex j  [m]."""
-        return _inclusion(self.columns, p, len(self.ids))[self.num_inner :]
+        missed = np.ones(len(self.ids))
+        np.multiply.at(missed, self.columns, 1.0 - p)
+        return 1.0 - missed[self.num_inner :]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -111,14 +113,6 @@ def _draw(indptr, columns, ids, p, key):
             bits = mix(row + np.uint64(ids[columns[e]]) * np.uint64(GOLDEN))
             mask[e] = (bits >> np.uint64(11)) * (1.0 / 9007199254740992.0) < p[e]
     return mask
-
-
-@numba.njit(cache=True, nogil=True)
-def _inclusion(columns, p, num_columns):
-    missed = np.ones(num_columns)
-    for e in range(len(columns)):
-        missed[columns[e]] *= 1.0 - p[e]
-    return 1.0 - missed
 
 
 @numba.njit(cache=True, nogil=True)
