@@ -272,18 +272,8 @@ class Recorder:
         ascending."""
         if not self.training:
             return None
-        span = Span(
-            "comm",
-            name,
-            layer,
-            time.monotonic(),
-            bytes=bytes,
-            peers=tuple(to),
-            id=id,
-            blocking=blocking,
-            route=route,
-            peer_bytes=tuple(to.values()),
-        )
+        span = Span("comm", name, layer, time.monotonic(), bytes=bytes, id=id, blocking=blocking, route=route)
+        span.peers, span.peer_bytes = tuple(to), tuple(to.values())
         self.epoch.spans.append(span)
         # It cannot begin before the device gets here: what it sends is not there yet.
         self._mark(None, span)
@@ -295,20 +285,10 @@ class Recorder:
         """An operation that another thread has done for this epoch, with bytes by peer. What it did before
         the epoch's train clock began took no time of it."""
         if self.training:
-            moments, sizes = (max(start, self._began), max(end, self._began)), tuple(to.values())
-            self.epoch.spans.append(
-                Span(
-                    "comm",
-                    name,
-                    layer,
-                    *moments,
-                    bytes=sum(sizes),
-                    peers=tuple(to),
-                    id=id,
-                    route=route,
-                    peer_bytes=sizes,
-                )
-            )
+            moments, size = (max(start, self._began), max(end, self._began)), sum(to.values())
+            span = Span("comm", name, layer, *moments, bytes=size, id=id, route=route)
+            span.peers, span.peer_bytes = tuple(to), tuple(to.values())
+            self.epoch.spans.append(span)
 
     def count(self, layer: int, direction: str, purpose: str, peer: int, rows: int, bytes: int) -> None:
         """Count what was handed to the transport for `peer`. Nothing is counted outside training."""

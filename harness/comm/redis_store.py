@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from types import TracebackType
 
 import numpy as np
 import redis
@@ -187,8 +186,16 @@ class Redis:
         except (redis.RedisError, OSError):
             pass
 
-    def _asking(self, what: str) -> _Transaction:
-        return _Transaction(self, what)
+    @contextlib.contextmanager
+    def _asking(self, what: str) -> Iterator[redis.client.Pipeline]:
+        """Commands sent together, as one transaction, when the block ends; errors say what they were for."""
+        pipe = self.server.pipeline(transaction=True)
+        try:
+            yield pipe
+            if len(pipe):
+                pipe.execute()
+        except (redis.RedisError, OSError) as error:
+            raise self._lost(what, error) from error
 
     @contextlib.contextmanager
     def _holding(self, what: str) -> Iterator[None]:
@@ -207,28 +214,6 @@ class Redis:
             f"the store {self.address} went away in {what} ({_reason(error)}); start it again, and the same"
             " command goes on from the last checkpoint"
         )
-
-
-class _Transaction:
-    """Commands sent together, as one transaction, when the block ends; errors say what they were for."""
-
-    def __init__(self, backend: Redis, what: str):
-        self.backend, self.what = backend, what
-
-    def __enter__(self) -> redis.client.Pipeline:
-        self.pipe = self.backend.server.pipeline(transaction=True)
-        return self.pipe
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        try:
-            if error is None and len(self.pipe):
-                self.pipe.execute()
-        except (redis.RedisError, OSError) as broken:
-            raise self.backend._lost(self.what, broken) from broken
-        if isinstance(error, redis.RedisError | OSError):
-            raise self.backend._lost(self.what, error) from error
 
 
 def _reason(error: Exception) -> str:

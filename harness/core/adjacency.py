@@ -42,6 +42,13 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
     return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(dtype), None
 
 
+def scales_of(
+    degrees: np.ndarray, halo_degrees: np.ndarray, normalisation: str
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Row scale [n], column scale [n] and halo column scale [m]; a column scale is None where it is 1."""
+    return *scales(degrees, normalisation), scales(halo_degrees, normalisation)[1]
+
+
 def shape_of(operator: SparseOperator) -> Shape:
     return Shape(operator.num_rows, operator.num_columns, operator.num_entries)
 
@@ -131,11 +138,8 @@ class Adjacency(Propagation):
         return AttentionEdges(self._shard.inner_edges, halo, self.device)
 
     def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is
-        None where it is 1.
-        """
-        row, column = scales(self._shard.degrees, self.normalisation)
-        return row, column, scales(self._shard.halo_degrees, self.normalisation)[1]
+        """`scales_of` whole-graph degrees."""
+        return scales_of(self._shard.degrees, self._shard.halo_degrees, self.normalisation)
 
     def out_edges(self) -> tuple[SparseOperator, SparseOperator]:
         """The worker's rows of A^T: over inner vertices and over the remote vertices its out-edges reach."""

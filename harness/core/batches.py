@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from harness.comm.comm import Comm
-from harness.core.adjacency import Adjacency, Propagation, scales
+from harness.core.adjacency import Adjacency, Propagation, scales, scales_of
 from harness.core.attention import AttentionEdges
 from harness.core.context import RunFacts
 from harness.core.features import R, Rows, first_rows
@@ -80,7 +80,11 @@ class Block(Propagation):
     def __init__(self, found: Sampled, like: Adjacency, layer: int, recount: bool = False):
         self.found, self.device, self.first = found, like.device, layer == 0
         n = len(found.ids)
-        row, column, halo_column = self._recounted(like) if recount else self._scales(like)
+        row, column, halo_column = (
+            self._recounted(like)
+            if recount
+            else scales_of(found.degrees, found.halo_degrees, like.normalisation)
+        )
         factor = np.ones(n) if recount else found.factor
         scaled, alike = (row * factor).astype(row.dtype), bool((factor == 1).all())
         # Where a row also counts itself the factor is its neighbours' alone, and so a weight of theirs.
@@ -92,10 +96,6 @@ class Block(Propagation):
         )
         halo = made(found.halo, scaled, halo_column) if found.halo.num_columns else None
         super().__init__(inner, halo)
-
-    def _scales(self, like: Adjacency) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        row, column = scales(self.found.degrees, like.normalisation)
-        return row, column, scales(self.found.halo_degrees, like.normalisation)[1]
 
     def _recounted(self, like: Adjacency) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
         found, n = self.found, len(self.found.ids)

@@ -33,6 +33,7 @@ import torch
 
 from harness.base.bounds import number, one_of
 from harness.comm.comm import Comm
+from harness.comm.flight import InFlight
 from harness.comm.work import code, dense, stream
 from harness.core.draws import draws
 from harness.core.quantise import add_scaled, scaled_bytes, sum_scaled, write_scaled
@@ -211,15 +212,7 @@ class Owners(Combiner):
         for g, u, places in zip(given, noise, self.places):
             write_scaled(g, places, self.bits, u.view(g.shape), message)
         comm.recorder.work(*(self.works.shared if share != 1.0 else ()), *self.works.up)
-        flight, messages = comm.start_exchange(
-            message[:, None],
-            self.sent,
-            self.received,
-            LAYER,
-            "backward",
-            "weights",
-            counted=[0] * comm.size,
-        )
+        flight, messages = self._start(message, self.sent, self.received, "backward")
         # Meanwhile what has no owner is summed by all.
         others = [g for at, g in enumerate(gradients) if at not in self.matrices]
         if others:
@@ -243,15 +236,7 @@ class Owners(Combiner):
             write_scaled(master - w[rows], places, self.bits, 0.5, own)
         message.view(others, -1)[1:] = own
         comm.recorder.work(*self.works.down)
-        flight, messages = comm.start_exchange(
-            message[:, None],
-            self.received,
-            self.sent,
-            LAYER,
-            "forward",
-            "weights",
-            counted=[0] * comm.size,
-        )
+        flight, messages = self._start(message, self.received, self.sent, "forward")
         for w, places in zip(held, self.own_places):
             add_scaled(own, places, self.bits, w)
         flight.wait()
@@ -259,6 +244,15 @@ class Owners(Combiner):
         for w, places in zip(held, self.places):
             add_scaled(wire, places, self.bits, w)
         comm.recorder.work(*self.works.stepped)
+
+    def _start(
+        self, message: torch.Tensor, send: list[int], receive: list[int], direction: str
+    ) -> tuple[InFlight, torch.Tensor]:
+        """Start sending bytes, which hold no rows of a layer."""
+        none = [0] * self.comm.size
+        return self.comm.start_exchange(
+            message[:, None], send, receive, LAYER, direction, "weights", counted=none
+        )
 
     def _outgoing(self, direction: str, nbytes: int) -> torch.Tensor:
         """[bytes] to write a message in."""

@@ -123,11 +123,7 @@ class EdgeCut:
         needed: bool,
         widths: list[int],
     ):
-        self.whole = shard
-        self.comm = comm
-        self.system = system
-        self.model = model
-        self.kernel = kernel
+        self.whole, self.comm, self.system, self.model, self.kernel = shard, comm, system, model, kernel
         self.features = self.own = x
         self.shard = system.restrict(shard, comm) if isinstance(system, FitsDevices) else shard
         self.plan = halo_plan(self.shard, comm.device)

@@ -69,17 +69,10 @@ class Largest(Combiner):
         # Put together with a share and the memory; read for the largest, which are taken out.
         comm.recorder.work(stream(1, n, size, 4, 3), stream(1, n, size, 1, 0), pack(k, 1, size, of=n))
         # Every other worker is sent the same: first where, then what.
-        counts = [k if worker != comm.rank else 0 for worker in range(comm.size)]
+        counts, none = [k if worker != comm.rank else 0 for worker in range(comm.size)], [0] * comm.size
         flights = [
             comm.start_exchange(
-                each.repeat(others)[:, None],
-                counts,
-                counts,
-                LAYER,
-                "backward",
-                "weights",
-                slot,
-                counted=[0] * comm.size,
+                each.repeat(others)[:, None], counts, counts, LAYER, "backward", "weights", slot, none
             )
             for slot, each in enumerate((places.int(), values))
         ]
