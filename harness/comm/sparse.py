@@ -161,7 +161,7 @@ def encoded(rows: torch.Tensor | Csr, form: str, dtype: torch.dtype | None = Non
     sizes = _sizes(given.shape, form, len(places), kept.nbytes, values.itemsize)
     kind = min(sizes, key=lambda each: sizes[each])
     if kind == DENSE:
-        parts = [given.dense()]
+        parts = [given.dense() if isinstance(rows, Csr) else _words(rows, dtype)]
     elif kind == IDS:
         parts = [np.diff(given.indptr).astype(wide), places.astype(wide), kept]
     else:
