@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base.heap import MAPPED, Heap
+from harness.core.kernels.huge_pages import PAGE, HugePages
+from harness.core.kernels.numba_kernel import NumbaProduct
+from harness.data.partition.shard import Csr
 from tests.launching import fresh_python
 from tests.memory import linux
 
@@ -25,3 +35,68 @@ print(full - freed, freed - held())
 def test_what_is_freed_is_kept_and_given_back_when_asked_for():
     at_once, when_asked = map(int, fresh_python(PROGRAM).stdout.split())
     assert at_once < 20e6 and when_asked > 80e6
+
+
+MB = 1 << 20
+
+
+@given(
+    st.lists(
+        st.one_of(st.tuples(st.integers(1 << 16, 64 * MB), st.booleans()), st.integers(0, 9), st.none()),
+        max_size=60,
+    )
+)
+def test_a_planned_heap_lays_no_block_over_another_and_holds_what_was_touched(steps):
+    """A step takes a block, gives one of those held, or trims."""
+    heap, held = Heap(), []
+    for step in steps:
+        if isinstance(step, tuple):
+            held.append((step[0], heap.take(*step)))
+        elif step is not None and step < len(held):
+            heap.give(held.pop(step)[1])
+        elif step is None:
+            heap.trim()
+            assert heap.idle == 0
+        places = sorted((begin, max(kept, size)) for size, (begin, kept) in held)
+        assert all(a + size <= b for (a, size), (b, _) in zip(places, places[1:]))
+        assert heap.idle >= 0
+
+
+def test_a_gap_serves_again_what_is_smaller_and_joins_its_neighbours():
+    heap = Heap()
+    first, second, last = (heap.take(size * MB, False) for size in (2, 3, 1))
+    heap.give(first)
+    heap.give(second)
+    assert heap.idle == 5 * MB
+    assert heap.take(5 * MB, False) == (first[0], 5 * MB) and heap.idle == 0
+    heap.give(last)
+    assert heap.idle == MB and heap.take(4 * MB, False)[0] == last[0] and heap.idle == 0
+
+
+def test_into_the_gap_of_an_early_tensor_none_of_its_size_fits_and_into_that_of_a_later_one_it_does():
+    heap = Heap()
+    early, *_ = [heap.take(MB, True) for _ in range(Heap.PINNED)]
+    later, behind = heap.take(2 * MB, True), heap.take(MB, True)
+    heap.give(early)
+    assert heap.take(MB, True)[0] > behind[0]
+    heap.give(later)
+    assert heap.take(2 * MB, True)[0] == later[0]
+
+
+@pytest.mark.parametrize("size", [Heap.LEAST - 1, MAPPED])
+def test_small_blocks_and_those_that_are_mapped_are_not_followed(size):
+    heap = Heap()
+    assert heap.take(size, True) is None and heap.idle == 0
+    heap.give(None)
+
+
+@pytest.mark.parametrize("width", [3, 40, 130, 300])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_product_packs_rows_in_as_much_memory_as_it_says(width, scaled):
+    rng = np.random.default_rng(width)
+    block = Csr(np.arange(0, 40001, 40, dtype=np.int32), rng.integers(0, 900, 40000, dtype=np.int32), 900)
+    memory = HugePages()
+    product, x = NumbaProduct(block, memory=memory), torch.randn(900, width)
+    product.apply(x, None, torch.rand(900) if scaled else None, False, torch.empty(1000, width), False)
+    packed, _ = product.memory(width, 4, not scaled)
+    assert len(memory._memory) == -(-packed // PAGE) * PAGE

@@ -7,15 +7,18 @@ and would read memory, asks `hollow` first."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from harness.base.heap import PLANNED, Block, Heap
 
 # What makes a tensor of its arguments' shapes alone.
 MADE = {
@@ -180,12 +183,12 @@ class Dry(TorchDispatchMode):
         self.held, self.most, self.asked = held, most, False
 
     def __enter__(self) -> Dry:
-        _OPEN.mode = self
+        _OPEN.mode, PLANNED.heap = self, self.held.heap
         super().__enter__()
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        _OPEN.mode = None
+        _OPEN.mode = PLANNED.heap = None
         super().__exit__(*raised)
 
     def __torch_dispatch__(
@@ -312,17 +315,26 @@ def _filled(
 class Held:
     """Bytes that a worker holds, by now and at most. Memory that several tensors share counts once.
 
+    heap     where tensors lie, whose freed memory counts at most; None: what is freed is free, as on a GPU
     mapped   those that lie in memory of the host, which a GPU does not hold
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heap: Heap | None = None) -> None:
         self.now = self.peak = self.mapped = 0
+        self.heap, self._elsewhere = heap, False
         self._known: dict[int, Any] = {}
 
     def add(self, size: int) -> None:
         """So many more, or fewer."""
         self.now += size
-        self.peak = max(self.peak, self.now)
+        self.peak = max(self.peak, self.now + (0 if self.heap is None else self.heap.idle))
+
+    @contextlib.contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """What is made now lies in memory that is counted already."""
+        self._elsewhere = True
+        yield
+        self._elsewhere = False
 
     def made(self, tensor: torch.Tensor, size: int | None = None) -> None:
         """A tensor is there, of as many bytes as its storage where `size` does not say."""
@@ -330,13 +342,27 @@ class Held:
         key = id(storage)
         if key in self._known:
             return
-        size = storage.nbytes() if size is None else size
-        self.add(size)
-        self._known[key] = weakref.ref(storage, lambda _: self._gone(key, size))
+        size = 0 if self._elsewhere else storage.nbytes() if size is None else size
+        place = self._take(size)
+        self._known[key] = weakref.ref(storage, lambda _: self._gone(key, size, place))
 
-    def _gone(self, key: int, size: int) -> None:
-        self._known.pop(key, None)
+    def passing(self, size: int) -> None:
+        """So many bytes are there for a moment."""
+        self._give(size, self._take(size, False))
+
+    def _take(self, size: int, tensor: bool = True) -> Block | None:
+        place = None if self.heap is None else self.heap.take(size, tensor)
+        self.add(size)
+        return place
+
+    def _give(self, size: int, place: Block | None) -> None:
         self.now -= size
+        if self.heap is not None:
+            self.heap.give(place)
+
+    def _gone(self, key: int, size: int, place: Block | None) -> None:
+        self._known.pop(key, None)
+        self._give(size, place)
 
 
 def mapped(size: int, tensor: torch.Tensor | None = None) -> None:
@@ -345,3 +371,8 @@ def mapped(size: int, tensor: torch.Tensor | None = None) -> None:
     held.mapped += size
     if tensor is not None:
         held.made(tensor, 0)
+
+
+def passing(size: int) -> None:
+    """So many bytes are there for a moment that no tensor's making tells of."""
+    _OPEN.mode.held.passing(size)

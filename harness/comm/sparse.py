@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from harness.base.heap import give_back_freed_memory
-from harness.base.hollow import UNLIKE, Hollow, filled_of
+from harness.base.hollow import UNLIKE, Hollow, filled_of, passing
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.data.partition.shard import Csr
@@ -152,7 +152,9 @@ def encoded(rows: torch.Tensor | Csr, form: str, dtype: torch.dtype | None = Non
     """The message [bytes] uint8 of rows [k, F], on the CPU; their values travel as `dtype` (None: as they
     are)."""
     if isinstance(rows, Hollow):
-        return torch.empty(1 + _size(rows, form, dtype or rows.dtype), dtype=torch.uint8)
+        message = torch.empty(1 + _size(rows, form, dtype or rows.dtype), dtype=torch.uint8)
+        passing(int(filled_of(rows)[:, 0].sum()) * (4 + (dtype or rows.dtype).itemsize))  # `given` below
+        return message
     given = _compressed(rows, dtype)
     places, values = given.indices, given.entries()
     wide = _id_type(given.num_columns)

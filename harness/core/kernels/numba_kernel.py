@@ -20,7 +20,7 @@ import numpy as np
 from harness.core.kernels.gather import LINE, LINES, add_entries, fetch_entry, fetch_to_read, fetch_to_write
 from harness.core.kernels.huge_pages import HugePages
 from harness.core.kernels.parallel import use_threads
-from harness.core.kernels.tiling import Tiling, Tilings
+from harness.core.kernels.tiling import Tiling, Tilings, shape_class
 from harness.data.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
@@ -286,6 +286,14 @@ class NumbaProduct:
             shape = (block.num_rows, block.num_columns, block.num_entries)
             self._chosen[lines] = self._tilings.choose(*shape, lines)
         return self._chosen[lines]
+
+    def memory(self, width: int, itemsize: int, unscaled: bool) -> tuple[int, int]:
+        """Bytes, at most, that rows of `width` are packed in, and in which sums are kept between blocks of
+        source rows: a tiling that is measured may have such blocks."""
+        way, block = self._way(width, itemsize, unscaled), self._block
+        packed = 0 if way.unpacked or way.whole else way.passes * block.num_columns * way.taken * itemsize
+        blocked = shape_class(block.num_rows, block.num_columns, block.num_entries) is not None
+        return packed, block.num_rows * way.taken * itemsize * blocked
 
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
         """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] float32 or None."""

@@ -23,6 +23,7 @@ from harness.base.hollow import Dry, Held, count_filled, rows_like
 from harness.comm.comm import Comm
 from harness.comm.recorder import Epoch, Recorder
 from harness.comm.transport import ALONE
+from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.kernels.spmm import Kernel, Product
 from harness.core.mixins import evaluation_weights
 from harness.core.trainer import Trainer
@@ -34,33 +35,45 @@ Make = Callable[[Any, Comm, Kernel], Trainer]
 
 
 class _Nothing:
-    """A product of shapes: what it writes to has the product's shape already."""
+    """A product of shapes: what it writes to has the product's shape already. On a CPU it takes the memory
+    that the compiled one would."""
 
-    def apply(self, *arguments: object) -> None:
-        pass
+    def __init__(self, kernel: Shapes, block: Csr):
+        self.kernel, self.compiled = kernel, NumbaProduct(block)
+
+    def apply(self, x: torch.Tensor, row: object, column: object, *others: object) -> None:
+        if self.kernel.compiled and x.shape[1] and len(x):
+            self.kernel.takes(*self.compiled.memory(x.shape[1], x.element_size(), column is None))
 
 
 class Shapes(Kernel):
     """A kernel that computes nothing.
 
-    held    is told of its blocks, which several products may share
-    entry   bytes of an entry without a value of its own
+    held      is told of its blocks, which several products may share
+    compiled  whether it stands for the compiled one, else for torch's, whose entries have values
     """
 
     name = "shapes"
 
-    def __init__(self, held: Held, entry: int):
-        self.held, self.entry = held, entry
+    def __init__(self, held: Held, compiled: bool):
+        self.held, self.compiled, self.entry = held, compiled, 4 if compiled else 8
+        self.packed = 0  # bytes that products pack rows in, one after the other
         self.shared: dict[int, int] = defaultdict(int)  # by the address of a block's indices: its products
 
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
-        return self._product(block, values, block.indices.ctypes.data)
+        return self._product(block, values, block.indices.ctypes.data, block)
 
     def transposed(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
-        return self._product(block, values, -block.indices.ctypes.data)
+        turned = Csr(np.broadcast_to(0, block.num_columns + 1), block.indices, block.num_rows)
+        return self._product(block, values, -block.indices.ctypes.data, turned)
 
-    def _product(self, block: Csr, values: np.ndarray | None, address: int) -> Product:
-        made, own = _Nothing(), values is not None
+    def takes(self, packed: int, sums: int) -> None:
+        self.held.add(max(packed - self.packed, 0))
+        self.packed = max(packed, self.packed)
+        self.held.passing(sums)
+
+    def _product(self, block: Csr, values: np.ndarray | None, address: int, turned: Csr) -> Product:
+        made, own = _Nothing(self, turned), values is not None
         size = block.indptr.nbytes + block.num_entries * (max(self.entry, 8) if own else self.entry)
         if not self.shared[address]:
             self.held.add(size)
@@ -115,7 +128,7 @@ def dry_run(
 
     Raises `Unknown` where something depends on values in another way.
     """
-    size, turns = len(shards), Turns(len(shards), place == "memory")
+    size, turns = len(shards), Turns(len(shards), place == "memory", place != "cuda")
     ran = Ran([[] for _ in shards], {}, False)
     lines = {name: np.zeros(size) for name in ("graph", "features", "kept", "step", "mapped")}
 
@@ -131,13 +144,12 @@ def dry_run(
         )
         held.add(graph)
         with Dry(held, most) as mode, contextlib.ExitStack() as stack:
-            if isinstance(x, Csr):
-                held.add(x.nbytes)
-            else:
-                held.made(x)
+            held.add(x.nbytes)
+            if not isinstance(x, Csr):
+                held.made(x, 0)
             transport = DryTransport(rank, turns) if size > 1 else ALONE
             comm = Comm(rank, size, torch.device("cpu"), recorder, transport, wire)
-            kernel = Shapes(held, 8 if place == "cuda" else 4)
+            kernel = Shapes(held, place != "cuda")
             before = held.now
             trainer = make(dataclasses.replace(shard, features=x), comm, kernel)
             trainer.straggler = None  # whose sleep says nothing here

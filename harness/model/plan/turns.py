@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from harness.base.heap import Heap
 from harness.base.hollow import Held, Hollow, joined, storage_of
 from harness.comm.transport import PeerLost, Through
 
@@ -45,11 +45,12 @@ class Turns:
     """Who runs: one worker at a time, until it waits for what others bring, or for others to read its own.
 
     shares   whether workers exchange through memory that they share
+    heaps    whether what they free stays resident
     """
 
-    def __init__(self, workers: int, shares: bool):
+    def __init__(self, workers: int, shares: bool, heaps: bool):
         self.workers, self.shares = workers, shares
-        self.held = [Held() for _ in range(workers)]
+        self.held = [Held(Heap() if heaps else None) for _ in range(workers)]
         self.brought: dict[Part, list[Any]] = {}  # and by how many workers it is still to be read
         self.failed: BaseException | None = None
         self._running = workers  # that have not come to their ends
@@ -173,11 +174,9 @@ class DryTransport:
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         if not self.turns.shares:
             return None
-        tensor = torch.empty(tuple(shape), dtype=dtype)
-        held, place = self.turns.held[self.rank], storage_of(tensor)
-        held.add(-tensor.nbytes)  # it lies in a region
-        weakref.finalize(place, held.add, tensor.nbytes)
-        self.lent[id(place)] = self._claim(tensor.nbytes)
+        with self.turns.held[self.rank].elsewhere():  # in a region
+            tensor = torch.empty(tuple(shape), dtype=dtype)
+        self.lent[id(storage_of(tensor))] = self._claim(tensor.nbytes)
         return tensor
 
     @contextlib.contextmanager
