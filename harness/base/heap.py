@@ -43,7 +43,7 @@ class Heap:
     A block goes into the smallest gap that it fits into, at the gap's beginning, else to the end. For the
     alignment of a tensor glibc asks for SLACK bytes more and cuts them off again. Small objects, which live
     beside tensors, take the first PINNED of these cuttings: there a block of the same size fits no more once
-    this one is freed, and gaps do not join. With 48 heaps grow as measured ones (docs/howto/plan.md).
+    this one is freed, and gaps do not join. PINNED is fitted to measured peaks (docs/howto/plan.md).
     """
 
     LEAST = 1 << 16  # bytes of the smallest block that is followed: smaller ones fit nearly everywhere
