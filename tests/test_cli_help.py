@@ -103,6 +103,8 @@ def test_help_has_every_key_with_its_value(capsys):
     ):
         assert re.search(rf"^  {re.escape(key)} +\S", shown, re.M), key
     assert "eps_E or eps_A in epochs" in shown
+    begins = re.findall(r"^(?:  )?(system|dataset|workers|epochs|seed|cluster|device|schedule)=", shown, re.M)
+    assert begins == ["system", "dataset", "workers", "epochs", "seed", "cluster", "device", "schedule"]
     options = {path.stem for path in (ROOT / "conf" / "system").glob("*.yaml")}
     listed = re.search(r"^system=NAME, of (.*?)\n  \w", shown, re.M | re.S)[1]
     assert options <= set(listed.replace("\n", " ").replace(" ", "").split(","))

@@ -37,6 +37,8 @@ def test_the_shell_completes_keys_and_options():
         "halobench epo": "epochs=",
         "halobench prepare system=pip": "system=pipegcn",
         "halobench fid": "fidelity\n",
+        "halobench run dataset=twin/f": "dataset=twin/flickr dataset=twin/friendster",
+        "halobench plan -m system=cagnet,sancus/": "system=cagnet,sancus/official",
     }
     done = fresh_python(COMPLETE, *offered)
     assert done.stdout == "".join(f"{each}\n" for each in offered.values()), done.stderr

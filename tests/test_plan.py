@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import cli
 from harness.model.plan.__main__ import main
 from harness.model.plan.plan import grown, plan
 from harness.model.plan.sized import PROCESS
@@ -43,6 +44,18 @@ def planned(words: list[str], folder: Path) -> list[dict[str, str]]:
 def made(words: list[str]):
     given = parse(words)
     return plan(given.runs[0][1], given.cluster, given.sample, given.per_host)
+
+
+def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, here, tmp_path, capsys):
+    words = ["system=vanilla", *SMALL, "device=cpu", *here, "progress=false"]
+    assert Started(place, words).end().code == 0
+    (path,) = tmp_path.glob("*/*/summary.json")
+    assert cli.main(["run", "--dry", "-m", *words, "seed=1,2"]) == 0
+    said, known = capsys.readouterr().out, "2 runs, 1 of them finished before; the others take about "
+    assert f"all runs together send {2 * files.read_json(path)['bytes_total'] / 1e6:.3f} MB" in said
+    assert re.search(rf"{known}\d+ seconds by the latest", said)
+    assert list(tmp_path.glob("*/*/summary.json")) == [path], "nothing is trained"
+    assert known in Started(place, ["-m", *words, "seed=1,2"]).end().err
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ imports. Words without a subcommand (`system=vanilla workers=2`) are those of `r
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -35,7 +36,7 @@ class Command:
 
 
 COMMANDS = {
-    "run": Command("harness.run.command", "train: one run, or with -m a sweep; KEY=VALUE words", "run"),
+    "run": Command("harness.run.command", "train one run, or with -m a sweep; --dry: what would run", "run"),
     "prepare": Command("harness.run.command",
         "make the shards and the run folder, and print the torchrun command that trains it",
         "run", after=("launch=prepare",)),
@@ -75,6 +76,7 @@ COMMANDS = {
         "speed of the harness, beside its peers' where there are any"),
     "fidelity": Command("harness.dev.fidelity.__main__", "how near the synthetic twins are to their graphs"),
 }  # fmt: skip
+TAKE_KEYS = ("plan", "advise")  # beside run and prepare
 # Options of the shell's completion, which Hydra answers.
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -121,6 +123,8 @@ def _called(words: list[str], typed: str) -> int:
     two = " ".join(words[:2])
     name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
     words = words[len(name.split()) if name else 0 :]
+    if "--dry" in words and name in (None, "run"):  # a plan of what these words would run
+        name, words = "plan", [word for word in words if word not in ("-m", "--multirun")]
     if name is None and words and words[0] in ("-h", "--help"):
         print(_listed())
     elif name is None and words and words[0].isalpha():
@@ -159,15 +163,29 @@ def _listed() -> str:
 
 
 def _complete(words: list[str]) -> int:
-    """Answer the shell: names of subcommands for the first word, and Hydra's keys and options beside and
-    after `run` and `prepare`, which is all it knows of."""
+    """Answer the shell: names of subcommands for the first word; the options of a group, of a list the next
+    one; and Hydra's keys and options beside and after the commands that take them, which is all it knows of.
+    """
     line = os.environ.get("COMP_LINE", "").split(" ")
     begun = line[1] if len(line) > 1 else ""
     names = [name for name in COMMANDS if len(line) == 2 and name.startswith(begun) and " " not in name]
     if names:
         print(" ".join(names))
     if len(line) > 2 and begun in COMMANDS:
-        if COMMANDS[begun].function != "run":
+        if COMMANDS[begun].function != "run" and begun not in TAKE_KEYS:
             return 0
-        os.environ["COMP_LINE"] = " ".join([line[0], *line[2:]])
+        del line[1]
+        os.environ["COMP_LINE"] = " ".join(line)
+    key, _, value = line[-1].partition("=")
+    if value or line[-1].endswith("="):
+        from harness.base.errors import InputError
+        from harness.base.places import CONF
+        from harness.run import overrides
+
+        before = value[: value.rfind(",") + 1]
+        with contextlib.suppress(InputError):
+            if known := overrides.options(key, line[1:-1], CONF):
+                offered = (f"{key}={before}{option}" for option in known)
+                print(" ".join(each for each in offered if each.startswith(line[-1])))
+                return 0
     return getattr(load(COMMANDS["run"].module), COMMANDS["run"].function)(words)

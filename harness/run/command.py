@@ -33,6 +33,8 @@ def _run(words: list[str], program: str) -> int:
                 print(keys.text(words, CONF, program))
                 return 0
             swept = sweep.read(words, CONF) if overrides.check(words, CONF) else None
+            if swept and swept.total and not swept.optimises:
+                _say_how_long(words, swept.total)
             jobs = Jobs(swept)
             with jobs.collected(swept.elsewhere if swept else None):
                 code = _started(jobs, swept.parts if swept else [words])
@@ -48,6 +50,17 @@ def _run(words: list[str], program: str) -> int:
         for job in jobs.failed:
             print(f"  {job.asked}: {job.error}", file=sys.stderr)
     return jobs.failed[0].code if jobs.failed else code
+
+
+def _say_how_long(words: list[str], total: int) -> None:
+    """Of a sweep, before it starts; of so many runs that to compose them takes seconds nothing."""
+    if 1 < total <= 50:
+        from harness.run import expected, runner
+
+        given = overrides.parse(words)
+        own = runner.searchpath(given.config_dir)
+        runs = runner.composed([[*own, *run] for run in runner.expand(given.overrides)])
+        print(expected.said(runs), file=sys.stderr, flush=True)
 
 
 def _started(jobs: Jobs, parts: list[list[str]]) -> int:

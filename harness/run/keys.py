@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import re
 import textwrap
 from dataclasses import fields
@@ -18,7 +19,12 @@ from harness.run import config as configs
 from harness.run import overrides
 
 WIDTH, INDENT = 110, 26
-USAGE = """usage: {program} [-m] [KEY=VALUE ...]
+# What people change first; the other keys follow, then the other blocks.
+FIRST = (
+    *("system", "dataset", "workers", "epochs", "seed", "partition", "model", "optimiser", "evaluate"),
+    "cluster",
+)
+USAGE = """usage: {program} [-m]{dry} [KEY=VALUE ...]
 
 {does}
 
@@ -26,13 +32,20 @@ example: {program} -m system={systems} dataset={dataset} workers=4 seed=1,2
 """
 
 DOES = (
-    "{does}; with -m {those}every combination of the values in KEY=VALUE,VALUE,... Below is each key with the"
-    " value that it has in this command: `{program} system=NAME --help` shows those of another system."
+    "{does}; with -m {those}every combination of the values in KEY=VALUE,VALUE,...{dry} Below is each key"
+    " with the value that it has in this command: `{program} system=NAME --help` shows those of another"
+    " system."
 )
-TRAINS = {"does": "Trains one run", "those": ""}
+TRAINS = {
+    "does": "Trains one run",
+    "those": "",
+    "dry": " With --dry nothing is trained: it says how many runs that would be, what they would send and"
+    " hold, and how long they would take.",
+}
 PREPARES = {
     "does": "Makes the shards and the folder of one run, and prints the torchrun command that trains it",
     "those": "those of ",
+    "dry": "",
 }
 
 
@@ -69,15 +82,23 @@ def text(words: list[str], conf: str, program: str) -> str:
     for key in OmegaConf.missing_keys(composed):
         OmegaConf.update(composed, key, "VALUE")
     run = configs.check(composed)
-    blocks = {name: value for name, value in run.composed.items() if isinstance(value, dict)}
-    plain = {name: value for name, value in run.composed.items() if name not in blocks}
+    first = {key: run.composed[key] for key in FIRST}
+    rest = {key: value for key, value in run.composed.items() if key not in first}
+    rest = dict(sorted(rest.items(), key=lambda item: isinstance(item[1], dict)))
     dataset = run.graph_name
     systems = ",".join(options.get("system", [])[-2:])
-    does = DOES.format(program=program, **(PREPARES if program.endswith(" prepare") else TRAINS))
+    words_of = PREPARES if program.endswith(" prepare") else TRAINS
+    does = DOES.format(program=program, **words_of)
+    dry = " [--dry]" if words_of["dry"] else ""
     does = textwrap.fill(does, WIDTH, break_on_hyphens=False)
-    parts = [USAGE.rstrip().format(program=program, does=does, systems=systems, dataset=dataset)]
-    parts.append("\n".join(_lines("", type(run.settings), plain)))
-    for name, block in blocks.items():
+    parts = [USAGE.rstrip().format(program=program, dry=dry, does=does, systems=systems, dataset=dataset)]
+    for together, found in itertools.groupby(
+        [*first.items(), *rest.items()], lambda item: item[0] if isinstance(item[1], dict) else ""
+    ):
+        if not together:
+            parts.append("\n".join(_lines("", type(run.settings), dict(found))))
+            continue
+        ((name, block),) = found
         choices = f"{name}=NAME, of {', '.join(sorted(options[name]))}" if name in options else name
         head = textwrap.fill(choices, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         keys = {key: value for key, value in block.items() if key != "_target_"}

@@ -155,6 +155,12 @@ def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, lis
     return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
 
 
+def options(group: str, arguments: list[str], conf: str) -> list[str]:
+    """The options of a group, those in folders below it too; none where it is no group. InputError as
+    `parse`."""
+    return sorted(_Known(conf, _searched(parse(arguments), [])).options(group))
+
+
 def settings(arguments: list[str], conf: str) -> DictConfig:
     """What the arguments make of Hydra's own settings (under `hydra`), of `results` and of `objective`: what
     a whole sweep has in common, composed without the keys of its runs. InputError where they make none."""

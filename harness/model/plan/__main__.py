@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from harness.model.plan.plan import Plan, partitioned, plan
 from harness.model.plan.trial import Probe, probe
 from harness.model.plan.words import parse
 from harness.model.replay.__main__ import write_csv
+from harness.run import expected
 from harness.run.config import Run
 
 DESCRIPTION = """\
@@ -53,28 +55,65 @@ def main(words: list[str], program: str) -> None:
     parser.add_argument(
         "--grids", action="store_true", help="add what CAGNET 2D, 3D and Plexus send by published formulas"
     )
+    parser.add_argument(
+        "--dry",
+        action="store_true",
+        help="as `halobench run --dry`: on this machine where no cluster is given, seeds alike, what all runs"
+        " send and how long they take",
+    )
     options = parser.parse_intermixed_args(words)
     if options.csv is not None:
         check_place("csv", options.csv)
-    given, console, rows = parse(options.words), unfolded(), []
+    given, console, rows = parse(options.words, options.dry), unfolded(), []
     if options.grids and given.sample is not None:
         raise InputError(
             f"--grids needs the graph itself, and sample={given.sample:g} is given: leave one out"
         )
-    for asked, run in given.runs:
+    runs, sent = given.runs, Counter[str]()
+    if options.dry:  # those that differ in their seed alone are one
+        times = Counter(_but_seed(asked) for asked, _ in runs)
+        runs = list({_but_seed(asked): (asked, run) for asked, run in reversed(runs)}.values())[::-1]
+    for asked, run in runs:
         made = plan(run, given.cluster, given.sample, given.per_host)
         made.notes += given.assumed
         found = probe(asked, given) if given.probe else None
-        show(console, made, found)
+        if options.dry:
+            sent.update({end: times[_but_seed(asked)] * size for end, size in _whole(made).items()})
+        if not options.dry or len(runs) == 1:
+            show(console, made, found)
         rows += table_rows(made, found, asked)
-    if len(given.runs) > 1:
+    if len(runs) > 1:
         console.print(_beside(rows))
+        for note in made.notes if options.dry else ():
+            console.say(f"note: {note}")
+    if options.dry:
+        whole = f"all runs together send {_range((sent['least'], sent['most']), 1e6)} MB"
+        more = f", and what {sent['unknown']} of them do, which only training tells"
+        console.say(whole + more * bool(sent["unknown"]))
+        console.say(expected.said([run for _, run in given.runs]))
     if options.grids:
         formulas = grid_rows([run for _, run in given.runs], given.cluster, given.per_host)
         console.print(_formulas(formulas))
         rows += formulas
     if options.csv is not None:
         write_csv(options.csv, rows)
+
+
+def _but_seed(asked: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in asked if key_of(word) != "seed")
+
+
+def _whole(made: Plan) -> dict[str, int]:
+    """Bytes of a whole run, the least and the most; that it is unknown where only training tells."""
+    if not made.epochs:
+        return {"unknown": 1}
+    return {
+        end: round(
+            sum(getattr(made.epochs[0], end)[key].sum() for key in made.epochs[0].least)
+            + mean * (made.run.settings.epochs - 1)
+        )
+        for end, mean in zip(("least", "most"), made.bytes_epoch())
+    }
 
 
 def first_line(made: Plan, found: Probe | None = None) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from harness.base.errors import InputError, at_least, did_you_mean, more_than
 from harness.base.words import key_of, key_value
-from harness.core.cluster import Cluster
+from harness.core.cluster import GIB, Cluster, Device, Link
+from harness.core.cluster_measure import host_memory, processor
 from harness.model.plan.seconds import with_launches
 from harness.model.replay.settings import MEASURED, TRACED, cluster_of
 from harness.results.identity import ALIAS
@@ -34,8 +38,11 @@ class Given:
     assumed: list[str]
 
 
-def parse(words: Sequence[str]) -> Given:
-    """InputError for a word that cannot be used, and where no cluster is named."""
+def parse(words: Sequence[str], here: bool = False) -> Given:
+    """InputError for a word that cannot be used, and where no cluster is named.
+
+    here   without a cluster it is this machine, and without a system that of `halobench run`
+    """
     own: dict[str, float] = {}
     name, changes, rest = None, [], []
     for word in words:
@@ -53,16 +60,19 @@ def parse(words: Sequence[str]) -> Given:
         key = key_of(word)
         if key != word and key.isidentifier() and key not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
-    if name is None:
+    here = here and name in (None, MEASURED)
+    if here:
+        rest += [] if torch.cuda.is_available() else ["device=cpu"]
+    elif name is None:
         raise InputError(
             "no cluster is given: add cluster=NAME of conf/cluster, or a file that ends in .yaml"
         )
-    if name in (TRACED, MEASURED):
+    elif name in (TRACED, MEASURED):
         raise InputError(
             f"cluster={name} describes no devices and links: name a cluster of conf/cluster, or a file that"
             " ends in .yaml"
         )
-    if not any(word.startswith("system=") for word in rest):
+    if not here and not any(word.startswith("system=") for word in rest):
         raise InputError("system is not given: add system=NAME")
     if "sample" in own:
         more_than("sample", own["sample"], 0)
@@ -72,7 +82,8 @@ def parse(words: Sequence[str]) -> Given:
     overrides.check(["-m", *rest], CONF)
     lists = expand(rest)
     sample, probe, per_host = (own.get(key) for key in OWN)
-    runs, cluster, assumed = composed(lists), cluster_of(name, changes), list[str]()
+    runs, assumed = composed(lists), list[str]()
+    cluster = cluster_of(name, changes) if name and not here else _this_machine(runs)
     if all(run.settings.device != "cpu" for run in runs):
         cluster, assumed = with_launches(cluster)
     return Given(
@@ -83,6 +94,18 @@ def parse(words: Sequence[str]) -> Given:
         None if per_host is None else int(per_host),
         assumed,
     )
+
+
+def _this_machine(runs: Sequence[Run]) -> Cluster:
+    """As many devices as the largest run has workers, which share what there is; messages between them take
+    no time, so seconds are the least."""
+    workers = max(run.settings.workers for run in runs)
+    kind, memory = processor(), host_memory() / workers
+    if any(run.settings.device != "cpu" for run in runs):
+        gpu, number = torch.cuda.get_device_properties(0), torch.cuda.device_count()
+        kind, memory = gpu.name, gpu.total_memory / math.ceil(workers / number)
+    devices = [Device(kind=kind, memory_gb=memory / GIB) for _ in range(workers)]
+    return Cluster("this machine", devices, inside=Link(gbytes_per_s=math.inf, latency_us=0.0))
 
 
 def _number(key: str, value: str) -> float:
