@@ -19,6 +19,7 @@ from harness.base.terminal import Terminal
 from harness.papers.claims import experiment, published
 from harness.papers.figures.figure import Figure, available
 from harness.papers.figures.make import here, make
+from harness.results.reader import STARTED
 from harness.run import overrides, runner
 from harness.run.process import until_stopped
 from harness.run.runner import Places
@@ -51,7 +52,7 @@ def _main(words: list[str], program: str) -> int:
     parser.add_argument(
         "--size",
         choices=experiment.SIZES,
-        help="how much is run (default: the smallest that each has, smoke)",
+        help="how much is run (default: the smallest that each has, smoke, with runs in results/started)",
     )
     parser.add_argument(
         "--keep",
@@ -63,7 +64,11 @@ def _main(words: list[str], program: str) -> int:
     runner.add_places(
         parser, "results/figures", "where each picture goes as PNG and PDF, with its data as CSV"
     )
+    parser.set_defaults(results=None)
     asked = parser.parse_args(words)
+    if asked.results is None:  # runs of size smoke tell nothing: tables and pages leave them out
+        smoke = not (asked.folder or asked.graph) and asked.size in (None, experiment.SIZES[0])
+        asked.results = Path("results", STARTED) if smoke else Path("results")
     console = Terminal(stderr=True)
     folder = asked.folder or experiment.FOLDER
     known = available(folder, asked.size, asked.folder is not None, asked.row)
