@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size site wheel bench \
+.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size site wheel archive bench \
         bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -92,6 +92,10 @@ site: env       ## the documentation as a site in site/; a dead link or an unkno
 
 wheel:          ## build the wheel, and try it in an empty environment outside this tree
 	PYTHON=$(PYTHON) .ci/wheel
+
+archive:        ## one file to deposit: what is committed, without data; the same bytes each time
+	@name=halobench-$$(sed -n 's/^version: //p' CITATION.cff); \
+	  git archive --prefix=$$name/ HEAD | gzip -9n > $$name.tar.gz && sha256sum $$name.tar.gz
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness bench

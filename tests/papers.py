@@ -3,12 +3,14 @@
 A page is `# PAPER`, what held, what did not and why, by hand, and the section "Verdicts", which is written
 here: how many there are of each. docs/papers/verdicts/PAPER.md is written here as a whole: a row per part of
 each published figure, table and claim, and one for all of its parts that lack the same run.
-docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676.
+docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676;
+docs/artefact.md has a row for each entry of which runs are kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import sys
 import textwrap
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.papers.claims import published, reference, table
+from harness.papers.claims import experiment, published, reference, table
 from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
 from harness.papers.claims.reference import decided
 from harness.papers.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
@@ -115,6 +117,32 @@ def every_part(title: str, paper: str, found: Sequence[Result]) -> str:
 
 def of_paper(paper: str, found: Sequence[Result]) -> list[Result]:
     return [each for each in found if published.entry(each.entry).paper == paper]
+
+
+def artefact(found: Sequence[Result]) -> str:
+    """A row per published figure, table or claim of which runs are kept: what makes them again, how long that
+    takes on two cores, and of its parts the first with an interval, else the first."""
+    plans = experiment.load(experiment.FOLDER)
+    rows = [
+        "| published | command, behind `halobench figures` | minutes | expected | parts |",
+        "|---|---|---:|---|---:|",
+    ]
+    for name, parts in itertools.groupby(found, key=lambda each: each.entry):
+        entry, made = published.entry(name), [each for each in parts if each.ours]
+        if not (entry.paper and made):
+            continue
+        shown = next((each for each in made if each.ours and each.ours.half), made[0])
+        names = dict.fromkeys(each.experiment for each in made)
+        minutes = sum(plans[each].sizes["small"].minutes for each in names)
+        cells = [
+            f"[{entry.paper}](papers/verdicts/{entry.paper}.md), {entry.label}",
+            f"`{' '.join(names)} --size small`",
+            f"{minutes:g}",
+            f"{shown.says}: {table.value(shown.ours)}, {shown.verdict.word}".replace("|", "\\|"),
+            str(len(made)),
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
 
 
 WORDS = (*DECIDED, NO_EFFECT, UNKNOWN, CONSTRUCTED, NOT_YET, NOT_RUN)
@@ -218,6 +246,8 @@ def main(root: Path = ROOT) -> int:
         if known:
             told = every_part(page.splitlines()[0], path.stem, found)
             (path.parent / "verdicts" / path.name).write_text(told)
+    path = root / "docs" / "artefact.md"
+    path.write_text(with_tables(path.read_text(), COMMAND, artefact(found)))
     path = root / "README.md"
     path.write_text(readme(path.read_text(), found))
     return 0

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from harness.dev.fidelity import __main__ as fidelity
 from harness.papers.figures import __main__ as figures
 from harness.papers.study import __main__ as study
 from harness.run import runner
-from tests.commands import ROOT, TRIED, commands, mentioned, of, tried
+from tests.commands import ROOT, TRIED, blocks, commands, mentioned, of, tried
 from tests.short import TINY
 
 ALL = commands()
@@ -42,6 +43,7 @@ PRINTED = {"coverage", "test-python", "bench", "bench-gpu", "fidelity"}
 MADE = {
     "demo": (),
     "help": (),
+    "archive": (),
     "torture": ("SECONDS=20", "SEED=3"),
     "figures": ("FIG=capgnn_rapa",),
 }
@@ -87,6 +89,38 @@ def test_make_does_what_pages_say(target, tmp_path, real_data):
     assert said.strip()
     if target == "demo":
         assert list((clone / "results" / "demo" / "figures").glob("*.png"))
+
+
+def test_an_archive_has_what_is_committed_and_the_same_bytes_each_time(tmp_path):
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "clone")], check=True)
+    first, again = (made("archive", cwd=tmp_path / "clone") for _ in range(2))
+    assert first == again
+    with tarfile.open(tmp_path / "clone" / first.split()[1]) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "docs/artefact.md", "results/reference"} <= held
+    assert not [name for name in held if name.startswith("results/cache") or name.endswith(".npz")]
+
+
+@pytest.mark.nightly(400)
+def test_readme_runs_as_printed(tmp_path):
+    """From its first line to its last but one, which is the suite that this is a part of; in a clone with the
+    environment that is here, beside tables of a graph of one's own."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    (clone / ".venv").symlink_to(sys.prefix)
+    for name in ("pyproject.toml", "constraints.txt"):  # older than the environment: nothing is installed
+        os.utime(clone / name, (0, 0))
+    edge_table = "".join(f"{v},{(v + step) % 60}\n" for v in range(60) for step in (1, 3, 7))
+    (clone / "edges.csv").write_text("source,target\n" + edge_table)
+    rows = "".join(f"{v},{v % 3},{v % 5},{v % 3}\n" for v in range(60))
+    (clone / "features.csv").write_text("id,x,y,label\n" + rows)
+    *lines, suite = blocks((ROOT / "README.md").read_text())
+    assert suite.startswith("make test ") and len(lines) >= 10
+    script = "\n".join(["set -e", *lines])
+    environment = {**os.environ, "PYTHONPATH": str(clone)}
+    done = subprocess.run(["bash", "-c", script], cwd=clone, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (clone / "page.html").is_file() and list((clone / "figures").glob("*.png"))
 
 
 def test_variables_of_make_on_the_pages_are_read():

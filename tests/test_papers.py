@@ -41,6 +41,12 @@ def test_readme_counts_the_verdicts(found):
     assert papers.COUNTS.search(text) and text == papers.readme(text, found), "run python -m tests.papers"
 
 
+def test_the_artefacts_table_is_up_to_date(found):
+    page = (papers.ROOT / "docs" / "artefact.md").read_text()
+    made = papers.with_tables(page, papers.COMMAND, papers.artefact(found))
+    assert page == made, "run python -m tests.papers"
+
+
 def test_the_command_prints_what_readme_says(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(papers.ROOT)
     assert cli.main(["report", "claims", str(tmp_path)]) == 0
