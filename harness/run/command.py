@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 
 from hydra import version
 from hydra._internal.utils import _run_hydra, get_args_parser
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.errors import InputError
 from harness.base.places import CONF
@@ -33,7 +36,7 @@ def _run(words: list[str], program: str) -> int:
                 print(keys.text(words, CONF, program))
                 return 0
             swept = sweep.read(words, CONF) if overrides.check(words, CONF) else None
-            if swept and swept.total and not swept.optimises:
+            if swept and swept.total and not swept.optimises and not swept.elsewhere:
                 _say_how_long(words, swept.total)
             jobs = Jobs(swept)
             with jobs.collected(swept.elsewhere if swept else None):
@@ -53,14 +56,16 @@ def _run(words: list[str], program: str) -> int:
 
 
 def _say_how_long(words: list[str], total: int) -> None:
-    """Of a sweep, before it starts; of so many runs that to compose them takes seconds nothing."""
+    """Of a sweep, before it starts; of so many runs that to compose them takes seconds nothing. A run that
+    cannot be composed is said when its turn comes."""
     if 1 < total <= 50:
         from harness.run import expected, runner
 
         given = overrides.parse(words)
-        own = runner.searchpath(given.config_dir)
-        runs = runner.composed([[*own, *run] for run in runner.expand(given.overrides)])
-        print(expected.said(runs), file=sys.stderr, flush=True)
+        with contextlib.suppress(InputError, HydraException, OmegaConfBaseException):
+            own = runner.searchpath(given.config_dir)
+            runs = runner.composed([[*own, *run] for run in runner.expand(given.overrides)])
+            print(expected.said(runs), file=sys.stderr, flush=True)
 
 
 def _started(jobs: Jobs, parts: list[list[str]]) -> int:
