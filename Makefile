@@ -13,6 +13,7 @@ help:           ## this list
 env: $(VENV)/installed  ## the environment, in .venv
 
 $(VENV)/installed: pyproject.toml constraints.txt
+	@echo 'installing into $(VENV): about 2 GB, five minutes or more'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'

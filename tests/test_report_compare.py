@@ -197,7 +197,7 @@ def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, sa
         ahead = 100 * (np.array(list(reference.values())) - np.array(list(control.values())))
         half = stats.t.ppf(0.975, 2) * ahead.std(ddof=1) / np.sqrt(3)
         interval = f"{ahead.mean():.2f}" + (f" ± {half:.2f}" if np.ptp(ahead) else "")
-        assert f"reference is ahead of the control control by {interval} points over 3 seeds" in text
+        assert f"reference minus the control control is {interval} points over 3 seeds" in text
 
 
 def test_the_control_is_compared_under_its_own_setting_only(tmp_path):

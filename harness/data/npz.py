@@ -100,7 +100,7 @@ def _present(names: list[str]) -> None:
     renames = [f"{old} to {new}" for old, new in RENAMES.items() if old in names and new not in given]
     if renames:
         raise InputError(f"these arrays have torch_geometric's names: rename {', '.join(renames)}")
-    unknown = [name for name in names if name not in KEYS]
+    unknown = [name for name in names if name not in (*KEYS, *KEPT)]
     hint = did_you_mean(unknown[0], KEYS) if unknown else ""
 
     def need(found: bool, what: str) -> None:

@@ -93,18 +93,19 @@ def advise(section: Section) -> Advice:
         *([_lost(lost, names, ahead)] if lost else []),
         *blind.values(),
     ]
+    text = "; ".join(said)
+    taken = f"{text[0].upper()}{text[1:]}."
     without = [choice.best.partition for choice in choices if choice.best.partition in blind]
     if without:
-        name = SCORE_NAMES[section.score]
-        beginning = (
-            f"Cannot tell by {name} what remote rows are worth on {' and '.join(dict.fromkeys(without))}"
+        untold = (
+            f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"
+            f" {SCORE_NAMES[section.score]}: exact training is not told apart from the control, which has"
+            " none of them. More seeds, fewer training vertices or partition=random may show it."
         )
-        return Advice(
-            False, f"{beginning}, where the control does as well; {'; '.join(said)}.", reasons, choices
-        )
+        return Advice(False, f"{taken} {untold}", reasons, choices)
     if all(choice.rivals for choice in choices):
-        return Advice(False, f"Cannot tell one system from the others: {'; '.join(said)}.", reasons, choices)
-    return Advice(True, f"{'; '.join(said)[0].upper()}{'; '.join(said)[1:]}.", reasons, choices)
+        return Advice(False, f"Cannot tell one system from the others: {text}.", reasons, choices)
+    return Advice(True, taken, reasons, choices)
 
 
 def _unknown(why: str) -> Advice:

@@ -103,8 +103,8 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
         elif ahead.side() <= 0:
             name = score.heading.removesuffix(" %")
             said.append(
-                f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
-                f"ahead of the control {control.label} by {ahead:.2f} points over {counted(ahead.n, 'seed')}."
+                f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} minus"
+                f" the control {control.label} is {ahead:.2f} points over {counted(ahead.n, 'seed')}."
             )
     return said
 
