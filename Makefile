@@ -5,8 +5,8 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size site wheel archive bench \
-        bench-gpu figures fidelity clean clean-cache
+.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size \
+        site wheel archive bench bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 

@@ -218,8 +218,8 @@ def ip(*words: str) -> None:
 
 def lacking() -> str:
     """Why there can be no such hosts here; "" where there can."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "two hosts on one machine need root on Linux"
+    if os.geteuid() != 0:
+        return "two hosts on one machine need root"
     if not shutil.which("ip") or not shutil.which("unshare"):
         return "two hosts on one machine need ip (apt-get install iproute2) and unshare (util-linux)"
     joined = "mount -t tmpfs tmpfs /mnt && ip link add hb0 type veth peer name hb1"

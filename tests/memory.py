@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
 import psutil
-import pytest
-
-linux = pytest.mark.skipif(
-    sys.platform != "linux", reason="reads a process's memory maps as Linux gives them"
-)
 
 
 def shared_memory(process: psutil.Process) -> list[str]:

@@ -62,7 +62,6 @@ def test_collectives(pool, transport):
         assert answer["blocks"] == [0.0, 1.0 if rank == 1 else -1.0, 2.0, 3.0 if rank == 3 else -1.0]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the interface counters of Linux")
 def test_counted_bytes_are_what_the_loopback_interface_saw():
     """Within 5 %, on a loopback interface that these workers have to themselves."""
     told = subprocess.run(

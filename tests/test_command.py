@@ -5,7 +5,6 @@ its own.
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 
 import pytest
@@ -16,7 +15,7 @@ from harness.comm.recorder import cpu_count
 from harness.results.reader import Trace
 from harness.run.lock import LOCK
 from tests.launching import ROOT, fresh_python
-from tests.memory import exchanges_through_memory, linux
+from tests.memory import exchanges_through_memory
 
 COMPLETE = """
 import os, sys
@@ -75,7 +74,6 @@ def test_a_device_that_is_not_there_is_refused(place):
     assert (done.code, done.err) == (2, "error: device=cuda but no CUDA device is visible; give device=cpu\n")
 
 
-@linux
 def test_workers_that_share_memory_open_no_socket(place):
     run = place.start("system=digest", "epochs=1000000", "workers=3")
     run.until_epoch(2)
@@ -86,7 +84,7 @@ def test_workers_that_share_memory_open_no_socket(place):
 def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_theirs(place):
     run = place.start("epochs=1000000", "transport=sockets")
     run.until_epoch(2)
-    assert sys.platform != "linux" or not any(map(exchanges_through_memory, run.family))
+    assert not any(map(exchanges_through_memory, run.family))
     listening = [c.laddr.ip for p in run.family for c in p.net_connections("inet")]
     assert set(listening) == {"127.0.0.1"}
     (run_dir,) = place.runs()

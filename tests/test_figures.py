@@ -233,6 +233,15 @@ def test_what_has_no_runs_says_what_it_waits_for(name, size, says, monkeypatch, 
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words, where", [((), "results/started"), (("--size", "small"), "results")])
+def test_runs_of_size_smoke_stand_where_tables_and_pages_leave_them_out(words, where, monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(figures, "here", lambda *_: ["cora"])
+    monkeypatch.setattr(figures, "make", lambda figure, graphs, places, *_: given.append(places.results))
+    assert figures.main(["systems", *words]) == 0
+    assert [str(path) for path in given] == [where]
+
+
 def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     page = (ROOT / "docs" / "howto" / "figures.md").read_text()
     (code,) = (text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "GRAPHS" in text)

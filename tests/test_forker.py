@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import psutil
-import pytest
 
 from tests.launching import PATIENCE
 
@@ -30,7 +29,6 @@ signal.pause()
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends orphans on Linux")
 def test_forker_and_command_end_when_the_session_is_killed(tmp_path):
     words = json.dumps([[], str(tmp_path / "out"), str(tmp_path / "err")])
     session = subprocess.Popen([sys.executable, "-c", SESSION, words], stdout=subprocess.PIPE, text=True)

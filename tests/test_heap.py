@@ -13,7 +13,6 @@ from harness.core.kernels.huge_pages import PAGE, HugePages
 from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.data.partition.shard import Csr
 from tests.launching import fresh_python
-from tests.memory import linux
 
 PROGRAM = """
 import psutil, torch
@@ -31,7 +30,6 @@ print(full - freed, freed - held())
 """
 
 
-@linux
 def test_what_is_freed_is_kept_and_given_back_when_asked_for():
     at_once, when_asked = map(int, fresh_python(PROGRAM).stdout.split())
     assert at_once < 20e6 and when_asked > 80e6

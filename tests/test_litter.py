@@ -13,7 +13,7 @@ import pytest
 
 from harness.base.scratch import PREFIX
 from tests.launching import PATIENCE, ROOT
-from tests.memory import exchanges_through_memory, linux
+from tests.memory import exchanges_through_memory
 
 # A system that has a store in shared memory and a parameter server. While there is a file that holds a
 # number, each worker stands still in that sum of its start.
@@ -85,7 +85,6 @@ def some(wanted: set[int], last: int) -> list:
     return [n if n in wanted else pytest.param(n, marks=pytest.mark.nightly(15)) for n in range(1, last + 1)]
 
 
-@linux
 @pytest.mark.parametrize("moment", some({2, 6}, 9))
 def test_a_run_killed_while_it_starts_leaves_nothing(place, standing, moment):
     """In sum 2 memory has been made and not yet mapped, in sum 6 the parameter server is there."""
@@ -99,7 +98,6 @@ def test_a_run_killed_while_it_starts_leaves_nothing(place, standing, moment):
     assert_nothing_is_left(place, before)
 
 
-@linux
 @pytest.mark.nightly(20)
 def test_a_run_killed_while_it_trains_leaves_nothing(place, standing):
     before = named_memory()
@@ -110,7 +108,6 @@ def test_a_run_killed_while_it_trains_leaves_nothing(place, standing):
     assert_nothing_is_left(place, before)
 
 
-@linux
 @pytest.mark.nightly(20)
 @pytest.mark.parametrize("children", [1, 2])
 def test_a_run_killed_as_its_workers_begin_leaves_nothing(place, standing, children):

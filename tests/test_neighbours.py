@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from harness.comm.socket_access import let_nobody_in, listening
-from tests.memory import linux
 
 JUNK = 20
 
@@ -39,7 +38,6 @@ def others(comm) -> tuple[list[str], int]:
     return became, len(os.listdir("/proc/self/fd")) - before
 
 
-@linux
 def test_strangers_are_not_let_in_and_cost_no_descriptors(pool):
     pool.forget()
     for became, more in pool.run(others, 3, transport="sockets"):
@@ -47,7 +45,6 @@ def test_strangers_are_not_let_in_and_cost_no_descriptors(pool):
     assert pool.run(others, 3, transport="sockets") and pool.run(others, 2, transport="sockets")
 
 
-@linux
 def test_what_listened_before_goes_on_and_so_do_connections():
     with socket.create_server(("127.0.0.1", 0)) as kept, socket.create_server(("127.0.0.1", 0)) as closed:
         inodes = {os.fstat(each.fileno()).st_ino for each in (kept, closed)}

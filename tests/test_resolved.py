@@ -16,7 +16,6 @@ from harness.run import config
 from harness.run.train import held
 from tests import traces
 from tests.launching import ROOT, losses
-from tests.memory import linux
 from tests.test_identity import run_of
 
 
@@ -87,7 +86,6 @@ class WithoutMemory(HeldVanilla):
 """
 
 
-@linux
 @pytest.mark.nightly(20)
 def test_a_run_that_began_over_sockets_goes_on_over_memory_bit_for_bit(place):
     (place.folder / "modules" / "without_memory.py").write_text(WITHOUT_MEMORY)

@@ -19,7 +19,6 @@ from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
 from tests import jobs
 from tests.launching import ROOT
-from tests.memory import linux
 from tests.oracles.samples import random_graph
 from tests.redis_server import RedisServer
 
@@ -95,7 +94,6 @@ def test_a_pull_never_mixes_two_pushes(pool):
     assert max(answer["seen"] for answer in answers[1:]) > 3, "the readers saw it change"
 
 
-@linux
 def test_a_store_is_a_piece_of_memory_without_a_name_per_worker(pool):
     for mapped in pool.run(jobs.memory_of_store, 3, per_worker=shards_of()):
         assert len(mapped) == 3

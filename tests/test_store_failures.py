@@ -9,7 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from tests.launching import losses
-from tests.memory import exchanges_through_memory, linux, shared_memory
+from tests.memory import exchanges_through_memory, shared_memory
 from tests.redis_server import RedisServer
 
 
@@ -45,7 +45,6 @@ def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for
     server.kill()
 
 
-@linux
 def test_a_killed_worker_leaves_no_shared_memory(place):
     run = place.start("system=digest", "epochs=1000000", "model.layers=3")
     run.until_epoch(2)

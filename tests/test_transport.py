@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import mmap
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -30,7 +29,6 @@ from tests import jobs, systems
 from tests.oracles.samples import random_graph
 
 SIZE = 3
-linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
 counts = st.lists(st.lists(st.integers(0, 4), min_size=SIZE, max_size=SIZE), min_size=SIZE, max_size=SIZE)
 exchange = st.tuples(
     st.just("exchange"), counts, st.sampled_from(["float32", "int64", "uint8"]), st.booleans()
@@ -108,7 +106,6 @@ def start_all_reduce(comm, k, n):
 START = {"exchange": start_exchange, "broadcast": start_broadcast, "all_reduce": start_all_reduce}
 
 
-@linux
 @given(program=program)
 @settings(max_examples=40, deadline=None)
 def test_whatever_is_posted_arrives_in_whatever_order_it_is_waited_for(pool, program):
@@ -137,7 +134,6 @@ def five():
     workers.close()
 
 
-@linux
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 @given(data=st.data())
@@ -202,7 +198,6 @@ def test_what_carries_the_bytes_changes_no_system_whatever_the_workers_and_the_w
 # -- the ring --
 
 
-@linux
 @given(batches=st.lists(st.integers(1, 5), max_size=20))
 @settings(deadline=None)
 def test_a_ring_gives_records_in_order_and_none_where_there_is_none(batches):
@@ -219,7 +214,6 @@ def test_a_ring_gives_records_in_order_and_none_where_there_is_none(batches):
         assert reader.take() is None and reader.take(0.001) is None
 
 
-@linux
 def test_who_waits_at_a_ring_is_woken():
     memory = mmap.mmap(-1, Ring.nbytes(2))
     writer, reader = Ring(memory, 0, 2, new=True), Ring(memory, 0, 2)

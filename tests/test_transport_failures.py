@@ -27,15 +27,12 @@ from harness.comm.recorder import Recorder
 from harness.comm.transport import PeerLost
 from harness.dev.conformance.pool import MEMORY
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
-
 
 def other_counts(comm) -> None:
     ones = [int(p != comm.rank) for p in range(comm.size)]
     comm.transport.exchange(torch.empty(1, 3 + comm.rank), torch.empty(1, 3), ones, ones).wait()
 
 
-@linux
 def test_rows_of_another_size_are_no_silent_garbage(pool):
     with pytest.raises(
         AssertionError, match=r"ValueError: worker 0 sent 12 bytes in operation \d+ where 16 were to come in"
@@ -54,7 +51,6 @@ def another_operation(comm) -> None:
     comm.barrier()
 
 
-@linux
 def test_rows_of_another_operation_are_no_silent_garbage(pool):
     with pytest.raises(
         AssertionError,
@@ -63,7 +59,6 @@ def test_rows_of_another_operation_are_no_silent_garbage(pool):
         pool.run(another_operation, 2)
 
 
-@linux
 def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     joining = group.process_group(
@@ -179,7 +174,6 @@ def _refuse(*given):
     raise PermissionError(13, "Permission denied")
 
 
-@linux
 @pytest.mark.parametrize("where", ["own", "others", "another process"])
 def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where, tmp_path):
     for rank, told in enumerate(pool.run(cannot_share, 2, where, str(tmp_path), transport="sockets")):
@@ -195,7 +189,6 @@ def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where,
         )
 
 
-@linux
 def test_auto_is_memory_on_one_host_and_sockets_between_hosts():
     assert [group.wants_memory(2, local, "auto") for local in (2, 1)] == [True, False]
     assert group.wants_memory(2, 2, "memory") and not group.wants_memory(2, 2, "sockets")
@@ -215,7 +208,6 @@ def chosen_without_memory(comm, folder) -> tuple[str, str]:
     return type(carrier).__name__, said.getvalue()
 
 
-@linux
 def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool, tmp_path):
     first, second = pool.run(chosen_without_memory, 2, str(tmp_path), transport="sockets")
     assert first == (
@@ -237,12 +229,10 @@ def woken(comm) -> float:
         memory_transport.PATIENCE_S = kept
 
 
-@linux
 def test_who_waits_is_woken_by_another_process(pool):
     assert max(pool.run(woken, 2)) < 55
 
 
-@linux
 def test_a_process_that_is_gone_is_a_peer_that_has_left():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

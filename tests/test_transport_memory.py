@@ -12,7 +12,7 @@ import torch
 
 from harness.comm import segments
 from harness.comm.flight import HaloPlan
-from tests.memory import exchange_bytes, linux
+from tests.memory import exchange_bytes
 
 SIZE = 3
 
@@ -32,7 +32,6 @@ def many_epochs(comm, epochs) -> list[tuple[int, int]]:
     return seen
 
 
-@linux
 def test_memory_is_used_again(pool):
     for seen in pool.run(many_epochs, SIZE, 60):
         assert len({end for end, _ in seen[20:]}) == 1, "no more of it, however long the run"
@@ -65,7 +64,6 @@ def kept_of(comm, once) -> tuple[int, int]:
     return kept, comm.transport.end - end
 
 
-@linux
 def test_what_is_sent_once_is_not_kept(pool):
     pool.forget()  # a worker that has sent 4 MB before has a place for them
     size = 4_000_000 * 3
@@ -88,7 +86,6 @@ def looks(comm) -> bool:
     return not comm.transport.passing
 
 
-@linux
 def test_a_look_gives_back_what_all_have_read(pool):
     assert pool.run(looks, SIZE) == [True] * SIZE
 
@@ -106,7 +103,6 @@ def far_ahead(comm, count) -> list[float]:
     return [float(block[0][1]) for block in blocks]
 
 
-@linux
 def test_a_sender_far_ahead_waits_for_room(pool):
     count = segments.RECORDS + 300
     assert pool.run(far_ahead, 2, count)[1] == [float(k) for k in range(count)]
@@ -137,7 +133,6 @@ def lent_rows(comm) -> tuple[bool, bool, bool]:
     return in_place, unknown, taken and not got.any()
 
 
-@linux
 def test_lent_rows_are_not_copied_and_an_end_is_seen_without_waiting(pool):
     pool.forget()  # message 0 is the first
     assert pool.run(lent_rows, 2) == [(True, True, True)] * 2
@@ -165,7 +160,6 @@ def handed_over(comm) -> tuple[bool, float, float]:
     return lent != [] and lent[0] is not None, before, after
 
 
-@linux
 def test_a_halo_is_packed_in_place_and_an_operation_seen_through_before_it_is_waited_for(pool):
     for in_place, before, after in pool.run(handed_over, 2):
         assert in_place and before == 0 and after > 0

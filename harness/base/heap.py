@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import ctypes
-import sys
 import threading
 
 MAPPED = 1 << 30  # bytes from which on a block is mapped by itself, and unmapped when it is freed
@@ -15,12 +14,11 @@ PLANNED = threading.local()  # .heap: the `Heap` of the dry run that this thread
 def keep_freed_memory() -> None:
     """Let glibc keep what is freed: handing large tensors back to the system after each use and faulting them
     in again costs more than the products that fill them."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            libc = ctypes.CDLL("libc.so.6")
-            M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-            libc.mallopt(M_MMAP_THRESHOLD, MAPPED)
-            libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+        libc.mallopt(M_MMAP_THRESHOLD, MAPPED)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def give_back_freed_memory() -> None:
@@ -28,7 +26,7 @@ def give_back_freed_memory() -> None:
     whose pieces may lie where nothing else fits."""
     if (heap := getattr(PLANNED, "heap", None)) is not None:
         heap.trim()
-    elif sys.platform == "linux":
+    else:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,19 +127,9 @@ class Comm(Wire):
         )
         return flight, received
 
-    def exchange_now(
-        self,
-        rows: torch.Tensor,
-        send: list[int],
-        receive: list[int],
-        layer: int,
-        direction: str,
-        purpose: str,
-        slot: int = 0,
-        counted: Sequence[int] | None = None,
-    ) -> torch.Tensor:
-        """The rows that arrive where `start_exchange` is waited for at once."""
-        flight, received = self.start_exchange(rows, send, receive, layer, direction, purpose, slot, counted)
+    def exchange_now(self, rows: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
+        """The rows that arrive where `start_exchange`, which takes the same, is waited for at once."""
+        flight, received = self.start_exchange(rows, *more, **named)
         flight.wait()
         return received
 

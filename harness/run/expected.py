@@ -12,7 +12,8 @@ from harness.run.config import Run
 
 def seconds(run: Run) -> float | None:
     """Of a whole run, from the latest like it among the results: its start and evaluations as they were,
-    its epochs as many as are asked for. None where none has finished."""
+    its epochs as many as are asked for. None where none has finished. What it took is between the times of
+    its first file and its last, which a copy of the folder may not keep."""
     alike = run.directory.parent.glob(f"{run.directory.name.rpartition('-seed')[0]}-seed*/summary.json")
     ended = max(((path.stat().st_mtime, path) for path in alike), default=None)
     if ended is None:

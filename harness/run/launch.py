@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
@@ -128,7 +127,7 @@ def _check_memory(run: Run, vertices: int) -> None:
 
 
 def start_method(device: str) -> str:
-    return "spawn" if sys.platform != "linux" or (device != "cpu" and torch.cuda.is_available()) else "fork"
+    return "spawn" if device != "cpu" and torch.cuda.is_available() else "fork"
 
 
 def _worker(

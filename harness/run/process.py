@@ -95,9 +95,8 @@ def limit_memory() -> int:
     The limit is on private data (RLIMIT_DATA): files that are mapped for reading may be larger than memory.
     """
     memory = memory_bytes()
-    if sys.platform == "linux":
-        held = psutil.Process().memory_info().data  # what the parent had mapped
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = held + memory
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+    held = psutil.Process().memory_info().data  # what the parent had mapped
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = held + memory
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
     return memory

@@ -383,4 +383,4 @@ def check_device(name: str) -> None:
 
 def peak_rss() -> int:
     """Bytes of this process's largest resident set."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

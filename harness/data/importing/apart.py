@@ -95,8 +95,7 @@ def _child(
         os.dup2(nowhere, number)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_CPU, seconds)
-    if sys.platform == "linux":
-        _limit(resource.RLIMIT_DATA, psutil.Process().memory_info().data + memory)
+    _limit(resource.RLIMIT_DATA, psutil.Process().memory_info().data + memory)
     kind: str
     said: str | list[str]
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import sys
 import traceback
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ from harness.dev.conformance.compiling import take_turns
 
 SIZE = 4
 RENDEZVOUS = 120.0  # seconds after which a worker that the others wait for is taken for lost
-MEMORY = "memory" if sys.platform == "linux" else "sockets"
+MEMORY = "memory"
 
 
 class WorkerPool:

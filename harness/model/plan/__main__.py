@@ -69,13 +69,14 @@ def main(words: list[str], program: str) -> None:
         raise InputError(
             f"--grids needs the graph itself, and sample={given.sample:g} is given: leave one out"
         )
-    runs, sent = given.runs, Counter[str]()
+    runs, sent, notes = given.runs, Counter[str](), dict[str, None]()
     if options.dry:  # those that differ in their seed alone are one
         times = Counter(_but_seed(asked) for asked, _ in runs)
         runs = list({_but_seed(asked): (asked, run) for asked, run in reversed(runs)}.values())[::-1]
     for asked, run in runs:
         made = plan(run, given.cluster, given.sample, given.per_host)
         made.notes += given.assumed
+        notes |= dict.fromkeys(made.notes)
         found = probe(asked, given) if given.probe else None
         if options.dry:
             sent.update({end: times[_but_seed(asked)] * size for end, size in _whole(made).items()})
@@ -84,7 +85,7 @@ def main(words: list[str], program: str) -> None:
         rows += table_rows(made, found, asked)
     if len(runs) > 1:
         console.print(_beside(rows))
-        for note in made.notes if options.dry else ():
+        for note in notes if options.dry else ():
             console.say(f"note: {note}")
     if options.dry:
         whole = f"all runs together send {_range((sent['least'], sent['most']), 1e6)} MB"
