@@ -63,7 +63,9 @@ def test_no_command_is_tried_by_nobody():
 
 def made(target: str, *words: str, cwd: Path, environment: dict | None = None) -> str:
     """What `make` prints; with the environment that is here, which stays as it is."""
-    command = ["make", "-o", f"{sys.prefix}/installed", target, *words, f"VENV={sys.prefix}"]
+    # Below `make test` this make would print the directories that it enters.
+    command = ["make", "--no-print-directory", "-o", f"{sys.prefix}/installed", target, *words]
+    command += [f"VENV={sys.prefix}"]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
