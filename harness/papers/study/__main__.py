@@ -50,12 +50,13 @@ class Study:
     """
 
     graph: str
-    one: Extent = Extent()  # of the rows at their best too
+    one: Extent = Extent()
     papers: Extent = Extent()
+    best: Extent = Extent(epochs=100)
     instead: dict[str, str] = field(default_factory=dict)
 
     def extent(self, kind: str) -> Extent:
-        return self.papers if kind == PAPERS else self.one
+        return {ONE: self.one, PAPERS: self.papers, BEST: self.best}[kind]
 
 
 # Where 32 training vertices are few: physics would take 162 steps per epoch, each with 2 MB of weights'
@@ -73,8 +74,10 @@ GRAPHS = {
         "coauthor-physics",
         Extent(epochs=50),
         Extent(seeds="1", epochs=20, partitions="metis"),
+        Extent(epochs=50),
         instead=LARGER,
     ),
+    "debian": Study("debian", Extent(epochs=100), Extent(epochs=100), instead=LARGER),
 }
 # Rows at one setting: raw features once, the model and optimiser of conf/. Rows at the papers' settings, with
 # exact training and the control at each of them: CDFGNN's, SANCUS's and the baselines' differ from the one
