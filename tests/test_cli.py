@@ -49,6 +49,12 @@ def test_a_word_that_is_no_command_is_one_sentence(capsys):
     assert capsys.readouterr().err == 'error: "reprot" is not a command; did you mean "report"?\n'
 
 
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_names_a_misspelt_option(name, capsys):
+    assert cli.main([*name.split(), "--hlep"]) == 2
+    assert capsys.readouterr().err == 'error: --hlep is not an option; did you mean "--help"?\n'
+
+
 def test_the_version_is_the_projects_own(capsys):
     assert cli.main(["--version"]) == cli.main(["run", "--version"]) == 0
     assert capsys.readouterr().out == "halobench 0.2.0\n" * 2

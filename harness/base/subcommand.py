@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
+import itertools
 import sys
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
-from harness.base.errors import FULL, InputError
+from harness.base.errors import FULL, InputError, did_you_mean
 from harness.base.terminal import read_as_far_as_wanted
 
 RUN_HELP = "a run folder, a folder above some, or a glob pattern"  # of an argument RUN
@@ -18,6 +20,26 @@ class Main(Protocol):
     for it, which its help shows; returns the exit code."""
 
     def __call__(self, arguments: Sequence[str] | None = None, program: str = ..., /) -> int: ...
+
+
+def check_options(words: Iterable[str], parser: argparse.ArgumentParser) -> None:
+    """InputError for the first of the words that looks like an option of the parser and is none."""
+    options = [option for action in parser._actions for option in action.option_strings]
+    for word in itertools.takewhile(lambda word: word != "--", words):
+        if word.startswith("--") and not any(each.startswith(word.partition("=")[0]) for each in options):
+            raise InputError(f"{word} is not an option{did_you_mean(word, options)}")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's own, but a misspelt option is named, and the nearest one, before what is required and not
+    there. InputError says so."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(args or ())
+        if self._subparsers:  # words behind a command's name are that command's
+            words = list(itertools.takewhile(lambda word: word.startswith("-"), words))
+        check_options(words, self)
+        return super().parse_known_args(args, namespace)
 
 
 def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], Main]:

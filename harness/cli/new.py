@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 
 from harness.base.errors import InputError, choice, writing
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.run.runner import CONF
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -33,9 +33,7 @@ NEXT = {
 
 @command("halobench new")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(
-        prog=program, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", help="system, dataset or experiment")
     parser.add_argument("name", help="small letters, digits and underscores, as my_idea")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the files go (default: NAME)")

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from harness.base import disk, tables
 from harness.base.errors import InputError, did_you_mean
-from harness.base.subcommand import RUN_HELP, command
+from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.base.terminal import unfolded
 from harness.base.words import key_value
 from harness.results.identity import PLACE_KEYS
@@ -49,7 +49,7 @@ def main(words: list[str], program: str) -> int:
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description="Look at run folders, and tidy up.")
+    parser = Parser(prog=program, description="Look at run folders, and tidy up.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, act, said: str) -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ from harness.base.errors import InputError, typed
 from harness.base.extras import package
 from harness.base.places import CONF
 from harness.base.scratch import scratch
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.base.words import key_of, key_value
 from harness.results import files, objective, track
@@ -153,7 +153,7 @@ class Study:
 @command("halobench tune")
 def main(words: list[str], program: str) -> int:
     """Exit code 1 where a run of a track failed or no setting of a system works; 128 + signal if stopped."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")

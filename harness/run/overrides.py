@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.base import yaml_text
 from harness.base.errors import InputError, did_you_mean
 from harness.base.places import CONF, own_config
+from harness.base.subcommand import check_options
 from harness.base.words import key_value
 from harness.run import refused
 
@@ -36,10 +37,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The words as Hydra's own parser reads them, options and overrides in any order, with the folder of
     configs of one's own that the environment names where they name none."""
     parser = get_args_parser()
-    options = [option for action in parser._actions for option in action.option_strings]
-    for word in arguments:
-        if word.startswith("--") and not any(each.startswith(word.partition("=")[0]) for each in options):
-            raise InputError(f"{word} is not an option{did_you_mean(word, options)}")
+    check_options(arguments, parser)
     args = parser.parse_intermixed_args(arguments)
     if not args.config_dir and (own := own_config()):
         args.config_dir = str(own)

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.base.bounds import MOST
 from harness.base.errors import InputError, check_place, within
 from harness.base.scratch import scratch
-from harness.base.subcommand import RUN_HELP, command
+from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.cli.page.layout import write
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
@@ -23,7 +23,7 @@ FOLDER = Path("results/submissions")
 
 @command("halobench submit")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(prog=program, description="make a bundle of finished runs to hand in")
+    parser = Parser(prog=program, description="make a bundle of finished runs to hand in")
     parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="the bundle; its name is its"
@@ -45,7 +45,7 @@ def main(words: list[str], program: str) -> None:
 
 @command("halobench submit check")
 def check(words: list[str], program: str) -> int:
-    parser = argparse.ArgumentParser(prog=program, description=checks.__doc__,
+    parser = Parser(prog=program, description=checks.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("bundle", type=Path, help="the folder of a bundle")
     parser.add_argument("--share", type=float, default=0.1, help="of the runs, made again (default: 0.1)")
@@ -73,7 +73,7 @@ def check(words: list[str], program: str) -> int:
 
 @command("halobench submit page")
 def page(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(prog=program, description=ranking.__doc__,
+    parser = Parser(prog=program, description=ranking.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("bundles", nargs="*", type=Path, metavar="BUNDLE",
                         help=f"folders of bundles (default: those in {FOLDER})")  # fmt: skip

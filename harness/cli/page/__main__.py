@@ -5,7 +5,6 @@ can be sorted, and on request what holds of the papers' claims."""
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from base64 import b64encode
@@ -15,7 +14,7 @@ from pathlib import Path
 from harness.base.errors import InputError, check_place
 from harness.base.loading import load
 from harness.base.places import own_config_option
-from harness.base.subcommand import RUN_HELP, command
+from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.cli.page import content
 from harness.cli.page.layout import rendered, write
 from harness.results.report import groups
@@ -24,7 +23,7 @@ from harness.results.report.groups import Group
 
 @command("halobench report html")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser = Parser(prog=program, description=__doc__)
     parser.add_argument(
         "runs", nargs="*", default=["results"], metavar="RUN", help=f"{RUN_HELP} (default: results)"
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.base.errors import InputError, writing
 from harness.base.extras import package
 from harness.base.scratch import scratch
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.data.importing.apart import apart
 from harness.data.importing.imported import ImportedGraph, write
 
@@ -74,7 +74,7 @@ HELP = {
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         description="Write a graph in another format as an npz to train on, and say what was assumed.",
     )

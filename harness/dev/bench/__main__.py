@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.base.errors import InputError, at_least
 from harness.base.scratch import scratch
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, unfolded
 from harness.comm.recorder import cpu_count
 from harness.dev.bench import compare, record
@@ -29,7 +29,7 @@ MISSED, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
 
 
 def parser(program: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=program,
         description=__doc__,
         epilog="parts:\n" + "\n".join(f"  {name:10} {part.says}" for name, part in PARTS.items()),

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import InputError, within, within_above
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, unfolded
 from harness.dev.bench import record
 from harness.dev.bench.lines import NOT_JUDGED, BenchLine
@@ -152,7 +152,7 @@ def check_bounds(asked: argparse.Namespace) -> None:
 
 @command("halobench bench compare")
 def main(words: list[str], program: str) -> int:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser = Parser(prog=program, description=__doc__)
     parser.add_argument("old", type=Path, metavar="OLD.json", help="what bench --json wrote before")
     parser.add_argument("new", type=Path, metavar="NEW.json", help="what it wrote now, on the same machine")
     add_bounds(parser)

@@ -7,20 +7,19 @@ counted, remote rows used, and refusals in one sentence. The checks are `harness
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import sys
 
 from harness.base.errors import InputError
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.dev.conformance.subject import subject
 
 
 @command("halobench check")
 def main(words: list[str], program: str) -> int:
     """Exit code 1 where a check failed."""
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n\n")[1])
+    parser = Parser(prog=program, description=__doc__.split("\n\n")[1])
     parser.add_argument("words", nargs="+", metavar="system=NAME", help="the system, and knobs of it")
     parser.add_argument("-k", metavar="EXPRESSION", help="only checks whose name matches, as pytest's -k")
     asked = parser.parse_args(words)

@@ -7,7 +7,6 @@ change (vertices, edges) is divided by the scale.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -19,7 +18,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import at_least, choice
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import unfolded
 from harness.data import twin
 from harness.data.graph import Graph
@@ -33,7 +32,7 @@ COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
 
 @command("halobench fidelity")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n\n")[2])
+    parser = Parser(prog=program, description=__doc__.partition("\n\n")[2])
     parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
     parser.add_argument(
         "--scale", type=float, help="of every twin; by default what leaves about 6 million edges"

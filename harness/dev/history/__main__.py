@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
 
 from harness.base import tables
-from harness.base.subcommand import RUN_HELP, command
+from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.base.terminal import printable
 from harness.dev.history.steps import MARGIN, Step, steps
 
@@ -18,7 +17,7 @@ WORSE = 1  # the exit code where something is
 @command("halobench report history")
 def main(words: list[str], program: str) -> int:
     """With --check exit code 1 where something became worse."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         description="What became slower, sends more or scores lower: runs of one config that different code"
         " computed, each beside the code before it.",

@@ -16,7 +16,7 @@ import yaml
 from harness.base.errors import InputError, at_least, writing
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.comm.recorder import cpu_count
 from harness.core import cluster_measure as devices
 from harness.core.cluster import GIB, TIMES, Cluster, Link
@@ -35,7 +35,7 @@ LEVELS = (1, 2, 3)  # of caches
 
 @command("halobench cluster measure")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", metavar="FILE.yaml", type=Path, help="write the cluster there")

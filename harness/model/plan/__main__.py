@@ -19,7 +19,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, unfolded
 from harness.base.words import key_of
 from harness.core.cluster import Cluster
@@ -47,7 +47,7 @@ words:
 
 @command("halobench plan")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")

@@ -18,7 +18,7 @@ import pandas as pd
 from harness.base import tables
 from harness.base.errors import InputError, check_place
 from harness.base.places import own_config_option
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.cli.page.layout import write
 from harness.core.mixins import AsynchronousSystem
@@ -55,7 +55,7 @@ words:
 
 @command("halobench advise")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")

@@ -16,7 +16,7 @@ import pandas as pd
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place, writing
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.model.replay import crossover, folder, scores
 from harness.model.replay.critical import critical_path
@@ -54,7 +54,7 @@ halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gby
 
 @command("halobench replay")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(

@@ -7,14 +7,13 @@ figures --keep` has kept of it stands in, and says so.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.base import tables
 from harness.base.errors import InputError, choice, writing
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.papers.claims import experiment, published, reference, table
 from harness.papers.claims.evaluate import Result
 from harness.papers.claims.reference import decided
@@ -23,9 +22,7 @@ from harness.run.runner import Places
 
 @command("halobench report claims")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(
-        prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
-    )
+    parser = Parser(prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1])
     parser.add_argument(
         "results", nargs="?", type=Path, default=Path("results"), help="where the runs are (default results)"
     )

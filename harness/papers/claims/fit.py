@@ -21,7 +21,6 @@ experiment's file names the rows under `fits`, each with
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import re
@@ -34,7 +33,7 @@ import numpy as np
 import yaml
 
 from harness.base.errors import InputError, choice, more_than, typed, writing
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.model.replay.settings import PRESETS
 from harness.papers.claims import cells, experiment, published
 from harness.papers.claims.experiment import Experiment
@@ -91,7 +90,7 @@ class Target:
 
 @command("halobench cluster fit")
 def main(words: list[str], program: str) -> None:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
+    parser = Parser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("name", metavar="EXPERIMENT", help="whose runs, which are there, and whose `fits`")
     parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help="where the runs are")
     parser.add_argument("--size", choices=experiment.SIZES, default="small")

@@ -8,13 +8,12 @@ that decide a part of it. Figures of one's own are in a folder that `--from` nam
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.base.errors import InputError, choice
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal
 from harness.papers.claims import experiment, published
 from harness.papers.figures.figure import Figure, available
@@ -33,7 +32,7 @@ def main(words: list[str], program: str) -> int:
 
 def _main(words: list[str], program: str) -> int:
     first, _, more = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(prog=program, description=first, epilog=more)
+    parser = Parser(prog=program, description=first, epilog=more)
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
     parser.add_argument(

@@ -22,7 +22,7 @@ from pathlib import Path
 import pandas as pd
 
 from harness.base.errors import InputError, choice
-from harness.base.subcommand import command
+from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment
 from harness.papers.study.parts import PAGE, TABLE, USUAL, ordered, read_table, shown, tables_of, with_part
@@ -96,7 +96,7 @@ def main(words: list[str], program: str) -> int:
 
 
 def _main(words: list[str], program: str) -> int:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
+    parser = Parser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.results.report.table import Section
 
 from harness.base.errors import InputError, did_you_mean, writing
-from harness.base.subcommand import RUN_HELP, command
+from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.base.terminal import Terminal, printable
 from harness.results.reader import Trace
 from harness.results.report import formats, groups
@@ -29,7 +29,7 @@ from harness.results.report import formats, groups
 def main(words: list[str], program: str) -> None:
     """Where what was typed ends in "plot", the words are those of `plot`."""
     plot = program.endswith(" plot")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         description="Tables and pictures of finished runs.",
         epilog="`halobench report RUN...` is `table`. `halobench report html`: one page with the answer."
