@@ -32,6 +32,16 @@ def test_the_best_is_marked_and_bytes_are_told_as_a_ratio(tmp_path):
     assert any("* marks the best" in note for note in section.notes())
 
 
+def test_what_is_not_told_apart_from_the_best_is_marked_too(tmp_path):
+    scores = {"first": (0.9, 0.86), "near": (0.85, 0.89), "behind": (0.5, 0.51)}
+    for name, targets in scores.items():
+        for seed, target in enumerate(targets):
+            traces.of(tmp_path / f"{name}{seed}", name, target=target, seed=seed, size=1000)
+    section = section_of(tmp_path)
+    marked = dict(zip((group.first.name for group in section.groups), section.best(columns.ACCURACY)))
+    assert marked == {"first": True, "near": True, "behind": False}
+
+
 def test_without_exact_training_there_is_no_ratio_and_of_equals_no_best(tmp_path):
     for name in ("one", "two"):
         traces.of(tmp_path / name, name)

@@ -97,7 +97,8 @@ def test_latex_is_a_small_table_with_the_best_in_bold_and_notes_as_comments(fold
         and re.findall(r"\\caption\{(.*)\}", text)
         == [
             "cora; Test CPU, 4 cores, 2 workers, metis, 5 epochs, 2 seeds."
-            r" Means over seeds with half a 95 \% interval; bold marks the best of a column."
+            r" Means over seeds with half a 95 \% interval; bold marks the best of a column and what"
+            " is not told apart from it."
         ]
     )
     assert all(f"% {note}" in whole.splitlines() for note in section.notes("Bold"))
@@ -157,7 +158,7 @@ def test_few_columns_fit_a_line_whatever_the_names(tmp_path, capsys):
 
 
 def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_name_in_a_csv(folder, capsys):
-    shown = rows(printed(capsys, "table", folder, "--columns", "epoch_s, system,by_seed", "--markdown"))
+    shown = rows(printed(capsys, "table", folder, "--columns", "epoch s, system,by_seed", "--markdown"))
     assert list(shown[0]) == ["epoch s", "system", "by seed"]
     section = section_of(folder)
     held = {column.key for block in section.blocks for column in block}

@@ -180,7 +180,11 @@ def _unlabelled(graph: Graph) -> str:
     if graph.multilabel:
         return f"{int((graph.labels.sum(1) == 0).sum())} vertices have none of the labels"
     lacking = int((graph.labels < 0).sum())
-    return f"{lacking} vertices have none and are in no split" if lacking else "one per vertex"
+    return (
+        f"{lacking} of {graph.num_vertices} vertices have none and are in no split"
+        if lacking
+        else "one per vertex"
+    )
 
 
 def _split(found: ImportedGraph, graph: Graph) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from harness.base.errors import InputError, did_you_mean
+from harness.base.terminal import counted
 from harness.data.raw import reading
 
 SEPARATORS = ("\t", ",", ";", " ")
@@ -128,7 +129,7 @@ def _cells(path: Path, separator: str, before: int) -> np.ndarray:
         if wide is None:
             raise
         raise InputError(
-            f"line {wide[2]} has {wide[3]} columns where the lines before have {wide[1]}: give"
+            f"line {wide[2]} has {counted(wide[3], 'column')} where the lines before have {wide[1]}: give"
             " every line the same"
         ) from None
     short = frame.isna().to_numpy()
@@ -140,9 +141,8 @@ def _cells(path: Path, separator: str, before: int) -> np.ndarray:
     if short[:rows].any():
         row = int(np.argmax(short[:rows].any(1)))
         raise InputError(
-            f"line {before + 1 + row} has {int((~short[row]).sum())} columns where others have"
-            f" {cells.shape[1]}:"
-            " give every line the same"
+            f"line {before + 1 + row} has {counted(int((~short[row]).sum()), 'column')} where others have"
+            f" {cells.shape[1]}: give every line the same"
         )
     return cells[:rows]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.base.errors import InputError, choice
 from harness.base.subcommand import Parser, command
-from harness.base.terminal import Terminal
+from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment, published
 from harness.papers.figures.figure import Figure, available
 from harness.papers.figures.make import here, make
@@ -86,7 +86,7 @@ def _main(words: list[str], program: str) -> int:
     if len(chosen) > 1 and total:
         console.say(
             f"{len(chosen)} figures of size {asked.size or experiment.SIZES[0]}, from nothing:"
-            f" about {total:g} minutes on two cores"
+            f" about {counted(f'{total:g}', 'minute')} on two cores"
         )
     for figure in chosen:
         try:

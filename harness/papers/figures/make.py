@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harness.base.terminal import Terminal
+from harness.base.terminal import Terminal, counted
 from harness.base.words import key_values
 from harness.data.config import name_of
 from harness.papers.claims.experiment import Experiment
@@ -56,7 +56,8 @@ def make(
 def _minutes(figure: Figure) -> str:
     if figure.plan is None:
         return ""
-    return f"; size {figure.size} takes about {figure.plan.sizes[figure.size].minutes:g} minutes on two cores"
+    minutes = f"{figure.plan.sizes[figure.size].minutes:g}"
+    return f"; size {figure.size} takes about {counted(minutes, 'minute')} on two cores"
 
 
 def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path) -> list[Path]:

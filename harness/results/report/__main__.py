@@ -63,6 +63,7 @@ def main(words: list[str], program: str) -> None:
             help="a run folder (its repeats with other seeds beside it count too), a folder above some, or a"
             " glob pattern",
         )
+    compare.add_argument("more", nargs="*", help=argparse.SUPPRESS)  # what a shell makes of a bare pattern
     compare.add_argument(
         "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )
@@ -86,8 +87,8 @@ def main(words: list[str], program: str) -> None:
         metavar="A,B",
         type=lambda given: [name.strip() for name in given.split(",")],
         default=(),
-        help="these columns, by their names in a csv, and system, score, time, note (default: the eight or"
-        " fewer that say most)",
+        help="these columns, by heading or by their names in a csv, and system, score, time, note (default:"
+        " the eight or fewer that say most)",
     )
     which.add_argument(
         "--all", dest="columns", action="store_const", const=None, help="every column, and what it is"
@@ -149,6 +150,10 @@ def _perfetto(given: argparse.Namespace) -> None:
 def _compare(given: argparse.Namespace) -> None:
     from harness.results.report import versus
 
+    if given.more:
+        raise InputError(
+            f"report compare has two sides, and {2 + len(given.more)} were given: put each pattern in quotes"
+        )
     found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
     print(printable(versus.text(found)))
 

@@ -44,7 +44,8 @@ LATEX = str.maketrans(
 
 def check_columns(names: Sequence[str], groups: list[Group]) -> None:
     """InputError for the first of these that no table of the groups has."""
-    known = sorted({name for section in sections(groups) for name in section.cells().names})
+    tables = [section.cells() for section in sections(groups)]
+    known = sorted({name for cells in tables for name in (*cells.names, *cells.text)})
     for name in names:
         choice("--columns", name, known)
 
@@ -147,7 +148,9 @@ def latex(groups: list[Group]) -> str:
                 hrules=True,
                 convert_css=True,
                 column_format="".join("l" if n in LEFT else "r" for n in cells.text if n not in left_out),
-                caption=_latex(f"{caption}. {meaning} marks the best of a column."),
+                caption=_latex(
+                    f"{caption}. {meaning} marks the best of a column and what is not told apart from it."
+                ),
                 position="htb",
             )
         )

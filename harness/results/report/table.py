@@ -156,8 +156,8 @@ class Section:
         if any(any(self.best(column)) for block in self.blocks for column in block):
             unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
             said.append(
-                f"{best} marks the best of a column, the control and unfinished runs left out"
-                f"{unlike if self.unlike else ''}."
+                f"{best} marks the best of a column and what is not told apart from it, the control and"
+                f" unfinished runs left out{unlike if self.unlike else ''}."
             )
         if self.has_ratio and not short:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
@@ -223,16 +223,29 @@ class Section:
         return len({group.epochs for group in self.groups if competes(group)}) > 1
 
     def best(self, column: Column) -> list[bool]:
-        """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
-        control does without remote rows and does not compete; nor does a run that has not finished. Sums over
-        whole runs are compared only where these have as many epochs."""
+        """Which groups have the best value of a column, the highest score or the fewest seconds or bytes, or
+        one that is not told apart from it over seeds; none where that is all of them. The control does
+        without remote rows and does not compete; nor does a run that has not finished. Sums over whole runs
+        are compared only where these have as many epochs."""
         sign = 1 if column.rising else -1
         compared = column.ranked and not (column.whole and self.unlike)
-        values = [
-            sign * estimate_of(g, column).mean if compared and competes(g) else math.nan for g in self.groups
-        ]
-        known = [value for value in values if not math.isnan(value)]
-        return [len(set(known)) > 1 and value == max(known) for value in values]
+        values = {
+            at: sign * mean
+            for at, group in enumerate(self.groups)
+            if compared and competes(group) and not math.isnan(mean := estimate_of(group, column).mean)
+        }
+        if not values:
+            return [False] * len(self.groups)
+        first = max(values, key=lambda at: values[at])
+
+        def leads(at: int) -> bool:
+            if values[at] == values[first]:
+                return True
+            behind = change(self.groups[at], self.groups[first], column)
+            return behind.n > 1 and behind.side() == 0
+
+        leading = {at for at in values if leads(at)}
+        return [at in leading and len(leading) < len(values) for at in range(len(self.groups))]
 
     def cells(self) -> Cells:
         """The rows as text. Values by seed, and their difference to exact training, stand after the leading
@@ -262,9 +275,9 @@ class Section:
         return Cells(shown, marks, blocks, names)
 
     def chosen(self, names: Sequence[str] = ()) -> Cells:
-        """Of `cells` the columns of these names; of none those of `SHORT` that say something here, and the
-        metrics that were asked for. Workers, partition and epochs that rows do not share, and that are no
-        columns, stand behind the row's name."""
+        """Of `cells` the columns of these names or headings; of none those of `SHORT` that say something,
+        and the metrics that were asked for. Workers, partition and epochs that rows do not share, and that
+        are no columns, stand behind the row's name."""
         whole = self.cells()
         text = whole.text.copy()
         text["minus exact"] = list(map(self.less_exact, self.groups))
@@ -278,7 +291,7 @@ class Section:
             f"{name} ({', '.join(_said_of(group)[key] for key in KEYS if key in unsaid)})" if unsaid else name
             for name, group in zip(text["system"], self.groups)
         ]
-        headings = dict.fromkeys(whole.names[name] for name in names)
+        headings = dict.fromkeys(whole.names.get(name, name) for name in names)
         text = text[[heading for heading in headings if heading in text]]
         return Cells(text, whole.best.reindex(columns=text.columns, fill_value=False), [], whole.names)
 
