@@ -88,6 +88,7 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
         **scores,
         **times,
         "CPU s all workers": warm.groupby("epoch")["cpu_s"].sum().mean(),
+        "GFLOP per epoch": warm.groupby("epoch")["flops"].sum().mean() / 1e9,
         **{name: sent[rows_of]["bytes"].sum() / 1e6 / count for name, rows_of in megabytes.items()},
         "MB per run": comm["bytes"].sum() / 1e6,
     }
@@ -136,7 +137,7 @@ def test_the_summary_is_derived_from_the_tables(tmp_path):
     assert s["bytes_epoch"] == {"layer_0": 2e6, "hidden": 4e6, "other": 20}
     assert s["bytes_epoch_by_purpose"]["halo"] == {"layer_0": 2e6, "hidden": 4e6, "other": 0}
     assert s["bytes_total"] == 5 * s["bytes_first_epoch"] == 5 * 6_000_020 and s["rows_total"] == 5 * 2 * 8
-    assert (s["peak_rss_max"], s["peak_rss_sum"], s["flops_epoch"]) == (2 * 2**20, 3 * 2**20, 2000)
+    assert (s["peak_rss_max"], s["peak_rss_sum"], s["flops_epoch"]) == (2 * 2**20, 3 * 2**20, 60_000_000)
     assert (s["workers"], s["cores"], s["epochs"], s["clock"], s["twin"]) == (2, 4, 5, "wall", False)
     assert s["final"]["epoch"] == 4 and s["best"]["val"] == max(Trace(run).epochs["val_acc"])
 

@@ -51,7 +51,7 @@ def test_means_are_per_epoch_of_the_run(tmp_path):
     assert s["cpu_s"] == pytest.approx((4 * 0.1 + 2 * 0.2) / 3)
     assert s["cpu_slowest"]["epoch_s"] == pytest.approx(0.4 / 3) and s["cpu_slowest"]["wait_s"] == 0
     assert s["bytes_epoch"] == {"layer_0": 0, "hidden": 0, "other": pytest.approx(6 * 10 / 3)}
-    assert s["flops_epoch"] == pytest.approx(6 * 1000 / 3)
+    assert s["flops_epoch"] == pytest.approx(6 * 30_000_000 / 3)
     # Of the whole run: what came too late was computed and sent too.
     assert (s["bytes_total"], s["bytes_first_epoch"]) == (200 + 7 * 10, 200)
     assert s["train_total_s"] == pytest.approx(max(6 * 0.15, 3 * 0.25))

@@ -57,7 +57,7 @@ def epoch(
     for kind, name, seconds in segments:
         cpu = 0.0 if kind == "wait" else seconds
         made.spans.append(
-            Span(kind, name, 0, now, now + seconds, cpu=cpu, flops=1000 if kind == "compute" else 0)
+            Span(kind, name, 0, now, now + seconds, cpu=cpu, flops=30_000_000 if kind == "compute" else 0)
         )
         now += seconds
     made.train = now - begin

@@ -99,6 +99,7 @@ THROUGHPUT = {
 }  # fmt: skip
 EXPOSED = Column("exposed wall s", "exposed_s", lambda s: s["exposed_s"], ".4f")
 CPU = Column("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4f")
+WORK = Column("GFLOP per epoch", "gflop_epoch", lambda s: s["flops_epoch"] / 1e9, ".3f")
 BYTES = (
     *(Column(f"MB {part.replace('_', ' ')}", f"mb_epoch_{part}", _megabytes(part), ".3f") for part in PARTS),
     Column("MB per epoch", "mb_epoch", lambda s: sum(s["bytes_epoch"].values()) / 1e6, ".3f"),
@@ -108,7 +109,7 @@ BYTES = (
 ALL = {
     column.key: column
     for column in (ACCURACY, LAST, AUC, LAST_AUC, BALANCED, MAJORITY, *TIMES["wall"], *TIMES["cpu"], EXPOSED,
-                   CPU, *THROUGHPUT.values(), *BYTES)
+                   CPU, WORK, *THROUGHPUT.values(), *BYTES)
 }  # fmt: skip
 
 
@@ -139,4 +140,4 @@ def times(clock: str, mini_batches: bool = False) -> tuple[Column, ...]:
     """The columns of time under a clock; with training vertices per second beside mini-batches."""
     # Where CPU seconds are shown, what was waited for on the wall stands beside: no CPU column shows it.
     exposed = [EXPOSED] if clock == "cpu" else []
-    return (*TIMES[clock], *exposed, CPU, *([THROUGHPUT[clock]] if mini_batches else []))
+    return (*TIMES[clock], *exposed, CPU, WORK, *([THROUGHPUT[clock]] if mini_batches else []))
