@@ -69,6 +69,8 @@ def test_a_value_with_a_control_character_is_refused(key):
     more = ["dataset=npz", "dataset.path=x.npz"] if key == "dataset.name" else []
     with pytest.raises(InputError, match=rf"{key}=.* holds the control character '\\x1b'; leave it out"):
         accept(*more, f'{key}="\x1b[31mred"')
+    with pytest.raises(InputError, match=rf"{key}=.* holds the control character '\\n'; leave it out"):
+        accept(*more, f'{key}="a\nb"')
 
 
 def test_a_config_with_a_control_character_is_no_run_s(tmp_path):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 import secrets
+import signal
 import socket
 
 import psutil
 import pytest
+import torch.distributed as dist
 
 from tests.torture import stored
 from tests.torture.__main__ import campaign
 from tests.torture.given import Given
 from tests.torture.impostor import Impostor
 from tests.torture.stored import Stored
+from tests.torture.stranger import Stranger
 from tests.torture.tally import REFUSED, SAME, Tally, is_sentence
+from tests.torture.watched import Watch
 
 
 @pytest.mark.nightly(280)
@@ -38,13 +42,16 @@ def test_damage_to_what_is_read_is_counted_by_what_came_of_it(tmp_path):
     assert f"| file of a finished run | 15 | {counted[REFUSED]} |" in tally.table()
 
 
-def test_what_somebody_gives_is_counted_too(tmp_path):
+def test_what_somebody_gives_is_counted_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.torture.given.EXAMPLES", 2)
     tally = Tally(seed=1)
     made = Given(tmp_path, tally, random.Random(1))
     for _ in range(3):
         made.linked()
         made.imported()
-    assert not tally.failures and tally.count() == 6
+    made.argued()
+    assert not tally.failures and tally.outcomes["value of a key"][REFUSED]
+    assert tally.count() == 6 + tally.outcomes["value of a key"].total()
     assert tally.outcomes["run folder with a link"][REFUSED] == 3
 
 
@@ -77,3 +84,32 @@ def test_an_impostor_reaches_whatever_listens():
 def test_one_error_beside_notes_is_a_sentence():
     assert is_sentence("note: a\nerror: b is wrong; mend it\nwarning: c\n")
     assert not is_sentence("error: b\nerror: c\n") and not is_sentence("") and not is_sentence("Traceback\n")
+
+
+def test_a_round_is_held_to_memory_time_and_its_own_folder(tmp_path, place, monkeypatch):
+    tally = Tally(seed=1)
+    monkeypatch.setattr("tests.torture.watched.MOST", 0)
+    monkeypatch.setattr("tests.torture.watched.LONGEST", 0.0)
+    with Watch(place, tmp_path, tally) as watch:
+        run = place.start("epochs=1000000")
+        assert run.end().code == -signal.SIGKILL
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "left").touch()
+        watch.check()
+        watch.check()
+    assert {failure.split(", ")[2].partition(":")[0] for failure in tally.failures} == {
+        "hang",
+        "memory",
+        "file outside",
+    }
+    assert tally.outcomes["file outside"].total() == 1
+
+
+def test_a_stranger_writes_into_a_store_until_it_is_gone():
+    store = dist.TCPStore("127.0.0.1", 0, None, True)
+    with Stranger(store.port, random.Random(1)) as stranger:
+        store.wait(stranger.keys)
+    assert stranger.written
+    del store
+    with Stranger(1, random.Random(1)):
+        pass

@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import errno
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -73,14 +74,16 @@ def writing(what: object, mend: str) -> Iterator[None]:
         raise InputError(f"{what} cannot be written: {error.strerror}; {mend}") from None
 
 
-def check_text(config: Mapping[Any, Any], where: str = "") -> None:
-    """Raise InputError for the first text of a config, at any depth, that holds a control character."""
+def check_text(config: Mapping[Any, Any], where: str = "", held: re.Pattern[str] = CONTROL) -> None:
+    """Raise InputError for the first text of a config, at any depth, that holds a control character, which is
+    what `held` finds."""
     for key, value in config.items():
         field = f"{where}.{key}" if where else str(key)
         if isinstance(value, Mapping | list):
-            check_text(value if isinstance(value, Mapping) else dict(enumerate(value)), field)
-        elif found := CONTROL.search(f"{key}{value}" if isinstance(value, str) else str(key)):
-            raise InputError(f'{field}="{value}" holds the control character {found[0]!r}; leave it out')
+            check_text(value if isinstance(value, Mapping) else dict(enumerate(value)), field, held)
+        elif found := held.search(f"{key}{value}" if isinstance(value, str) else str(key)):
+            said = f'{field}="{value}" holds the control character {found[0]!r}; leave it out'
+            raise InputError(said.replace("\n", "\\n"))
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 # Control characters but for the line feed and the tab, those that reverse the direction of writing, and what
 # else no XML may hold, and so no picture: halves of a pair of UTF-16, and the two that are no characters.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+OF_A_LINE = re.compile(f"{CONTROL.pattern}|\n")  # what a text of one line may not hold
 
 
 def printable(text: str) -> str:

@@ -20,6 +20,7 @@ from harness.base.errors import InputError, check_text, did_you_mean, typed
 from harness.base.machine import check_machine
 from harness.base.mistyped import as_given
 from harness.base.target import check_trusted, made, target_class, target_of, trust
+from harness.base.terminal import OF_A_LINE
 from harness.core.architectures import model_class
 from harness.core.cluster import Cluster
 from harness.core.combine import Combine
@@ -209,7 +210,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(unresolved(str(error.full_key or "a value"))) from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
-    check_text(config)
+    check_text(config, held=OF_A_LINE)
     trust(config)
     # A config that is checked always says how many workers.
     config = {WORKERS: RunConfig.workers, **canonical(config)}

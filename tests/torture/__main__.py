@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import secrets
@@ -16,6 +17,7 @@ from tests.torture.commands import Commands
 from tests.torture.given import Given
 from tests.torture.stored import Stored
 from tests.torture.tally import Tally
+from tests.torture.watched import Watch
 
 PART = re.compile(r"(<!-- made by make torture -->\n).*?(<!-- end -->)", re.S)
 BESIDE = 20  # rounds in this process to each round with a command
@@ -27,18 +29,22 @@ def campaign(place: Place, folder: Path, seed: int, seconds: float) -> Tally:
     print(f"torture: seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
     draw = random.Random()
     c, stored, given = Commands(place, tally, draw), Stored(folder, tally, draw), Given(folder, tally, draw)
-    kinds = (c.killed, c.signalled, c.frozen, c.impostor, c.full, c.damaged)
+    # Damage is of six kinds, the others of one each.
+    kinds = [c.killed, c.signalled, c.frozen, c.impostor, c.full, c.limited, c.stranger, c.argued]
+    kinds += [c.damaged] * 3
     began = time.monotonic()
-    while time.monotonic() - began < seconds:
-        draw.seed(f"{seed} {tally.rounds}")
-        for _ in range(BESIDE):
-            stored.report()
-            stored.raw()
-            given.linked()
-        given.imported()
-        # Damage is of six kinds, the others of one each.
-        draw.choices(kinds, weights=(1, 1, 1, 1, 1, 3))[0]()
-        tally.rounds += 1
+    with Watch(place, folder, tally) as watch:
+        while time.monotonic() - began < seconds:
+            draw.seed(f"{seed} {tally.rounds}")
+            for _ in range(BESIDE):
+                stored.report()
+                stored.raw()
+                given.linked()
+            given.imported()
+            given.argued()
+            draw.choice(kinds)()
+            watch.check()
+            tally.rounds += 1
     place.settle()
     return tally
 
@@ -51,13 +57,18 @@ def main() -> int:
     given = parser.parse_args()
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     with tempfile.TemporaryDirectory(prefix="halobench-torture-") as name:
-        (folder := Path(name) / "place").mkdir()
-        place = Place(folder)
+        for each in ("home", "place"):
+            (Path(name) / each).mkdir()
+        os.environ["HOME"] = f"{name}/home"
+        place = Place(Path(name) / "place")
         try:
             tally = campaign(place, Path(name), seed, given.seconds)
         finally:
             place.close()
-    said = f"{tally.count()} times in {tally.rounds} rounds, seed {seed}.\n\n{tally.table()}"
+    said = (
+        f"{tally.count()} times in {tally.rounds} rounds, seed {seed}; the processes of a command together"
+        f" had at most {tally.memory / 1e9:.1f} GB.\n\n{tally.table()}"
+    )
     print(said)
     for failure in tally.failures:
         print(failure, file=sys.stderr)

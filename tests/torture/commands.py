@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
-from tests.launching import Ended, Place, losses
+from tests.launching import PATIENCE, Ended, Place, losses
+from tests.test_bounds import changed
+from tests.torture.given import drawn
 from tests.torture.impostor import Impostor
-from tests.torture.tally import REFUSED, SAME, Tally, damage, is_sentence
+from tests.torture.stranger import Stranger
+from tests.torture.tally import REFUSED, SAME, VALID, Tally, damage, is_sentence
 
 # Each with memory of its own: caches, stores, servers, or none.
 SYSTEMS = (
@@ -38,6 +44,8 @@ CACHED = {
     "cached shard": ("shards/*/worker-*.safetensors", "shards/*/stats.json", "shards/*/spec.json"),
     "cached graph": ("graphs/*/*.safetensors", "graphs/*/*.json"),
 }
+# Keys that say where a command writes: what they are given is its place.
+PLACES = ("results", "cache", "data_dir", "run_dir")
 
 
 class Commands:
@@ -164,6 +172,71 @@ class Commands:
             grow()
             self._again("full disk", command, f"{size} bytes", first)
 
+    def limited(self) -> None:
+        """A process of the run that may have no more memory, open files or large files from a moment on."""
+        command = self._command()
+        run, family, moment = self._at_a_moment(command)
+        kind, how = self.draw.choice(("AS", "NOFILE", "FSIZE")), ""
+        if family:
+            with contextlib.suppress(psutil.Error):
+                victim = self.draw.choice(family)
+                most = {
+                    "AS": victim.memory_info().vms + int(2 ** self.draw.uniform(12, 29)),
+                    "NOFILE": victim.num_fds() + self.draw.randrange(12),
+                    "FSIZE": int(2 ** self.draw.uniform(10, 16)),
+                }[kind]
+                victim.rlimit(getattr(psutil, f"RLIMIT_{kind}"), (most, most))
+                how = f"{kind} {most} of {'the launcher' if victim == run.process else 'a worker'}"
+        ended = run.end()
+        how += f" after {moment:.2f} s"
+        if ended.code and not is_sentence(ended.err):
+            return self.tally.note("resource limit", None, f"{how}: {ended.code} {ended.err}")
+        self._again("resource limit", command, how, ended)
+
+    def stranger(self) -> None:
+        """Somebody in the store of a run whose workers start by themselves, as under SLURM."""
+        command = self._command("rendezvous=30", "patience=30")
+        assert self.place.run(*command, "launch=prepare").code == 0
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        words = [sys.executable, "-m", "harness.run.worker", str(self._run_dir())]
+        workers = [
+            subprocess.Popen(
+                words,
+                env={**self.place.environment, **place, "RANK": str(rank)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            with Stranger(port, self.draw) as other:
+                said = [worker.communicate(timeout=PATIENCE)[1] for worker in workers]
+        finally:
+            for worker in workers:
+                worker.kill()
+        how = f"{other.written} times {' '.join(other.keys)}"
+        for worker, told in zip(workers, said):
+            # Torch may say beside it where in C++ it lost the store.
+            if "Traceback" in told or bool(worker.returncode) != told.count("error: "):
+                return self.tally.note("stranger in the store", None, f"{how}: {worker.returncode} {told}")
+        ended = Ended(max(abs(worker.returncode) for worker in workers), "", "".join(said))
+        self._again("stranger in the store", command, how, ended)
+
+    def argued(self) -> None:
+        """A key with any value: it is refused in one sentence, or the run is prepared."""
+        self.place.settle()
+        given = [each for each in drawn(changed(), self.draw) if each[2] not in PLACES]
+        _, system, key, value = self.draw.choice(given)
+        word = f"{key}={json.dumps(value)}"
+        done = self.place.run(f"system={system}", word, *(["launch=prepare"] * (key != "launch")))
+        outcome = VALID if done.code == 0 else REFUSED if done.code == 2 and is_sentence(done.err) else None
+        self.tally.note(
+            "value of a key, a command", outcome, f"system={system} {word}: {done.code} {done.err}"
+        )
+
     def damaged(self) -> None:
         """A file of a stopped run, or of the cache it trains on."""
         command = (*self.place.trouble, "system.how=kill", "system.epoch=5")
@@ -181,7 +254,7 @@ class Commands:
         try:
             if command not in self.whole:
                 assert self.place.run(*command).code == 0
-                self.whole[command] = losses(run_dir), 0.0
+                self.whole[command] = losses(self._run_dir()), 0.0
                 run_dir = self._stopped(kept)
             what, patterns = self.draw.choice(sorted({**WRITTEN, **CACHED}.items()))
             within = cache if what in CACHED else run_dir
@@ -191,7 +264,7 @@ class Commands:
             if done.code == 2 and is_sentence(done.err):
                 self.tally.note(what, REFUSED)
             elif done.code == 0 and "Traceback" not in done.err:
-                same = losses(run_dir).equals(self.whole[command][0])
+                same = losses(self._run_dir()).equals(self.whole[command][0])
                 self.tally.note(what, SAME if same else None, f"{how}: other bits")
             else:
                 self.tally.note(what, None, f"{how}: {done.code} {done.err}")
@@ -201,7 +274,10 @@ class Commands:
     def _stopped(self, kept: Path) -> Path:
         """The run's folder and the cache as they were when it was stopped."""
         (stopped,) = (kept / "run").iterdir()
-        run_dir, cache = self.place.results / "npz" / stopped.name, self.place.folder / "cache"
+        run_dir, cache = (
+            self.place.results / self.place.graph.stem / stopped.name,
+            self.place.folder / "cache",
+        )
         shutil.rmtree(self.place.results, ignore_errors=True)
         shutil.rmtree(cache, ignore_errors=True)
         shutil.copytree(stopped, run_dir)

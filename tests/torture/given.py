@@ -1,5 +1,5 @@
-"""What somebody may give: a run folder with a link in it, and files to import that are damaged or made to do
-harm; in this process, beside what the import does in its own.
+"""What somebody may give: a run folder with a link in it, values of keys, and files to import that are
+damaged or made to do harm; in this process, beside what the import does in its own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import warnings
 from pathlib import Path
 
 import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.data.importing.__main__ import main
 from harness.results import files
 from harness.run.lock import locked
 from tests.importing import edge_tables, loaded, sample, tensors_of
+from tests.test_bounds import accepted, changed
 from tests.test_importing_hostile import KINDS
 from tests.torture.tally import REFUSED, VALID, Tally, damage
 
@@ -32,6 +35,28 @@ LINKS = (
     "summary.json",
 )
 MOST = 2_500_000  # kB that a process which reads may take
+EXAMPLES = 20  # of keys and values in a round
+
+
+def drawn(strategy: st.SearchStrategy, draw: random.Random) -> list:
+    """Some examples of a strategy, the simplest first."""
+    found: list = []
+
+    @seed(draw.getrandbits(32))
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        derandomize=False,
+        phases=[Phase.generate],
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collected(example) -> None:
+        found.append(example)
+
+    collected()
+    return found
 
 
 class Given:
@@ -60,6 +85,14 @@ class Given:
         content = [path.read_text() for path in (self.folder / "mine").iterdir()]
         self.tally.note("run folder with a link", outcome if content == ["mine"] else None, name)
         shutil.rmtree(run)
+
+    def argued(self) -> None:
+        """Runs of which a key has any value: each is refused in one sentence, or is one."""
+        for run, system, key, value in drawn(changed(), self.draw):
+            try:
+                self.tally.note("value of a key", VALID if accepted(run) else REFUSED)
+            except Exception as error:
+                self.tally.note("value of a key", None, f"system={system} {key}={value!r}: {error!r}")
 
     def imported(self) -> None:
         """A damaged table or file of tensors, or one with a tensor that is no array."""

@@ -6,15 +6,18 @@ import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
-REFUSED, SAME, VALID = "refused in one sentence", "ended with the same bits", "read to a valid graph"
+REFUSED, SAME, VALID = "refused in one sentence", "ended with the same bits", "taken as a valid graph or run"
 COLUMNS = (REFUSED, SAME, VALID)
 
 
 class Tally:
-    """Outcomes by what was done; failures with the round in which they can be had again."""
+    """Outcomes by what was done; failures with the round in which they can be had again.
+
+    memory   bytes that all processes of a command had at most
+    """
 
     def __init__(self, seed: int):
-        self.seed, self.rounds = seed, 0
+        self.seed, self.rounds, self.memory = seed, 0, 0
         self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
         self.failures: list[str] = []
 
