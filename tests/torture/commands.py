@@ -17,12 +17,13 @@ from pathlib import Path
 
 import psutil
 
-from tests.launching import PATIENCE, Ended, Place, losses
+from tests.launching import Ended, Place, losses
 from tests.test_bounds import changed
 from tests.torture.given import drawn
 from tests.torture.impostor import Impostor
 from tests.torture.stranger import Stranger
 from tests.torture.tally import REFUSED, SAME, VALID, Tally, damage, is_sentence
+from tests.torture.watched import LONGEST
 
 # Each with memory of its own: caches, stores, servers, or none.
 SYSTEMS = (
@@ -195,7 +196,7 @@ class Commands:
 
     def stranger(self) -> None:
         """Somebody in the store of a run whose workers start by themselves, as under SLURM."""
-        command = self._command("rendezvous=30", "patience=30")
+        command = self._command("rendezvous=90", "patience=90")
         assert self.place.run(*command, "launch=prepare").code == 0
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -213,7 +214,9 @@ class Commands:
         ]
         try:
             with Stranger(port, self.draw) as other:
-                said = [worker.communicate(timeout=PATIENCE)[1] for worker in workers]
+                said = [worker.communicate(timeout=LONGEST)[1] for worker in workers]
+        except subprocess.TimeoutExpired as error:
+            return self.tally.note("stranger in the store", None, f"{other.keys}: {error}")
         finally:
             for worker in workers:
                 worker.kill()
