@@ -239,13 +239,14 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
         shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""}
         or shown["control"] == f"-0.00 ± {half:.2f}"
     )
-    # With exact training on another partition, and with that on its own where it is there.
+    # With exact training on another partition, sending all rows, and with that on its own where it is there.
     for reference, less in (({}, -27.0), ({1: 0.4, 2: 0.4, 3: 0.4}, 10.0)):
         control_runs(
             tmp_path,
             reference,
             {1: 0.5, 2: 0.5, 3: 0.5},
             partition___target_="harness.data.partition.assign.Random",
+            rows="needed",
         )
         shown = {(row["system"], row["partition"]): row["minus exact"] for row in rows_of(capsys, tmp_path)}
         assert float(shown["control", "random"].split(" ± ")[0]) == pytest.approx(less)

@@ -19,7 +19,8 @@ from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import MISSHAPEN, Group, Run, typed_value
 
-PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
+# Keys and blocks of the config that do not change what exact training computes.
+PLACES = ("partition", "cluster", "rows", "features_wire")
 
 
 def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -57,8 +58,8 @@ def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> 
     """Exact training under the group's own setting and of its track, with raw features fetched as often as
     the group does where that is there; None where there is none.
 
-    elsewhere   take it on another partition or cluster where it is not there on the group's own: exact
-                training is the same on all, and a system over a vertex-cut shares its partition with no other
+    elsewhere   take it with other PLACES where it is not there with the group's own: exact training is the
+                same with all, and a system over a vertex-cut shares its partition with no other
     """
     exact = [g for g in groups if g.first.role == "reference" and g.finished]
     exact = [g for g in exact if g.first.track == group.first.track]
