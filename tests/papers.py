@@ -2,14 +2,14 @@
 
 A page is `# PAPER`, what held, what did not and why, by hand, and the section "Verdicts", which is written
 here: how many there are of each. docs/papers/verdicts/PAPER.md is written here as a whole: a row per part of
-each published figure, table and claim, and one for all of its parts that lack the same run.
+each published figure, table and claim, one per series of a table's cells, and one for all of an entry's parts
+that lack the same run.
 docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676;
 docs/artefact.md has a row for each entry of which runs are kept.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import sys
@@ -39,49 +39,102 @@ def results(root: Path = ROOT) -> list[Result]:
 
 
 def verdicts(found: Sequence[Result]) -> str:
-    """A row per part, or per verdict on a table's series of cells, of one paper's; below the rows each reason
-    once, by the number that a row names it with. Parts of an entry that were not run, for one reason, share a
-    row: nothing is known of them but what the paper prints.
+    """A row per part, or per series of a table's cells, of one paper's; below the rows each cause with its
+    reason once, by the number that a row names it with. Parts of an entry that were not run, for one reason,
+    share a row: nothing is known of them but what the paper prints. So do those that stand, with the same
+    numbers, at the entry that counts them.
     """
     rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
     reasons: dict[str, int] = {}
-    before = series = ""
-    for line in _without_runs_together(table.lines(found)):
-        entry = published.entry(line.entry)
+    before = ""
+    parts = _parts(found)
+    alike = [_alike(part, parts) for part in parts]
+    for at, (part, shared) in enumerate(zip(parts, alike)):
+        if shared and alike.index(shared) < at:
+            continue
+        first, number = part[0], alike.count(shared) if shared else 1
+        entry = published.entry(first.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
-        elsewhere = line.again not in ("", line.entry)
-        again = f"counted in {published.entry(line.again).label}" if elsewhere else ""
-        parts = line.verdict.why.split("; ")
-        seen = [part for part in (MISSED, DETERMINISTIC) if part in parts]
-        why = "; ".join(part for part in parts if part not in seen)
-        reason = f"reason {reasons.setdefault(why, len(reasons) + 1)}" if why else ""
-        said = "; ".join(filter(None, [*seen, line.verdict.cause, reason, again]))
-        cells = [
-            "" if name == before else name,
-            f"the same, {line.steps}" if line.series and line.series == series else line.says,
-            line.published,
-            # A cell's interval stands in the experiment's claims.csv.
-            re.sub(r" ± [^,]*", "", line.ours) if line.series and line.share else line.ours,
-            re.sub(r" \[[^\]]*\]", "", line.share),
-            f"**{line.verdict.word}**" + (f" ({said})" if said else ""),
-        ]
+        says = first.series.replace("{}", _steps(part)) if first.series else first.says
+        cells = ["" if name == before else name, says if number == 1 else f"{number} parts"]
+        as_there = shared and shared[1].startswith("as at")
+        cells += ["", "", ""] if number > 1 or as_there else _numbers(part)
+        cells.append(shared[1] if as_there else _judged(part, reasons))
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        before, series = name, line.series
+        before = name
     return "\n".join([*rows, "", *_numbered(reasons)])
 
 
-def _without_runs_together(lines: Sequence[table.VerdictRow]) -> list[table.VerdictRow]:
-    """One row for all of an entry's that were not run for one reason: their number, where the first stood."""
-    keys = [(line.entry, line.verdict, line.again) for line in lines]
-    numbers = Counter(key for key in keys if key[1].word == NOT_RUN)
-    together = []
-    for at, (key, line) in enumerate(zip(keys, lines)):
-        if numbers[key] < 2:
-            together.append(line)
-        elif keys.index(key) == at:
-            says = f"{numbers[key]} parts"
-            together.append(dataclasses.replace(line, says=says, published="", series=""))
-    return together
+def _parts(found: Sequence[Result]) -> list[list[Result]]:
+    """Each part, and the cells of each series together, where the first stands; none is only compared."""
+    parts: dict[tuple, list[Result]] = {}
+    for at, each in enumerate(found):
+        if each.verdict.word != COMPARED:
+            key = (each.entry, each.experiment, each.series or at, each.size)
+            parts.setdefault(key, []).append(each)
+    return list(parts.values())
+
+
+def _alike(part: Sequence[Result], parts: Sequence[Sequence[Result]]) -> tuple[str, str] | None:
+    """What is the same of all parts that share a row: their entry, and what is said of them; else None."""
+    first, again = part[0], _elsewhere(part[0])
+    said = {(each.verdict, _elsewhere(each)) for each in part}
+    if len(said) == 1 and first.verdict.word == NOT_RUN:
+        return first.entry, f"{first.verdict.why} {again}"
+    there = [_shown(each, first.again) for each in parts if each[0].entry == first.again]
+    return (first.entry, f"as at {again}") if again and _shown(part, first.again) in there else None
+
+
+def _shown(part: Sequence[Result], entry: str) -> tuple:
+    return tuple((entry, each.says, each.published, str(each.ours), each.verdict) for each in part)
+
+
+def _elsewhere(each: Result) -> str:
+    """Of what another entry counts: which."""
+    return published.entry(each.again).label if each.again not in ("", each.entry) else ""
+
+
+def _numbers(part: Sequence[Result]) -> list[str]:
+    """Published values, ours and shares. The interval of a cell with a share stands in the claims.csv of its
+    experiment."""
+    shares = [re.sub(r" \[.*", "", table.share(each.verdict)) for each in part]
+    ours = [table.value(each.ours) for each in part]
+    if part[0].series:
+        ours = [value.partition(" ")[0] if share else value for value, share in zip(ours, shares)]
+    return [
+        ", ".join(filter(None, (table.said(each.published) for each in part))),
+        ", ".join(filter(None, ours)),
+        ", ".join(share or "-" for share in shares) if any(shares) else "",
+    ]
+
+
+def _judged(part: Sequence[Result], reasons: dict[str, int]) -> str:
+    """The verdict, or each with its steps, with the number of its reason, which `reasons` gets."""
+    cells: dict[str, list[Result]] = {}
+    for each in part:
+        told = each.verdict.why.split("; ")
+        why = "; ".join(word for word in told if word not in (MISSED, DETERMINISTIC))
+        reason = ": ".join(filter(None, [each.verdict.cause, why]))
+        again = _elsewhere(each)
+        behind = [
+            "missed" if MISSED in told else "",
+            DETERMINISTIC if DETERMINISTIC in told else "",
+            str(reasons.setdefault(reason, len(reasons) + 1)) if reason else "",
+            f"counted in {again}" if again else "",
+        ]
+        said = ", ".join(filter(None, behind))
+        cells.setdefault(f"**{each.verdict.word}**" + (f" ({said})" if said else ""), []).append(each)
+    if len(cells) == 1:
+        return next(iter(cells))
+    return "; ".join(f"{_steps(same)} {words}" for words, same in cells.items())
+
+
+def _steps(part: Sequence[Result]) -> str:
+    """The steps of a series; "x2 to x8" for seven that follow each other."""
+    steps = [each.step for each in part]
+    start = steps[0][1:]
+    follow = start.isdigit() and steps == [f"x{int(start) + at}" for at in range(len(steps))]
+    return f"{steps[0]} to {steps[-1]}" if follow and len(steps) > 2 else ", ".join(steps)
 
 
 def _numbered(reasons: Collection[str]) -> list[str]:
@@ -108,11 +161,18 @@ def up_to_date(page: str, paper: str, found: Sequence[Result]) -> str:
     return f"{head}\n## Verdicts\n\n{filled(of_paper(paper, found))}\n\n{link}\n"
 
 
+# How a row is read.
+READ = """A number behind a verdict is that of its cause and reason below the table. "missed" means that it
+does not hold here, for a cause other than the paper; "as at Table 9", that the part stands there with its
+numbers.
+"""
+
+
 def every_part(title: str, paper: str, found: Sequence[Result]) -> str:
     """The page of a paper's verdicts; `title`: that of its other page."""
     name, _, _ = title.removeprefix("# ").partition(":")
     told = f"[What held, what did not and why](../{paper}.md); [how it is decided](../../howto/claims.md)."
-    return f"# {name}: every verdict\n\n{told}\n\n{verdicts(of_paper(paper, found))}\n"
+    return f"# {name}: every verdict\n\n{told}\n{READ}\n{verdicts(of_paper(paper, found))}\n"
 
 
 def of_paper(paper: str, found: Sequence[Result]) -> list[Result]:
