@@ -1,6 +1,6 @@
 """`python -m tests.pages`: bring the knobs in `docs/systems/` up to date with `conf/system/`.
 
-A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (where
+A page is `# NAME`, what the system does, and three sections: knobs (where its yaml has them), decisions (where
 its module has them) and the picture that shows it working. Knobs and decisions are written here, the rest by
 hand. Where a system has no page, one is made of its docstring and yaml, without a picture. docs/systems.md
 and mkdocs.yml list the pages.
@@ -21,22 +21,19 @@ CONF, PAGES = ROOT / "conf" / "system", ROOT / "docs" / "systems"
 MADE, COMMAND = {"Knobs", "Decisions"}, "python -m tests.pages"
 
 
-def knobs(yaml: str) -> str:
-    """A table of the keys of a system's yaml: each with its default and its comment."""
-    rows = ["| `system.` | default | |", "|---|---|---|"]
-    for line in yaml.splitlines():
-        found = re.match(r"(\w+): *(\"[^\"]*\"|[^#]*?) *(?:# *(.*))?$", line)
-        if found and found[1] != "_target_" and found[2]:
-            rows.append(f"| `{found[1]}` | `{found[2]}` | {(found[3] or '').replace(' | ', ' or ')} |")
-    return "\n".join(rows) if len(rows) > 2 else "None."
+def knobs(name: str, yaml: str) -> str:
+    """Where a system's yaml is, which the site shows in this place: its keys, defaults and comments."""
+    if not re.search(r"^(?!_target_)\w+:", yaml, re.M):
+        return "None."
+    path = f"conf/system/{name}.yaml"
+    return f'Keys below `system.`, with their defaults, in `{path}`:\n\n```yaml\n--8<-- "{path}"\n```'
 
 
 def decisions(module: Path, root: Path) -> str:
     """Where a module's docstring is, which the site shows in this place."""
     name = ".".join(module.relative_to(root).with_suffix("").parts)
-    said = "What the paper leaves open and what is done differently here: the first lines of"
     options = "options: {members: false, show_root_heading: false}"
-    return f"{said} `{module.relative_to(root)}`.\n\n::: {name}\n    {options}"
+    return f"The first lines of `{module.relative_to(root)}`:\n\n::: {name}\n    {options}"
 
 
 def docstring(module: Path) -> str:
@@ -60,7 +57,7 @@ def first(name: str, conf: Path = CONF, root: Path = ROOT) -> str:
 def up_to_date(page: str, name: str, conf: Path = CONF, root: Path = ROOT) -> str:
     """The page with its made sections replaced."""
     yaml = (conf / f"{name}.yaml").read_text()
-    made = {"Knobs": knobs(yaml), "Decisions": decisions(module_of(yaml, root), root)}
+    made = {"Knobs": knobs(name, yaml), "Decisions": decisions(module_of(yaml, root), root)}
     parts = re.split(r"^## (.*)\n", page, flags=re.M)
     for at in range(1, len(parts), 2):
         if parts[at] in MADE:

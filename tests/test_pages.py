@@ -40,9 +40,9 @@ def test_a_page_is_made_of_the_docstring_and_yaml_of_a_system_that_has_none(tmp_
     folders = tmp_path / "conf", tmp_path / "pages", tmp_path
     pages.main(*folders)
     page = (tmp_path / "pages" / "mine.md").read_text()
-    assert page.startswith("# mine: rows are kept\n\nFor long.\n\n## Knobs\n\n| `system.` | default | |")
-    assert "| `period` | `5` | epochs |" in page
-    assert "`systems/mine.py`.\n\n::: systems.mine\n" in page.split("## Decisions")[1]
+    assert page.startswith("# mine: rows are kept\n\nFor long.\n\n## Knobs\n\n")
+    assert '\n--8<-- "conf/system/mine.yaml"\n' in page
+    assert "`systems/mine.py`:\n\n::: systems.mine\n" in page.split("## Decisions")[1]
     pages.main(*folders)
     (tmp_path / "pages" / "mine.md").write_text(page.replace("For long.", "By hand."))
     pages.main(*folders)
@@ -85,6 +85,5 @@ def test_the_recipe_of_cdfgnn_prints_shares_quiet_epochs_bytes_and_accuracy(tmp_
     assert printed == "| cora | 0.5 | 0.01 | 39 | 75 | 10 | 10 | 50 | 2 1 | 0.0 | 0.0 | 2.0 |\n"
 
 
-def test_knobs_are_read_from_a_yaml():
-    table = pages.knobs('_target_: a.B\nx: 1  # the x\ny: "a # b"\nz: null   # one | two\n').splitlines()[2:]
-    assert table == ["| `x` | `1` | the x |", '| `y` | `"a # b"` |  |', "| `z` | `null` | one or two |"]
+def test_a_system_without_keys_has_no_knobs():
+    assert pages.knobs("local", "_target_: a.B\n# nothing\n") == "None."
