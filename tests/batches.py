@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tests.kept import ROOT, called, kept, mean, of, said, with_tables
+from tests.kept import ROOT, called, kept, mean, of, once, said, with_tables
 
 PAGE, COMMAND = ROOT / "docs" / "systems" / "distdgl.md", "python -m tests.batches"
 EXPERIMENTS = ("batches_few", "batches_many")
@@ -39,7 +39,8 @@ def table(runs: pd.DataFrame) -> str:
 
 def up_to_date(page: str, root: Path = ROOT) -> str:
     """The page with its table replaced."""
-    return with_tables(page, COMMAND, table(pd.concat([kept(name, root) for name in EXPERIMENTS])))
+    runs = pd.concat([kept(name, root) for name in EXPERIMENTS])
+    return with_tables(page, COMMAND, once(table(runs)))
 
 
 def main() -> int:

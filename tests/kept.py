@@ -40,6 +40,19 @@ def said(each: Estimate, digits: str = ".2f") -> str:
     return f"{each.mean:{digits}}" + (f" ± {each.half:.2f}" if each.half is not None else "")
 
 
+def once(tables: str) -> str:
+    """The tables without the first cells of a row that are those of the row above."""
+    lines, above = [], [""]
+    for line in tables.split("\n"):
+        cells = line.split(" | ")
+        same = next((at for at, (a, b) in enumerate(zip(cells, above)) if a != b), 0)
+        above = cells
+        if line.startswith("|") and same:
+            cells = ["|" + " |" * (same - 1), *cells[same:]]
+        lines.append(" | ".join(cells))
+    return "\n".join(lines)
+
+
 def place(command: str) -> re.Pattern[str]:
     """Where a page has the tables that `command` makes."""
     return re.compile(rf"(?<=: {re.escape(command)} -->\n).*?(?=\n<!-- -->)", re.S)

@@ -1,9 +1,9 @@
 """`python -m tests.pages`: bring the knobs in `docs/systems/` up to date with `conf/system/`.
 
-A page is `# NAME`, what the system does, and three sections: knobs (where its yaml has them), decisions (where
-its module has them) and the picture that shows it working. Knobs and decisions are written here, the rest by
-hand. Where a system has no page, one is made of its docstring and yaml, without a picture. docs/systems.md
-and mkdocs.yml list the pages.
+A page is `# NAME`, what the system does, and three sections: knobs (where its yaml has them), decisions
+(where its module has them) and the picture that shows it working. Knobs and decisions are written here, the
+rest by hand. Where a system has no page, one is made of its docstring and yaml, without a picture.
+docs/systems.md and mkdocs.yml list the pages.
 """
 
 from __future__ import annotations

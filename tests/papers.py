@@ -180,15 +180,16 @@ def of_paper(paper: str, found: Sequence[Result]) -> list[Result]:
 
 
 def artefact(found: Sequence[Result]) -> str:
-    """A row per published figure, table or claim of which runs are kept: what makes them again, how long that
-    takes on two cores, and of its parts the first with an interval, else the first."""
+    """A row per published figure, table or claim of which runs are kept, but for what another counts: what
+    makes them again, how long that takes on two cores, and of its parts the first with an interval, else the
+    first."""
     plans = experiment.load(experiment.FOLDER)
     rows = [
-        "| published | command, behind `halobench figures` | minutes | expected | parts |",
+        "| published | command, behind `halobench figures --size small` | minutes | expected | parts |",
         "|---|---|---:|---|---:|",
     ]
     for name, parts in itertools.groupby(found, key=lambda each: each.entry):
-        entry, made = published.entry(name), [each for each in parts if each.ours]
+        entry, made = published.entry(name), [each for each in parts if each.ours and not _elsewhere(each)]
         if not (entry.paper and made):
             continue
         shown = next((each for each in made if each.ours and each.ours.half), made[0])
@@ -196,7 +197,7 @@ def artefact(found: Sequence[Result]) -> str:
         minutes = sum(plans[each].sizes["small"].minutes for each in names)
         cells = [
             f"[{entry.paper}](papers/verdicts/{entry.paper}.md), {entry.label}",
-            f"`{' '.join(names)} --size small`",
+            f"`{' '.join(names)}`",
             f"{minutes:g}",
             f"{shown.says}: {table.value(shown.ours)}, {shown.verdict.word}".replace("|", "\\|"),
             str(len(made)),
