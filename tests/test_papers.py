@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pandas as pd
 import pytest
 
 from harness import cli
@@ -21,19 +20,14 @@ def found():
 @pytest.mark.parametrize("paper", sorted({entry.paper for entry in published.experiments().values()}))
 def test_a_papers_page_is_up_to_date(paper, found):
     page = (papers.PAGES / f"{paper}.md").read_text()
-    assert page == papers.up_to_date(page, paper, found), "run python -m tests.papers"
     parts = (papers.PAGES / "verdicts" / f"{paper}.md").read_text()
     assert parts == papers.every_part(page.splitlines()[0], paper, found), "run python -m tests.papers"
-    assert len(page.partition("\n## Verdicts\n")[0].splitlines()) > 5, "what held, and why, by hand"
+    assert f"(verdicts/{paper}.md)" in page and len(page.splitlines()) > 8, "what held, and why, by hand"
 
 
-def test_what_became_of_earlier_verdicts_is_up_to_date(found):
-    parts = papers.moved(found)
-    kept = pd.read_csv(papers.PAGES / "verdicts" / "moved.csv", keep_default_na=False)
-    assert parts.astype(str).equals(kept.astype(str)), "run python -m tests.papers"
-    assert len(parts) == 1397 and not parts["now"].eq(papers.GONE).any()
+def test_the_index_counts_the_verdicts(found):
     page = (papers.PAGES / "README.md").read_text()
-    assert page == papers.index(page, found, parts), "run python -m tests.papers"
+    assert page == papers.index(page, found), "run python -m tests.papers"
 
 
 def test_readme_counts_the_verdicts(found):
