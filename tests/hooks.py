@@ -79,16 +79,23 @@ def users(hook: str) -> list[str]:
     ]
 
 
+def named(hook: str) -> str:
+    """The systems that use a hook, or "all but" those that do not where these are fewer."""
+    used = users(hook)
+    rest = [name for name in systems() if name not in used]
+    shorter, before = (rest, "all but ") if len(rest) < len(used) else (used, "")
+    return before + ", ".join(f"`{name}`" for name in shorter)
+
+
 def table() -> str:
     rows = ["| hook | what it says | used by |", "|---|---|---|"]
     for hook, said in hooks().items():
-        rows.append(f"| `{hook}` | {said} | {', '.join(f'`{name}`' for name in users(hook))} |")
+        rows.append(f"| `{hook}` | {said} | {named(hook)} |")
     rows += ["", "| class | hook | what it says | used by |", "|---|---|---|---|"]
     for cls in BESIDE:
         for hook, said in methods(cls).items():
             if hook not in vars(System):
-                named = ", ".join(f"`{name}`" for name in users(hook))
-                rows.append(f"| `{cls.__name__}` | `{hook}` | {said} | {named} |")
+                rows.append(f"| `{cls.__name__}` | `{hook}` | {said} | {named(hook)} |")
     return "\n".join(rows)
 
 
