@@ -136,20 +136,6 @@ def coded_table(runs: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def papers_table(runs: pd.DataFrame) -> str:
-    """MB per epoch of the five, each at its paper's setting, and of `lean` at its own."""
-    lines = [
-        f"| graph, training vertices | partition | {' | '.join(FIVE)} | `lean` |",
-        f"|---|---|{'---:|' * (len(FIVE) + 1)}",
-    ]
-    for graph in dict.fromkeys(runs.graph):
-        for partition in PARTITIONS:
-            found = [of(runs, graph, row_of(name, partition)) for name in (*FIVE, "lean")]
-            sent = " | ".join(f"{each.mb_epoch.mean():.3f}" for each in found)
-            lines.append(f"| {called(graph)} | {partition} | {sent} |")
-    return "\n".join(lines)
-
-
 def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:
     lines = [
         "| graph, training vertices | partition | seeds | exact | `lean` | difference, paired"
@@ -201,9 +187,6 @@ def tables(root: Path = ROOT) -> str:
         "The weights of all coded (`combine=quantised`), 4 workers, one seed: MB per epoch, and exact"
         "\ntraining with the rows that the loss needs beside:",
         coded_table(kept("lean_bytes_coded", root)),
-        "Each at its own paper's setting, 4 workers, one seed: MB per epoch. All but DIGEST fetch raw"
-        "\nfeatures in every epoch there:",
-        papers_table(kept("lean_bytes_papers", root)),
         "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of all rows that"
         "\nthe last layer takes:",
         shares_table(kept("lean_shares", root), shares_taken(root)),
