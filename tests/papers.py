@@ -41,7 +41,7 @@ def verdicts(found: Sequence[Result]) -> str:
     share a row: nothing is known of them but what the paper prints. So do those that stand, with the same
     numbers, at the entry that counts them.
     """
-    rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
+    rows = [["", "part", "published", "here", "share", "verdict"]]
     reasons: dict[str, int] = {}
     before = ""
     parts = _parts(found)
@@ -57,9 +57,12 @@ def verdicts(found: Sequence[Result]) -> str:
         as_there = shared and shared[1].startswith("as at")
         cells += ["", "", ""] if number > 1 or as_there else _numbers(part)
         cells.append(shared[1] if as_there else _judged(part, reasons))
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        rows.append([cell.replace("|", "\\|") for cell in cells])
         before = name
-    return "\n".join([*rows, "", *_numbered(reasons)])
+    # A column that no row fills is left out.
+    columns = [column for column in zip(*rows) if any(column[1:])]
+    lines = ["| " + " | ".join(row) + " |" for row in zip(*columns)]
+    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:], "", *_numbered(reasons)])
 
 
 def _parts(found: Sequence[Result]) -> list[list[Result]]:
@@ -141,18 +144,12 @@ def _numbered(reasons: Collection[str]) -> list[str]:
     return ["Reasons:", "", *listed]
 
 
-# How a row is read.
-READ = """A number behind a verdict is that of its cause and reason below the table. "missed" means that it
-does not hold here, for a cause other than the paper; "as at Table 9", that the part stands there with its
-numbers.
-"""
-
-
 def every_part(title: str, paper: str, found: Sequence[Result]) -> str:
     """The page of a paper's verdicts; `title`: that of its other page."""
     name, _, _ = title.removeprefix("# ").partition(":")
-    told = f"[What held, what did not and why](../{paper}.md); [how it is decided](../../howto/claims.md)."
-    return f"# {name}: every verdict\n\n{told}\n{READ}\n{verdicts(of_paper(paper, found))}\n"
+    how = "[how it is decided, and read](../../howto/claims.md)"
+    told = f"[What held, what did not and why](../{paper}.md); {how}."
+    return f"# {name}: every verdict\n\n{told}\n\n{verdicts(of_paper(paper, found))}\n"
 
 
 def of_paper(paper: str, found: Sequence[Result]) -> list[Result]:
