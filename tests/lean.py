@@ -1,8 +1,9 @@
 """`python -m tests.lean`: bring the tables of docs/systems/lean.md up to date with results/reference.
 
 A cell is a graph, its split and a partition. Bytes are of `lean_bytes` (4 workers) and `lean_bytes_eight`,
-accuracy of `lean_accuracy`, and of `lean_computers` where it has more seeds. The parts one after the other
-are of `lean_ablation`; CPU seconds of a quiet machine are what `halobench bench --only lean` measures.
+work of `lean_work`, accuracy of `lean_accuracy`, and of `lean_computers` where it has more seeds. The parts
+one after the other are of `lean_ablation`; CPU seconds of a quiet machine are what `halobench bench --only
+lean` measures.
 """
 
 from __future__ import annotations
@@ -136,6 +137,53 @@ def coded_table(runs: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+BUDGETS = {"lean": "0", "lean, half as much work": "0.5", "lean, as much work": "1"}
+RIVALS = ("supergnn", "replicate", "replicate, all rows")
+
+
+def work_table(runs: pd.DataFrame) -> str:
+    """Hidden MB and GFLOP per epoch of `lean` by its budget, beside who sends rows or computes them."""
+    headings = [*RIVALS, *(f"`lean`, {budget}" for budget in BUDGETS.values())]
+    lines = [f"| graph, training vertices | partition | {' | '.join(headings)} |", f"|---|---|{'---:|' * 6}"]
+    for graph in dict.fromkeys(runs.graph):
+        for partition in PARTITIONS:
+            found = [of(runs, graph, f"{row}, {partition}").iloc[0] for row in (*RIVALS, *BUDGETS)]
+            told = " | ".join(f"{each.mb_epoch_hidden:.4f}, {each.gflop_epoch:.3f}" for each in found)
+            lines.append(f"| {called(graph)} | {partition} | {told} |")
+    return "\n".join(lines)
+
+
+def ahead_at_equal_work(runs: pd.DataFrame) -> list[str]:
+    """The cells and budgets in which one of the rivals that computes no more than `lean` sends less."""
+    ahead = []
+    for graph in dict.fromkeys(runs.graph):
+        for partition in PARTITIONS:
+            rivals = [of(runs, graph, f"{row}, {partition}").iloc[0] for row in RIVALS]
+            for row, budget in BUDGETS.items():
+                ours = of(runs, graph, f"{row}, {partition}").iloc[0]
+                able = [each for each in rivals if each.gflop_epoch <= ours.gflop_epoch]
+                if any(each.mb_epoch_hidden < ours.mb_epoch_hidden for each in able):
+                    ahead.append(f"{called(graph)}, {partition}, at {budget}")
+    return ahead
+
+
+def _equal_work(runs: pd.DataFrame) -> str:
+    cells = len(set(runs.graph)) * len(PARTITIONS)
+    none = [int((runs[runs.row.str.startswith(f"{row}, ")].mb_epoch_hidden == 0).sum())
+            for row in ("lean, half as much work", "lean, as much work")]  # fmt: skip
+    ahead = ahead_at_equal_work(runs)
+    said = (
+        f"In {none[0]} of {cells} cells `lean` sends no hidden message at a budget of 0.5, in"
+        f" {none[1]} at 1. "
+        + (
+            f"Of those that compute no more than `lean` one sends less in: {'; '.join(ahead)}."
+            if ahead
+            else "Nobody who computes no more than `lean` sends less, in any cell at any budget."
+        )
+    )
+    return textwrap.fill(said, 110)
+
+
 def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:
     lines = [
         "| graph, training vertices | partition | seeds | exact | `lean` | difference, paired"
@@ -190,6 +238,10 @@ def tables(root: Path = ROOT) -> str:
         "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of all rows that"
         "\nthe last layer takes:",
         shares_table(kept("lean_shares", root), shares_taken(root)),
+        "Hidden MB and, behind the comma, GFLOP of an epoch of all 4 workers, one seed: `lean` at budgets of"
+        "\n`extra_work`, `supergnn` at 8 bits, `replicate` as it chooses and with all rows computed:",
+        work_table(kept("lean_work", root)),
+        _equal_work(kept("lean_work", root)),
         "Test accuracy in %, 200 epochs, 4 workers, ± half a 95 % interval over seeds:",
         accuracy_table(kept("lean_accuracy", root), kept("lean_computers", root)),
         "One part after the other, random parts (`cdfgnn`: its own cut), 3 seeds, 200 epochs, the score at"
