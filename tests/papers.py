@@ -3,8 +3,8 @@
 docs/papers/PAPER.md says by hand what held, what did not and why. docs/papers/verdicts/PAPER.md is written
 here as a whole: a row per part of each published figure, table and claim, one per series of a table's cells,
 and one for all of an entry's parts that lack the same run.
-docs/papers/README.md counts them by paper, verdict and cause; docs/artefact.md has a row for each entry of
-which runs are kept.
+docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676;
+docs/artefact.md has a row for each entry of which runs are kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from harness.papers.claims import experiment, published, reference, table
 from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
@@ -209,9 +211,39 @@ def _counted(name: str, found: Sequence[Result], papers: Sequence[str]) -> str:
     return "| " + " | ".join([name, *(str(counts[paper] or "") for paper in papers), str(len(found))]) + " |"
 
 
-def index(page: str, found: Sequence[Result]) -> str:
-    """docs/papers/README.md with its table replaced."""
-    return with_tables(page, COMMAND, by_paper(found))
+THEN = "at 0d78676"
+MOVED = "What became of the verdicts of revision 0d78676 ([part by part](verdicts/moved.csv)):"
+GONE = "no part of its own"
+
+
+def moved(found: Sequence[Result], path: Path = PAGES / "verdicts" / "moved.csv") -> pd.DataFrame:
+    """The verdicts of 0d78676 with what became of them: a row per part of a published entry, by the name that
+    it had then, and under "part now" another name where it has one.
+    """
+    then = pd.read_csv(path, keep_default_na=False)
+    now = {(each.entry, each.says): each.verdict for each in found if each.verdict.word != COMPARED}
+    names = then["part now"].where(then["part now"] != "", then["part"])
+    verdicts = [now.get(key) for key in zip(then.entry, names)]
+    return then.assign(
+        now=[each.word if each else GONE for each in verdicts],
+        cause=[each.cause if each else "" for each in verdicts],
+    )
+
+
+def became(parts: pd.DataFrame) -> str:
+    """How many parts of each verdict of 0d78676 have which verdict now."""
+    counts = pd.crosstab(parts[THEN], parts["now"])
+    words = [word for word in (*WORDS, GONE) if word in counts]
+    rows = ["| " + " | ".join([f"{THEN} \\ now", *words, "all"]) + " |", "|---|" + "---:|" * (len(words) + 1)]
+    for word, each in counts.loc[[word for word in WORDS if word in counts.index]].iterrows():
+        cells = [str(each[now] or "") for now in words]
+        rows.append("| " + " | ".join([f"**{word}**", *cells, str(each.sum())]) + " |")
+    return "\n".join(rows)
+
+
+def index(page: str, found: Sequence[Result], parts: pd.DataFrame) -> str:
+    """docs/papers/README.md with its tables replaced."""
+    return with_tables(page, COMMAND, f"{by_paper(found)}\n\n{MOVED}\n\n{became(parts)}")
 
 
 def outcomes(found: Sequence[Result]) -> str:
@@ -243,13 +275,16 @@ def readme(text: str, found: Sequence[Result]) -> str:
 
 def main(root: Path = ROOT) -> int:
     found = results(root)
+    path = root / "docs" / "papers" / "verdicts" / "moved.csv"
+    parts = moved(found, path)
+    parts.to_csv(path, index=False)
     for path in sorted((root / "docs" / "papers").glob("*.md")):
         page = path.read_text()
         if path.stem in {entry.paper for entry in published.experiments().values()}:
             told = every_part(page.splitlines()[0], path.stem, found)
             (path.parent / "verdicts" / path.name).write_text(told)
         else:
-            path.write_text(index(page, found))
+            path.write_text(index(page, found, parts))
     path = root / "docs" / "artefact.md"
     path.write_text(with_tables(path.read_text(), COMMAND, artefact(found)))
     path = root / "README.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pandas as pd
 import pytest
 
 from harness import cli
@@ -25,9 +26,13 @@ def test_a_papers_page_is_up_to_date(paper, found):
     assert f"(verdicts/{paper}.md)" in page and len(page.splitlines()) > 8, "what held, and why, by hand"
 
 
-def test_the_index_counts_the_verdicts(found):
+def test_what_became_of_earlier_verdicts_is_up_to_date(found):
+    parts = papers.moved(found)
+    kept = pd.read_csv(papers.PAGES / "verdicts" / "moved.csv", keep_default_na=False)
+    assert parts.astype(str).equals(kept.astype(str)), "run python -m tests.papers"
+    assert len(parts) == 1397 and not parts["now"].eq(papers.GONE).any()
     page = (papers.PAGES / "README.md").read_text()
-    assert page == papers.index(page, found), "run python -m tests.papers"
+    assert page == papers.index(page, found, parts), "run python -m tests.papers"
 
 
 def test_readme_counts_the_verdicts(found):
