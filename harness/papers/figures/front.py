@@ -62,6 +62,8 @@ def draw(groups: list[Group], says: str, only: str = "", more: Mapping[str, str]
     ax.set_xlabel("MB that all workers send in a run")
     ax.set_ylabel(f"{SCORE_NAMES[section.score]}, %; bars are 95 % intervals over seeds")
     ax.margins(x=0.08, y=0.12)
+    low, high = ax.get_ylim()
+    ax.set_ylim(max(0.0, low), min(100.0, high))
     figure.draw_without_rendering()  # names stand where there is room, once the axes have their size
     if unnamed := _name(ax, names):
         told = textwrap.fill(f"without a name: {', '.join(unnamed)}", LINE)
