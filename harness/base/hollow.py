@@ -197,9 +197,8 @@ class Dry(TorchDispatchMode):
         kwargs = kwargs or {}
         if kwargs.get("device") == torch.device("meta"):  # the inside of a hollow tensor
             return func(*args, **kwargs)
-        flat = tree_flatten((args, kwargs))[0]
         name = func.overloadpacket.__name__
-        if any(isinstance(each, Hollow) for each in flat):
+        if any(issubclass(each, Hollow) for each in types):  # of the arguments, those inside lists too
             result = _shapes(func, args, kwargs)
         elif name in MADE:
             result = _made(func, name, args, kwargs)
