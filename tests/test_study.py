@@ -9,12 +9,14 @@ import pytest
 
 from harness.base.errors import InputError
 from harness.base.places import OWN_CONFIG
+from harness.base.words import key_values
 from harness.core.context import RunFacts
 from harness.papers.study import __main__ as study
 from harness.papers.study.parts import read_table
 from harness.run import runner
+from harness.run.config import make_system
 from harness.run.runner import Places
-from tests import traces
+from tests import systems, traces
 from tests.launching import ROOT
 
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
@@ -124,15 +126,13 @@ def test_rows_at_their_best_have_every_exact_saving_that_the_system_can_take(tmp
         codes = type(run.combine or traits.combine).__name__ == "Quantised"
         assert codes == bool(coded), name
         if not coded and f"{plain}, coded weights" not in made:
-            words = [*rows[plain].split(), "combine=quantised", "dataset=dblp", "gpus=2"]
-            (refused,) = runner.composed([words], places)
             facts = RunFacts("gcn", True, 2, True, False, combine="quantised")
-            assert "combine=quantised cannot be" in (refused.system.supports(facts) or ""), name
+            assert "combine=quantised cannot be" in (made[plain].system.supports(facts) or ""), name
     known = {type(run.system) for run in made.values()}
     batches = {"distdgl", "bytegnn", "gas", "cluster_gcn", "graphsaint", "llcg", "llcg-equal-steps"}
     for name in study.SYSTEMS.keys() - batches:
-        (run,) = runner.composed([[*study.SYSTEMS[name].split(), "dataset=dblp", "gpus=2"]], places)
-        assert type(run.system) in known, f"{name} has no row at its best"
+        block = systems.block(key_values(study.SYSTEMS[name].split())["system"])
+        assert type(make_system(block)) in known, f"{name} has no row at its best"
 
 
 @pytest.mark.parametrize(
