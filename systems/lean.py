@@ -45,6 +45,7 @@ Decisions
 - more work never sends more, and under features=once no more than `replicate` at mode=cache, or hybrid with a
   `row` of 1, 2, 4 .. 256, its other knobs at their defaults, whose work fits: these choices are compared with
   cuts for budgets of 1/16, 1/11, 1/8 .. up to extra_work, and the least that fits is taken.
+- a worker to and from which a layer sends nothing takes the cheaper of A (X W) and (A X) W there.
 - at fewer bits, copies of a row on two workers may differ by the rounding of what arrived below.
 - where attention weighs neighbours (model=gat) extra_work is 0: its products are none of these.
 - dropout by vertex, as everywhere: the sender of a message drops, with the mask of the vertex.
