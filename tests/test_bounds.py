@@ -163,3 +163,17 @@ def accepted(run: dict) -> bool:
 @given(changed())
 def test_no_value_of_any_key_ends_in_a_traceback(drawn):
     accepted(drawn[0])
+
+
+@pytest.mark.parametrize(
+    "block, key, value, says",
+    [
+        ("cluster", "devices", {}, r"cluster.devices=\{\} is not a list: give one"),
+        ("straggler", "delay", 10**400, "straggler.delay has more digits than a number can have"),
+    ],
+    ids=["list", "digits"],
+)
+def test_what_is_no_list_and_no_float_is_refused_in_one_sentence(block, key, value, says):
+    run = composed("vanilla")
+    with pytest.raises(InputError, match=says):
+        config.check({**run, block: {**run[block], key: value}})

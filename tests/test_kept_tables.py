@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests import batches, lean
+from tests import batches, best, lean
 from tests.kept import kept
 
 
-@pytest.mark.parametrize("maker", [lean, batches], ids=lambda maker: maker.PAGE.stem)
+@pytest.mark.parametrize("maker", [lean, batches, best], ids=lambda maker: maker.PAGE.stem)
 def test_the_page_is_up_to_date(maker):
     page = maker.PAGE.read_text()
     assert page == maker.up_to_date(page), f"run {maker.COMMAND}"

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.bounds import out_of_bounds
 from harness.base.machine import limit_reached
-from harness.base.mistyped import blocks, mistyped
+from harness.base.mistyped import blocks, mistyped, too_large
 from harness.base.terminal import CONTROL, printable
 
 if TYPE_CHECKING:
@@ -162,12 +162,14 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
         for sentence in out_of_bounds(cls, config):
             raise InputError(sentence)
         made = OmegaConf.to_object(config)
-    except (InputError, OmegaConfBaseException) as error:
+    except (InputError, OmegaConfBaseException, OverflowError) as error:
         # A block inside says best where it is wrong itself.
         for place, kind, block in blocks(cls, values):
             typed(kind, block, f"{prefix}{place}")
         if isinstance(error, InputError):
             raise InputError(f"{prefix}{error}") from None
+        if isinstance(error, OverflowError):
+            raise InputError(too_large(values, prefix)) from None
         raise InputError(mistyped(cls, values, prefix, error)) from None
     assert isinstance(made, cls)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConf
     the key with `prefix` before it, its value, what is wanted and an example where the key has a default."""
     key = str(error.full_key or "")
     if not key:  # a block of keys that was given as something else: OmegaConf does not say which
-        key = next(k for k, kind in _kinds(cls).items() if _is_block(kind) and not _is_block(values.get(k)))
+        key = next(k for k, kind in _kinds(cls).items() if _is_other(kind, values.get(k)))
     kind, value, default = _found(cls, values, key)
     name = f"{prefix}{key}"
     options = [each for each in _options(kind) if each is not type(None)]
@@ -36,6 +37,17 @@ def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConf
         give += f"; for several give -m {name}={','.join(few)}"
     null = ", or null" if type(None) in _options(kind) else ""
     return f"{name}={as_given(value)} is not {wanted}: give {give}{null}"
+
+
+def too_large(values: Mapping[str, Any], prefix: str) -> str:
+    """One sentence for the first whole number among `values` that no float is as large as."""
+    found = next(
+        key
+        for key, value in values.items()
+        for each in (value if isinstance(value, list) else [value])
+        if isinstance(each, int) and abs(each) > sys.float_info.max
+    )
+    return f"{prefix}{found} has more digits than a number can have: give at most 1e308"
 
 
 def blocks(cls: type, values: Mapping[str, Any]) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
@@ -80,6 +92,11 @@ def _kinds(cls: type) -> dict[str, Any]:
 def _is_block(value: Any) -> bool:
     """Whether this is a block of keys, or the type of one."""
     return isinstance(value, Mapping) or (isinstance(value, type) and dataclasses.is_dataclass(value))
+
+
+def _is_other(kind: Any, value: Any) -> bool:
+    """Whether a block of keys has something else for its value, or a list has a block."""
+    return _is_block(value) if typing.get_origin(kind) is list else _is_block(kind) and not _is_block(value)
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
