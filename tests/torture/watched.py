@@ -19,7 +19,8 @@ OWN = ("results", "cache", "hold", "kept", "out-", "err-", "halobench-scratch-")
 
 
 class Watch(threading.Thread):
-    """Looks at all that this process has started, until it is left. A command that takes too long is killed.
+    """Looks at all that this process starts from now on, until it is left. A command that takes too long is
+    killed.
 
     folder   where the place and the rest of the campaign lie, and `home`, that of the user
     """
@@ -29,6 +30,7 @@ class Watch(threading.Thread):
         self.place, self.folder, self.tally = place, folder, tally
         self.known = set(self._files())
         self._over = threading.Event()
+        self.others = set(psutil.Process().children(recursive=True))  # as the workers of a suite's pool
 
     def __enter__(self) -> Watch:
         self.start()
@@ -44,7 +46,7 @@ class Watch(threading.Thread):
             going = self.place.going
             if going is not of:
                 of, began = going, time.monotonic()
-            family = [p for p in psutil.Process().children(recursive=True) if p.pid != self.place.forker.pid]
+            family = set(psutil.Process().children(recursive=True)) - self.others
             taken = 0
             for process in family:
                 with contextlib.suppress(psutil.Error):
