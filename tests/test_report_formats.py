@@ -165,6 +165,13 @@ def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_
     assert held <= set(section.cells().names) and held <= set(formats.numbers(section.groups))
 
 
+def test_a_bare_pattern_is_told_to_be_quoted(folder, capsys):
+    assert main(["compare", str(folder), str(folder), str(folder)]) == 2
+    assert capsys.readouterr().err == (
+        "error: report compare has two sides, and 3 were given: put each pattern in quotes\n"
+    )
+
+
 @pytest.mark.parametrize(
     "options, said",
     [

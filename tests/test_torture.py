@@ -6,6 +6,7 @@ import random
 import secrets
 import signal
 import socket
+import subprocess
 
 import psutil
 import pytest
@@ -90,6 +91,7 @@ def test_a_round_is_held_to_memory_time_and_its_own_folder(tmp_path, place, monk
     tally = Tally(seed=1)
     monkeypatch.setattr("tests.torture.watched.MOST", 0)
     monkeypatch.setattr("tests.torture.watched.LONGEST", 0.0)
+    bystander = subprocess.Popen(["sleep", "300"])
     with Watch(place, tmp_path, tally) as watch:
         run = place.start("epochs=1000000")
         assert run.end().code == -signal.SIGKILL
@@ -103,6 +105,9 @@ def test_a_round_is_held_to_memory_time_and_its_own_folder(tmp_path, place, monk
         "file outside",
     }
     assert tally.outcomes["file outside"].total() == 1
+    assert bystander.poll() is None, "what was there before is none of its business"
+    bystander.kill()
+    bystander.wait()
 
 
 def test_a_stranger_writes_into_a_store_until_it_is_gone():

@@ -44,7 +44,7 @@ def too_large(values: Mapping[str, Any], prefix: str) -> str:
     found = next(
         key
         for key, value in values.items()
-        for each in (value if isinstance(value, list) else [value])
+        for each in (value if isinstance(value, list) else value.values() if _is_block(value) else [value])
         if isinstance(each, int) and abs(each) > sys.float_info.max
     )
     return f"{prefix}{found} has more digits than a number can have: give at most 1e308"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-import threading
 
 import psutil
+
+from tests.torture.beside import Beside
 
 LEFT_OPEN = 64  # connections at most, the oldest closed first
 
 
-class Impostor:
+class Impostor(Beside):
     """Connects to whatever the processes of a command listen on, from its start to its end, and sends nothing
     or some bytes.
 
@@ -21,20 +22,11 @@ class Impostor:
 
     def __init__(self, process: psutil.Process, draw: random.Random):
         self.process, self.draw, self.reached = process, random.Random(draw.random()), 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        super().__init__()
 
-    def __enter__(self) -> Impostor:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         connections: list[socket.socket] = []
-        while not self._over.wait(0.005):
+        while not self.over.wait(0.005):
             for port in self._ports():
                 with contextlib.suppress(OSError):
                     connections.append(self._connected(port))

@@ -7,15 +7,16 @@ import datetime
 import json
 import random
 import socket
-import threading
 
 import torch.distributed as dist
+
+from tests.torture.beside import Beside
 
 NAMES = ("member", "folder", "sees", "describing", "left", "mark")
 KEYS = ("failed", *(f"{name}/{rank}" for name in NAMES for rank in range(2)))
 
 
-class Stranger:
+class Stranger(Beside):
     """Writes under some keys, which are drawn, again and again: junk, JSON, what a terminal obeys, or what
     stands under another key; from a moment on that is drawn, soon after the store can be reached.
 
@@ -25,26 +26,17 @@ class Stranger:
     def __init__(self, port: int, draw: random.Random):
         self.port, self.draw, self.written = port, random.Random(draw.random()), 0
         self.keys = self.draw.sample(KEYS, self.draw.randint(1, 3))
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        super().__init__()
 
-    def __enter__(self) -> Stranger:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _go_on(self) -> None:
-        while not self._over.wait(0.01):
+    def go_on(self) -> None:
+        while not self.over.wait(0.01):
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port)).close()
                 break
-        self._over.wait(self.draw.choice((0, 2 * self.draw.random())))
+        self.over.wait(self.draw.choice((0, 2 * self.draw.random())))
         with contextlib.suppress(RuntimeError):  # the store has ended with its run
             store = dist.TCPStore("127.0.0.1", self.port, None, False, datetime.timedelta(seconds=1))
-            while not self._over.wait(0.002):
+            while not self.over.wait(0.002):
                 store.set(self.draw.choice(self.keys), self._value(store))
                 self.written += 1
 

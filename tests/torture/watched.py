@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from pathlib import Path
 
 import psutil
 
 from tests.launching import Place
+from tests.torture.beside import Beside
 from tests.torture.given import MOST
 from tests.torture.tally import Tally
 
@@ -18,7 +18,7 @@ LONGEST = 300.0  # seconds that a command may take on a slow machine
 OWN = ("results", "cache", "hold", "kept", "out-", "err-", "halobench-scratch-")
 
 
-class Watch(threading.Thread):
+class Watch(Beside):
     """Looks at all that this process starts from now on, until it is left. A command that takes too long is
     killed.
 
@@ -26,23 +26,14 @@ class Watch(threading.Thread):
     """
 
     def __init__(self, place: Place, folder: Path, tally: Tally):
-        super().__init__(daemon=True)
+        super().__init__()
         self.place, self.folder, self.tally = place, folder, tally
         self.known = set(self._files())
-        self._over = threading.Event()
         self.others = set(psutil.Process().children(recursive=True))  # as the workers of a suite's pool
 
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._over.set()
-        self.join()
-
-    def run(self) -> None:
+    def go_on(self) -> None:
         of, began = None, 0.0
-        while not self._over.wait(0.2):
+        while not self.over.wait(0.2):
             going = self.place.going
             if going is not of:
                 of, began = going, time.monotonic()

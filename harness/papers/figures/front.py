@@ -30,12 +30,19 @@ BESIDE = [
 ]
 
 
-def draw(groups: list[Group], says: str, only: str = "", more: Mapping[str, str] | None = None) -> Figure:
-    """Exact training, the control, `lean` and the rows on the front are coloured, others grey. Names stand
-    beside their points, those for which there is no room below the picture.
+def draw(
+    groups: list[Group],
+    says: str,
+    only: str = "",
+    more: Mapping[str, str] | None = None,
+    coloured: Sequence[str] = (),
+) -> Figure:
+    """Exact training, the control and the rows on the front are coloured, others grey. Names stand beside
+    their points, those for which there is no room below the picture.
 
     only   the end of the names of rows that are drawn, which is left out of them
     more   by their names rows that are drawn beside, and what they are called in the picture
+    coloured   rows that are coloured too
     """
     more = more or {}
     section = only_section([g for g in groups if g.label.endswith(only) or g.label in more])
@@ -52,7 +59,7 @@ def draw(groups: list[Group], says: str, only: str = "", more: Mapping[str, str]
         x, y = estimate_of(group, cost), estimate_of(group, score)
         if not y.n:
             continue
-        telling = bool(group.first.role) or group.first.name == "lean" or any(group is each for each in best)
+        telling = bool(group.first.role) or group.label in coloured or any(group is each for each in best)
         style: dict[str, Any] = {**(strokes[row_of(group)] if telling else BACKGROUND), "linestyle": ""}
         ax.errorbar(x.mean, y.mean, whiskers([y]), whiskers([x]), elinewidth=1, capsize=2, zorder=2 + telling,
                     **style)  # fmt: skip

@@ -244,8 +244,8 @@ class Section:
             behind = change(self.groups[at], self.groups[first], column)
             return behind.n > 1 and behind.side() == 0
 
-        leading = {at for at in values if leads(at)}
-        return [at in leading and len(leading) < len(values) for at in range(len(self.groups))]
+        first_ones = {at for at in values if leads(at)}
+        return [at in first_ones and len(first_ones) < len(values) for at in range(len(self.groups))]
 
     def cells(self) -> Cells:
         """The rows as text. Values by seed, and their difference to exact training, stand after the leading
