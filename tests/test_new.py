@@ -88,4 +88,4 @@ def test_a_new_system_passes_its_own_test_and_is_drawn(place):
     words = ["--from", folder / "experiments", "--config-dir", folder / "conf", "--out", folder]
     done = place.truly("-m", "harness", "figures", *map(str, words))
     assert done.returncode == 0, done.stderr
-    assert (folder / "my_idea-twin-flickr.png").is_file()
+    assert (folder / "my_idea-twin-ogbn-arxiv.png").is_file()

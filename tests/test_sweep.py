@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.comm.recorder import Epoch
 from harness.results.report import groups, swept
-from harness.run import overrides, runner
+from harness.run import overrides, progress, runner
 from harness.run.command import CONF
-from harness.run.progress import LINES, Progress
+from harness.run.progress import APART, LINES, Progress
 from tests import traces
 
 SWEEP = ["-m", "system=vanilla,sancus,cagnet", "system.bound=1,2", "seed=1,2"]
@@ -100,19 +100,22 @@ def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
     assert cells["test acc %"][0] < cells["test acc %"][1]
 
 
-@given(epochs=st.integers(1, 500), every=st.integers(0, 60))
-def test_lines_fall_on_evaluations_and_are_few(epochs, every):
+@given(epochs=st.integers(1, 500), every=st.integers(0, 60), seconds=st.sampled_from([0, APART / 7, APART]))
+def test_lines_fall_on_evaluations_and_are_few(epochs, every, seconds):
     settings = SimpleNamespace(progress="auto", workers=2, epochs=epochs)
     run = SimpleNamespace(
         settings=settings, system_name="s", graph_name="g", evaluate=SimpleNamespace(every=every)
     )
     shown, said = Progress(run, enabled=True), []
     shown._say = said.append
-    with shown:
+    with shown, pytest.MonkeyPatch.context() as patch:
         for number in range(epochs):
+            patch.setattr(progress.time, "monotonic", lambda now=1.0 + number * seconds: now)
             shown.epoch(Epoch(number), 0.5, None)
     at = [int(re.match(r"epoch (\d+)/", line)[1]) for line in said]
     assert at[-1] == epochs and 1 <= len(at) <= LINES + 1
     assert all((number - 1) % max(1, every) == 0 for number in at[:-1])
-    # Not so few that a long run is silent.
-    assert len(at) >= min(math.ceil(epochs / max(1, every)), LINES // 2)
+    # Not so few that a long run is silent, nor so many that a short one is not.
+    if seconds == APART:
+        assert len(at) >= min(math.ceil(epochs / max(1, every)), LINES // 2)
+    assert all((later - earlier) * seconds >= APART for earlier, later in zip(at, at[1:-1]))

@@ -1,9 +1,10 @@
-"""What a person sees while a run is going on: a bar on a terminal, a line per interval elsewhere."""
+"""What a person sees while a run is going on: a bar on a terminal, a few lines elsewhere."""
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterable
 
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -14,7 +15,8 @@ from harness.comm.recorder import Epoch
 from harness.core.scores import Scores
 from harness.run.config import Run
 
-LINES = 20  # about how many lines are printed of a run where there is no terminal
+LINES = 20  # about how many lines at most are printed of a run where there is no terminal
+APART = 2.0  # seconds between two of them, but for the first and the last
 
 
 class Progress:
@@ -31,6 +33,7 @@ class Progress:
         every = max(1, run.evaluate.every)
         self.every = every * math.ceil(self.epochs / every / LINES)
         self.lines = enabled and wanted == "auto" and not shown
+        self.due = -math.inf  # no line is printed before this time of the clock
         if shown:
             self.bar = RichProgress(
                 TextColumn("{task.description}", markup=False),
@@ -73,7 +76,9 @@ class Progress:
         self.sent([epoch])
         if scores is not None and not math.isnan(scores.accuracy[1]):
             self.accuracy = f"val acc {scores.accuracy[1]:.4f}"
-        if self.lines and (epoch.epoch % self.every == 0 or epoch.epoch + 1 == self.epochs):
+        now, last = time.monotonic(), epoch.epoch + 1 == self.epochs
+        if self.lines and (last or (epoch.epoch % self.every == 0 and now >= self.due)):
+            self.due = now + APART
             told = "" if loss is None else f", loss {loss:.4f}"
             told += f", {self.accuracy}" if self.accuracy else ""
             self._say(
