@@ -111,6 +111,13 @@ def test_help_has_every_key_with_its_value(capsys):
     assert all(len(line) <= keys.WIDTH for line in shown.splitlines())
 
 
+def test_help_alone_lists_the_commands_alone(capsys):
+    assert cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in cli.COMMANDS) and "run system=NAME --help" in shown
+    assert len(shown.splitlines()) < 40 and "optimiser.lr" not in shown
+
+
 def test_help_with_what_is_not_given_yet_or_not_known(capsys):
     assert cli.main(["dataset=npz", "--help"]) == 0
     assert "dataset.path=VALUE" in capsys.readouterr().out

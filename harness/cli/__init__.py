@@ -107,7 +107,7 @@ def _answered(words: list[str]) -> int:
     typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
     from harness.base.terminal import read_as_far_as_wanted  # rich: in `main`, a Ctrl-C meanwhile is one line
 
-    if not words:
+    if not {*words} - {"-h", "--help"}:
         with read_as_far_as_wanted():
             print(_listed())
         return 0
@@ -125,9 +125,7 @@ def _called(words: list[str], typed: str) -> int:
     words = words[len(name.split()) if name else 0 :]
     if "--dry" in words and name in (None, "run"):  # a plan of what these words would run
         name, words = "plan", [word for word in words if word not in ("-m", "--multirun")]
-    if name is None and words and words[0] in ("-h", "--help"):
-        print(_listed())
-    elif name is None and words and words[0].isalpha():
+    if name is None and words and words[0].isalpha():
         from harness.base.errors import did_you_mean
 
         print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
@@ -152,7 +150,8 @@ def _listed() -> str:
         [
             "usage: halobench [COMMAND] ...        (or python -m harness [COMMAND] ...)",
             "",
-            "commands (halobench COMMAND --help says more; KEY=VALUE words alone are those of run):",
+            "commands (halobench COMMAND --help says more; KEY=VALUE words alone are those of run, and",
+            "halobench run system=NAME --help describes every key):",
             *rows,
             "",
             "options: --version, --help, --config-dir FOLDER (configs of one's own, as system/NAME.yaml; or",
