@@ -52,6 +52,13 @@ def test_a_mean_far_below_is_not_kept_though_its_interval_is_wide(beside, below,
     assert (choice.best.label == "wild") == kept
 
 
+def test_where_nothing_keeps_the_score_exact_training_is_said_once(beside):
+    runs(beside, "lossy", [0.70, 0.72, 0.71], size=20, seconds=0.01)
+    found = advice_on(beside)
+    assert found.decided
+    assert found.sentence == "Take exact, exact training itself: no other row keeps its test accuracy."
+
+
 def test_what_is_told_apart_below_is_not_kept_however_near(beside):
     runs(beside, "near", [s - 0.005 for s in EXACT], size=5)
     assert advice_on(beside).choices[0].best.label == "exact"
@@ -124,6 +131,18 @@ def test_a_scatter_names_every_row_and_letters_the_front(beside):
     used = {found[1] or found[2] for each in root.iter() for value in each.attrib.values()
             for found in svg.REFERENCE.finditer(value)}  # fmt: skip
     assert used == set(ids)
+
+
+def test_bars_that_are_not_far_longer_than_the_picture_lie_within_it(beside):
+    runs(beside, "unsteady", [0.74, 0.78, 0.82], size=100, seconds=[0.08, 0.10, 0.12])
+    section = section_of(beside)
+    for cost in section.compared[1:]:
+        (ax,) = scatter.over_cost(cost, section).axes
+        (low, high), (least, most) = ax.get_ylim(), ax.get_xlim()
+        for point in scatter.points(cost, section):
+            x, y = point.cost, point.score
+            assert low < y.mean - y.half and y.mean + y.half < high
+            assert least <= x.mean - x.half and x.mean + x.half < most
 
 
 def test_what_has_failed_does_not_squeeze_the_rest_together(beside):

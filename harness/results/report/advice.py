@@ -86,6 +86,9 @@ def advise(section: Section) -> Advice:
     choices = [_cheapest(cost, kept, exact) for cost in costs]
     blind = _blind(section, score)
     said = [_said(choice, exact, names, ahead[id(choice.best)], score) for choice in choices]
+    if len(kept) == 1:  # exact training is always among them
+        alone = f"take {names[id(kept[0])]}, exact training itself: no other row keeps its"
+        said = [f"{alone} {SCORE_NAMES[section.score]}"]
     lost = [g for g in scored if g not in kept]
     reasons = [
         f"{len(scored)} rows are compared, {len(kept)} keep the score: their difference to exact training is"

@@ -134,17 +134,30 @@ def lowest(shown: list[Point]) -> float:
 
 
 def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
-    """The axes hold the points; whiskers of few seeds may be far longer than the picture, and are cut."""
+    """The axes hold the points and their bars. Bars of few seeds may be far longer than the picture: they
+    are cut where they leave the points by more than these lie apart."""
     if not shown:
         return
-    y = np.maximum([p.score.mean for p in shown], floor)
-    room = max(np.ptp(y), 1.0)
-    ax.set_ylim(y.min() - 0.15 * room, y.max() + 0.15 * room)
-    x = np.array([p.cost.mean for p in shown])
+    low, high = _reach([p.score for p in shown if p.score.mean >= floor], 1.0)
+    low = min(low, max(floor, min(p.score.mean for p in shown)))
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    least, most = _reach([p.cost for p in shown], 0.1 * max(p.cost.mean for p in shown))
     if ax.get_xscale() == "log":
-        ax.set_xlim(x.min() / 1.3, x.max() * 1.3)
+        least = max(least, min(p.cost.mean for p in shown) / 1.3)
+        ax.set_xlim(least / 1.1, most * 1.2)
     else:
-        ax.set_xlim(max(0.0, x.min() - 0.1 * np.ptp(x)), x.max() + 0.15 * max(np.ptp(x), 0.1 * x.max()))
+        ax.set_xlim(max(0.0, least - 0.05 * (most - least)), most + 0.05 * (most - least))
+
+
+def _reach(values: list[Estimate], least: float) -> tuple[float, float]:
+    """The lowest and the highest end of the bars, none further from the means than these lie apart, nor
+    further than `least` where they lie closer together."""
+    means = np.array([value.mean for value in values])
+    halves = np.array([value.half or 0.0 for value in values])  # None: of one seed
+    room = max(np.ptp(means), least)
+    low = max((means - halves).min(), means.min() - room)
+    high = min((means + halves).max(), means.max() + room)
+    return min(low, means.min() - 0.1 * room), max(high, means.max() + 0.1 * room)
 
 
 def _letter(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
