@@ -32,7 +32,8 @@ def main(words: list[str], program: str) -> int:
     options = ["-c", os.devnull, "--rootdir", os.curdir, "--noconftest", "-p", "no:cacheprovider"]
     options += ["-p", "harness.dev.conformance.plugin", "--check", " ".join(asked.words)]
     options += ["-k", asked.k] if asked.k else []
-    options += ["-v", "-rs", "--tb=short", "--pyargs", "harness.dev.conformance.checks"]
+    options += ["-v", "-rs", "--tb=short", "-Wignore::pytest.PytestAssertRewriteWarning"]
+    options += ["--pyargs", "harness.dev.conformance.checks"]
     return int(pytest.main(options) != 0)
 
 
