@@ -61,6 +61,14 @@ def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
     assert re.search(r"\d:\d\d:\d\d", shown), "the time left"
 
 
+def test_a_key_of_hydras_own_leaves_the_run_what_it_is(place):
+    """Hydra composes the config then; without such a key the check of the words has composed it."""
+    words = ("epochs=1", "system=sancus", "system.bound=3", "partition=random", "+label=mine")
+    assert place.run(*words).code == 0
+    again = place.run(*words, "hydra.verbose=false")
+    assert again.code == 0 and "finished before" in again.out and len(place.runs()) == 1
+
+
 @pytest.mark.parametrize("asked, expected", [("3", 3), ("null", max(1, cpu_count() // 2))])
 def test_threads_are_those_asked_for_or_a_share_of_the_cores(place, asked, expected):
     assert place.run(*place.trouble, f"threads={asked}", "epochs=1").code == 0

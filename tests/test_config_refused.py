@@ -117,7 +117,7 @@ def test_every_value_of_a_sweep_is_checked():
 
 def test_a_sweep_over_systems_sets_keys_that_the_default_system_lacks():
     given = ["-m", "system=digest,digest_a", "system.interval=5", "model.hidden=8", "seed=1,2"]
-    assert overrides.check(given, CONF) is True
+    assert overrides.check(given, CONF) is None
     assert overrides.for_hydra(given, CONF) == [
         "-m",
         "system=digest,digest_a",

@@ -30,17 +30,21 @@ def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
 def _run(words: list[str], program: str) -> int:
     try:
         with plain_warnings():
-            if overrides.parse(words).help:
+            given = overrides.parse(words)
+            if given.help:
                 from harness.run import keys  # brings in the report, which no start has to wait for
 
                 print(keys.text(words, CONF, program))
                 return 0
-            swept = sweep.read(words, CONF) if overrides.check(words, CONF) else None
+            single = overrides.check(words, CONF)
+            swept = sweep.read(words, CONF) if given.multirun else None
             if swept and swept.total and not swept.optimises and not swept.elsewhere:
                 _say_how_long(words, swept.total)
             jobs = Jobs(swept)
             with jobs.collected(swept.elsewhere if swept else None):
-                code = _started(jobs, swept.parts if swept else [words])
+                if single is not None:  # Hydra would compose it twice more
+                    jobs.only(single, given.overrides)
+                code = 0 if single is not None else _started(jobs, swept.parts if swept else [words])
             jobs.show()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -137,19 +137,23 @@ class Jobs:
         """What Hydra calls, once per job. A job that fails says why, and a sweep goes on with the next.
 
         Returns the value to optimise where the sweeper does; None where the job has none."""
-        if self.notes is None:
-            return self._job(composed)
-        with plain_warnings():  # another process
-            return self._job(composed)
-
-    def _job(self, composed: DictConfig) -> float | None:
         hydra = HydraConfig.get()
         words = list(hydra.overrides.task)
+        before = self.sweep.before[self.part] if self.sweep else 0
+        number = before + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
+        if self.notes is None:
+            return self._job(composed, words, number)
+        with plain_warnings():  # another process
+            return self._job(composed, words, number)
+
+    def only(self, composed: DictConfig, words: list[str]) -> None:
+        """The one job of a command that asks for one run, from its overrides."""
+        self._job(composed, words, 1)
+
+    def _job(self, composed: DictConfig, words: list[str], number: int) -> float | None:
         asked = key_values(word for word in words if "=" in word)
         keys = self.sweep.keys if self.sweep else []
         job = Job(" ".join(words), {key: asked[key] for key in keys if key in asked})
-        before = self.sweep.before[self.part] if self.sweep else 0
-        number = before + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
         if self.sweep and keys:
             whole = f" of {self.sweep.total}" if self.sweep.total else ""
             told = ", ".join(f"{key.removeprefix('system.')}={value}" for key, value in job.values.items())

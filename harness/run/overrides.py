@@ -44,9 +44,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return args
 
 
-def check(arguments: list[str], conf: str) -> bool:
-    """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose
-    group option or key does not exist.
+def check(arguments: list[str], conf: str) -> DictConfig | None:
+    """The config of the single run that the arguments ask for; None of a sweep, and where an option or a key
+    of Hydra's own is among them, which it alone can follow. InputError at the first override that cannot be
+    read, or whose group option or key does not exist.
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema."""
     args = parse(arguments)
@@ -58,7 +59,7 @@ def check(arguments: list[str], conf: str) -> bool:
         or args.config_name
         or args.config_path
     ):
-        return args.multirun
+        return None
     parsed = [_parse(word) for word in args.overrides]
     ours = [o for o in parsed if not o.key_or_group.startswith("hydra") and not o.is_delete()]
     for override in ours:
@@ -76,13 +77,15 @@ def check(arguments: list[str], conf: str) -> bool:
         if known.is_group(override.key_or_group) and override.value() is None and not override.is_delete():
             group = override.key_or_group
             raise InputError(f"{_line(override)} names no option{did_you_mean('', known.options(group))}")
-    # Said where nothing better is found. A sweep is composed job by job.
-    reason = None if args.multirun else known.refuses([o for o in parsed if o.key_or_group != SEARCHPATH])
-    if args.multirun or reason:
+    if args.multirun:  # it is composed job by job
         _explain(ours, known)
-    if reason:
-        raise InputError(reason)
-    return args.multirun
+        return None
+    made = known.made([o for o in parsed if o.key_or_group != SEARCHPATH])
+    if isinstance(made, str):
+        _explain(ours, known)
+        raise InputError(made)  # where nothing better is found
+    own = len(ours) < len(parsed) or args.cfg or args.resolve or args.package or args.experimental_rerun
+    return None if own else made
 
 
 def _check_plugin(group: str, name: str, known: _Known) -> None:
@@ -271,29 +274,31 @@ class _Known:
         choices = self.compose(overrides, hydra=True).hydra.runtime.choices
         return f"{block}={choices[block]}" if choices.get(block) else block
 
-    def refuses(self, overrides: list[Override]) -> str | None:
-        """Why the overrides make no config, in one sentence; None where they do."""
+    def made(self, overrides: list[Override]) -> DictConfig | str:
+        """The config that the overrides make, or in one sentence why they make none."""
         # Options before the keys inside them, so that the first override without which a config could be
         # made is the one to blame.
         ordered = sorted(overrides, key=lambda o: not self.is_group(o.key_or_group))
         words = [_line(override) for override in ordered]
-        if self._fails(words) is None:
-            return None
+        made = self._tried(words)
+        if isinstance(made, DictConfig):
+            return made
         for number, override in enumerate(ordered, 1):
-            error = self._fails(words[:number])
+            error = self._tried(words[:number])
             if isinstance(error, HydraException):
                 group = self.is_group(override.key_or_group)
                 return refused.unusable(override, group, str(error).splitlines()[0])
-            if error is not None:
+            if isinstance(error, OmegaConfBaseException):
                 return refused.unresolved(_line(override))
-        return None
+        return str(made).splitlines()[0]
 
-    def _fails(self, words: list[str]) -> HydraException | OmegaConfBaseException | None:
+    def _tried(self, words: list[str]) -> DictConfig | HydraException | OmegaConfBaseException:
         try:
-            OmegaConf.resolve(self.compose(words))
+            made = self.compose(words)
+            OmegaConf.resolve(made)
         except (HydraException, OmegaConfBaseException) as error:
             return error
-        return None
+        return made
 
 
 def _explain(overrides: list[Override], known: _Known) -> None:
