@@ -253,7 +253,7 @@ def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     monkeypatch.setattr(runner, "start", place.sweep)
     places = {"from": folder, "out": tmp_path, "results": tmp_path / "r", "cache": tmp_path / "c"}
     assert figures.main([f"--{name}={path}" for name, path in places.items()]) == 0, capsys.readouterr().err
-    data = pd.read_csv(tmp_path / "losses-twin-flickr.csv")
+    data = pd.read_csv(tmp_path / "losses-twin-ogbn-arxiv.csv")
     assert data.groupby("label").size().to_dict() == {"digest": 3, "vanilla": 3}
 
 

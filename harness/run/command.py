@@ -42,9 +42,13 @@ def _run(words: list[str], program: str) -> int:
                 _say_how_long(words, swept.total)
             jobs = Jobs(swept)
             with jobs.collected(swept.elsewhere if swept else None):
-                if single is not None:  # Hydra would compose it twice more
-                    jobs.only(single, given.overrides)
-                code = 0 if single is not None else _started(jobs, swept.parts if swept else [words])
+                code = 0
+                if single is not None:
+                    jobs.train([given.overrides], lambda _: single)
+                elif swept and swept.plain:  # Hydra would compose each of its runs twice
+                    _train(jobs, swept.parts, given.config_dir)
+                else:
+                    code = _started(jobs, swept.parts if swept else [words])
             jobs.show()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -70,6 +74,14 @@ def _say_how_long(words: list[str], total: int) -> None:
             own = runner.searchpath(given.config_dir)
             runs = runner.composed([[*own, *run] for run in runner.expand(given.overrides)])
             print(expected.said(runs), file=sys.stderr, flush=True)
+
+
+def _train(jobs: Jobs, parts: list[list[str]], config_dir: str | None) -> None:
+    """The jobs of every part of a sweep."""
+    from harness.run import runner
+
+    runs = [run for part in parts for run in runner.expand(overrides.parse(part).overrides)]
+    jobs.train(runs, runner.composer(runner.searchpath(config_dir)))
 
 
 def _started(jobs: Jobs, parts: list[list[str]]) -> int:

@@ -10,8 +10,9 @@ import sys
 import traceback
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -142,15 +143,16 @@ class Jobs:
         before = self.sweep.before[self.part] if self.sweep else 0
         number = before + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
         if self.notes is None:
-            return self._job(composed, words, number)
+            return self._job(words, number, lambda: composed)
         with plain_warnings():  # another process
-            return self._job(composed, words, number)
+            return self._job(words, number, lambda: composed)
 
-    def only(self, composed: DictConfig, words: list[str]) -> None:
-        """The one job of a command that asks for one run, from its overrides."""
-        self._job(composed, words, 1)
+    def train(self, runs: Iterable[list[str]], compose: Callable[[list[str]], DictConfig]) -> None:
+        """A job for each of the runs, which are given as overrides."""
+        for number, words in enumerate(runs, 1):
+            self._job(words, number, partial(compose, words))
 
-    def _job(self, composed: DictConfig, words: list[str], number: int) -> float | None:
+    def _job(self, words: list[str], number: int, compose: Callable[[], DictConfig]) -> float | None:
         asked = key_values(word for word in words if "=" in word)
         keys = self.sweep.keys if self.sweep else []
         job = Job(" ".join(words), {key: asked[key] for key in keys if key in asked})
@@ -160,6 +162,7 @@ class Jobs:
             print(f"run {number}{whole}: {told}", file=sys.stderr, flush=True)
         self._note(number, job)
         try:
+            composed = compose()
             job.folder = str(run_job(composed, wait=bool(self.sweep and self.sweep.keys)))
             if self.sweep and self.sweep.optimises:
                 job.value = _value(Path(job.folder), composed.objective)

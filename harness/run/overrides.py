@@ -84,8 +84,15 @@ def check(arguments: list[str], conf: str) -> DictConfig | None:
     if isinstance(made, str):
         _explain(ours, known)
         raise InputError(made)  # where nothing better is found
-    own = len(ours) < len(parsed) or args.cfg or args.resolve or args.package or args.experimental_rerun
-    return None if own else made
+    return made if is_plain(arguments) else None
+
+
+def is_plain(arguments: list[str]) -> bool:
+    """Whether there are no options and keys of Hydra's own among the arguments but -m and --config-dir."""
+    given = vars(parse(arguments))
+    words = given.pop("overrides")
+    others = {option for option, value in given.items() if value} - {"run", "multirun", "config_dir"}
+    return not others and not any(word.lstrip("+~").startswith("hydra") for word in words)
 
 
 def _check_plugin(group: str, name: str, known: _Known) -> None:

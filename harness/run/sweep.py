@@ -27,6 +27,7 @@ class Sweep:
     optimises   whether the sweeper chooses values by what came of the runs before
     objective, direction   what it optimises and which way, where it does
     grid        whether the sweeper tries every point of a grid, whatever came of the others
+    plain       whether its runs follow from its words alone, with nothing of Hydra's own among them
     """
 
     keys: list[str]
@@ -37,7 +38,8 @@ class Sweep:
     optimises: bool
     objective: str | None
     direction: str
-    grid: bool = False
+    grid: bool
+    plain: bool
 
 
 def read(words: list[str], conf: str) -> Sweep:
@@ -69,7 +71,8 @@ def read(words: list[str], conf: str) -> Sweep:
             parts = [_towards(parts[0], composed.objective, direction)]
     before = list(itertools.accumulate(sizes, initial=0))
     keys, name = [*inside, *swept], composed.objective
-    return Sweep(keys, parts, before, total, elsewhere, not basic, name, direction, grid)
+    plain = basic and elsewhere is None and total is not None and overrides.is_plain(words)
+    return Sweep(keys, parts, before, total, elsewhere, not basic, name, direction, grid, plain)
 
 
 def _towards(words: list[str], name: str | None, direction: str) -> list[str]:
