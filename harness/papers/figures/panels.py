@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,6 +56,10 @@ def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
     ax.plot(x, y, label=label, **{"linewidth": 1.7, **stroke(index), **style})
 
 
+# A line has its marker a few times, as far apart as a quarter of the panel: a colour may serve two systems.
+MARKED: dict[str, Any] = {"markevery": 0.25, "markersize": 5}
+
+
 def accuracy_panels(
     groups: list[Group],
     what: str,
@@ -71,7 +76,7 @@ def accuracy_panels(
     for ax, column in zip(axes[0], columns):
         for group in groups:
             rows, label = band(group, score), name(group)
-            style = {**(strokes[row_of(group)] if index is None else stroke(index(group))), "markevery": []}
+            style = {**(strokes[row_of(group)] if index is None else stroke(index(group))), **MARKED}
             if group.diverged:
                 label, style = f"{label} (diverged)", {**style, "marker": "x", "markevery": slice(-1, None)}
             ax.plot(rows[column], rows["score"], label=label, linewidth=1.7, **style)

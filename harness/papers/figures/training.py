@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from harness.papers.figures.panels import panels
+from harness.papers.figures.panels import MARKED, panels
 from harness.results.report.curves import AXES, band
 from harness.results.report.groups import Group
 from harness.results.report.style import SCORE_NAMES, row_of, strokes_of
@@ -17,7 +17,7 @@ def draw(groups: list[Group], says: str) -> Figure:
     for ax, column in zip(axes[:, 0], ("loss", "val")):
         for group in groups:
             rows = band(group, score)
-            look = {**strokes[row_of(group)], "markevery": []}
+            look = {**strokes[row_of(group)], **MARKED}
             ax.plot(rows["seconds"], rows[column], label=group.label, linewidth=1.7, **look)
     above, below = axes[:, 0]
     above.set_ylabel("training loss")
