@@ -49,6 +49,8 @@ class Trouble(System):
                 threading.Event().wait()
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self.how == "crash":
+                os.abort()
 """
 TROUBLE_YAML = "_target_: trouble.Trouble\nhow: nothing\nepoch: 3\nrank: 1\n"
 # The systems themselves, which stand still in epoch 30 for as long as a file is there.

@@ -41,6 +41,13 @@ def test_killed_worker_ends_the_run_and_leaves_a_readable_trace(place):
         assert traced == list(range(len(traced))) and len(traced) >= 4
 
 
+def test_a_worker_that_crashes_is_one_sentence(place):
+    """Python's dump of what each thread was doing is for who asks for it."""
+    done = place.run(*place.trouble, "system.how=crash", "progress=false")
+    assert done.code == 128 + signal.SIGABRT
+    assert re.fullmatch("error: worker 1 was killed by SIGABRT; .*PYTHONFAULTHANDLER=1 .*\n", done.err)
+
+
 def test_a_run_in_which_nobody_moves_ends_after_its_patience(place):
     done = place.run(*place.trouble, "system.how=hang", "progress=false", "patience=2")
     assert done.code == 1 and done.err.count("\n") == 1

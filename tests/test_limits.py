@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import resource
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 
@@ -19,7 +22,7 @@ from harness.base.errors import machine_said
 from harness.base.machine import LimitReached, limit_reached
 from harness.results.reader import Trace
 from tests import traces
-from tests.launching import fresh_python
+from tests.launching import ROOT, fresh_python
 
 LACKING = {
     "memory": MemoryError(),
@@ -30,16 +33,44 @@ LACKING = {
 
 
 INTERRUPTED = """
-import signal, sys
+import signal, sys, types
 import harness.cli as cli
-cli.load = lambda module: signal.raise_signal(signal.SIGINT)
+def stops(*_):
+    signal.raise_signal(signal.SIGINT)
+def swallows(*_):
+    try:
+        stops()
+    except BaseException:
+        pass
+def answers(*_):
+    try:
+        stops()
+    finally:
+        None.closed
+load = {"loading": swallows}.get(sys.argv[1], lambda _: types.SimpleNamespace(main=globals()[sys.argv[1]]))
+cli.load = load
 sys.exit(cli.main(["report", "table"]))
 """
+IMPORTING = """
+import signal, sys
+class Finder:
+    def find_spec(name, *_):
+        if name == "harness.cli":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+import harness.__main__
+"""
 NO_SEMAPHORES = """
-import errno, multiprocessing.synchronize, sys
+import errno, multiprocessing.synchronize, os, sys
 def fails(*_, **__):
     raise OSError(errno.EROFS, "Read-only file system")
 multiprocessing.synchronize.SemLock.__init__ = fails
+def threads():
+    for task in os.listdir("/proc/self/task"):
+        name = open(f"/proc/self/task/{task}/comm").read().strip()
+        if int(task) != os.getpid() and name != "jemalloc_bg_thd":
+            print("a thread at a fork:", name, file=sys.stderr)
+os.register_at_fork(before=threads)
 from harness import cli
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -124,16 +155,47 @@ def test_a_full_standard_output_is_named(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.nightly(10)
-def test_a_run_needs_no_semaphores(tmp_path):
-    """They are files in /dev/shm, which may be full or read-only. Nightly: another Python starts."""
+def test_a_run_needs_no_semaphores_and_forks_from_one_thread(tmp_path):
+    """Semaphores are files in /dev/shm, which may be full or read-only. pyarrow's allocator has a thread that
+    no fork waits for. Nightly: another Python starts."""
     words = ["dataset=twin/flickr", "dataset.scale=0.005", "workers=2", "epochs=1", f"results={tmp_path}"]
     done = fresh_python(NO_SEMAPHORES, *words, f"cache={tmp_path}/cache")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and "thread" not in done.stderr, done.stderr
 
 
-def test_ctrl_c_is_one_line_before_a_command_has_begun():
-    done = fresh_python(INTERRUPTED)
+@pytest.mark.parametrize("when", ["loading", "stops", "answers"])
+def test_ctrl_c_is_one_line_also_where_a_library_swallows_it_or_answers_with_an_error(when):
+    done = fresh_python(INTERRUPTED, when)
     assert done.returncode == 128 + signal.SIGINT and done.stderr == "stopped by SIGINT\n"
+
+
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback():
+    done = fresh_python(IMPORTING)
+    assert done.returncode == -signal.SIGINT and not done.stderr
+
+
+FEW = {"--nproc=1": "no more processes or threads", "--nofile=8": "no more files"}
+
+
+@pytest.mark.nightly(40)
+@pytest.mark.parametrize("limit", FEW)
+def test_few_processes_or_files_are_one_sentence(tmp_path, limit):
+    """As another user, whom the kernel holds to a limit on processes, with root's access to files."""
+    user = ["setpriv", "--reuid=54321", "--clear-groups"]
+    user += ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+    words = ["dataset=twin/flickr", "dataset.scale=0.005", "workers=2", "epochs=1", f"results={tmp_path}"]
+    command = [*(user if os.geteuid() == 0 else ()), "prlimit", limit]
+    if not all(map(shutil.which, (command[0], "prlimit"))):
+        pytest.skip("few processes need prlimit, and root setpriv beside it (util-linux)")
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "harness", *words, f"cache={tmp_path}/cache"],
+        cwd=ROOT,
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    (said,) = [line for line in done.stderr.splitlines() if not line.startswith("<jemalloc>")]
+    assert done.returncode == 1 and re.match(rf"error: (worker \d: )?{FEW[limit]} can be", said)
 
 
 def test_signals_are_held_back_for_a_limited_time():

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from harness.base.errors import InputError
+from harness.base.machine import LimitReached
 from harness.comm import anonymous_memory, group, memory_transport, segments
 from harness.comm.comm import Comm
 from harness.comm.meeting import Meeting
@@ -170,6 +171,14 @@ def meeting_of(comm, folder) -> Meeting:
     return Meeting(comm.rank, comm.size, str(Path(folder) / "again"), 60)
 
 
+def lacks_files(comm, folder) -> str:
+    """What a worker says of a transport when worker 1 can open no file."""
+    fails = mock.patch.object(anonymous_memory.os, "ftruncate", side_effect=OSError(24, os.strerror(24)))
+    with fails if comm.rank == 1 else contextlib.nullcontext(), pytest.raises(LimitReached) as raised:
+        memory_transport.MemoryTransport(meeting_of(comm, folder))
+    return str(raised.value)
+
+
 def _refuse(*given):
     raise PermissionError(13, "Permission denied")
 
@@ -187,6 +196,12 @@ def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where,
             == f"transport=memory: the workers cannot share memory {reason}".strip()
             + "; give transport=sockets"
         )
+
+
+def test_few_open_files_are_no_reason_to_go_over_sockets(pool, tmp_path):
+    """Which need more of them."""
+    for rank, told in enumerate(pool.run(lacks_files, 2, str(tmp_path), transport="sockets")):
+        assert told.startswith("no more files can be opened"), rank
 
 
 def test_auto_is_memory_on_one_host_and_sockets_between_hosts():

@@ -11,9 +11,11 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import harness
 from harness.base.loading import load
@@ -86,10 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _answered(words)
-    except KeyboardInterrupt:
-        print("stopped by SIGINT", file=sys.stderr)
-        return 128 + signal.SIGINT
-    except (OSError, MemoryError, RuntimeError) as error:
+    except (KeyboardInterrupt, Exception) as error:
+        before: BaseException | None = error
+        # A library that a Ctrl-C reaches may raise an error of its own.
+        while before and not isinstance(before, KeyboardInterrupt):
+            before = before.__context__
+        if before:
+            number = signal.Signals(getattr(before, "number", signal.SIGINT))
+            print(f"stopped by {number.name}", file=sys.stderr)
+            return 128 + number
         from harness.base.errors import machine_said
 
         if (said := machine_said(error)) is None:
@@ -138,10 +145,29 @@ def _called(words: list[str], typed: str) -> int:
         own, words = parser.parse_known_args(words)
         os.environ[OWN_CONFIG] = own.config_dir or ""
     try:
-        entry = getattr(load(command.module), command.function)
+        entry = getattr(_loaded(command.module), command.function)
         return entry([*words, *command.after], f"{typed} {name}" if name else typed)
     finally:
         os.environ[OWN_CONFIG] = given or ""
+
+
+def _loaded(module: str) -> ModuleType:
+    """The module, imported. Ctrl-C ends this process meanwhile: what a handler raises inside an import some
+    libraries swallow, or stay half imported."""
+    own = signal.getsignal(signal.SIGINT)
+    at_once = own is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if at_once:
+        signal.signal(signal.SIGINT, _end)
+    try:
+        return load(module)
+    finally:
+        if at_once:
+            signal.signal(signal.SIGINT, own)
+
+
+def _end(number: int, _frame: object) -> None:
+    os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)
 
 
 def _listed() -> str:

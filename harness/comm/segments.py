@@ -11,12 +11,14 @@ its owner alone. The segments have no names: a worker opens another's through th
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import random
 from dataclasses import dataclass
 
 from harness.base.errors import InputError
+from harness.base.machine import LIMITS, LimitReached
 from harness.comm import anonymous_memory
 from harness.comm.meeting import Meeting
 from harness.comm.ring import Ring
@@ -85,10 +87,12 @@ def share(meeting: Meeting) -> Segments:
         reason = str(error)
     # All workers share memory, or none does. Once all have told of that, every worker has mapped everything,
     # so the descriptors are needed no more.
-    failed = any(meeting.tell("memory is lacking", bool(reason)))
+    reasons = meeting.tell("memory is lacking", reason)
     for descriptor in opened:
         os.close(descriptor)
-    if failed:
+    if any(os.strerror(errno.EMFILE) in each for each in reasons):  # sockets need more of them
+        raise LimitReached(LIMITS[errno.EMFILE])
+    if any(reasons):
         raise InputError(
             f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give"
             " transport=sockets"

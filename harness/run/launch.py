@@ -62,9 +62,11 @@ def launch(run: Run, run_dir: Path) -> None:
             for rank in range(size)
         ]
         try:
-            if known is not None:
-                load("harness.run.preload")  # half a second that every worker would pay
             with forking():
+                # Half a second that every worker would pay. Libraries swallow a signal that is acted on while
+                # they are imported.
+                if known is not None:
+                    load("harness.run.preload")
                 for process in processes:
                     process.start()
             pids = {rank: process.pid or 0 for rank, process in enumerate(processes)}
@@ -157,8 +159,10 @@ def _failure(rank: int, code: int, errors: Path) -> Exception:
     if code < 0:
         name = signal.Signals(-code).name
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+        where = "" if -code == signal.SIGKILL else "; with PYTHONFAULTHANDLER=1 it shows where"
         return RunFailed(
-            f"worker {rank} was killed by {name}{hint}; the same command goes on from the last checkpoint",
+            f"worker {rank} was killed by {name}{hint}; the same command goes on from the last checkpoint"
+            f"{where}",
             128 - code,
         )
     try:

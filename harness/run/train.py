@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import faulthandler
 import math
 import os
 import resource
@@ -68,6 +69,8 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
     Raises InputError, on all workers, where one of them cannot take part: the run folder or a shard is
     missing or damaged, a device is not there, the number of workers is another. Raises PeerLost where another
     worker went away, with that worker's last words where it had any."""
+    if "PYTHONFAULTHANDLER" not in os.environ:
+        faulthandler.disable()  # `record` has turned it on; who waits for this worker says what ended it
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     folder, recorder = Path(run_dir), Recorder()
     found = known
