@@ -11,10 +11,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from harness import cli
 from harness.base.errors import InputError
 from harness.core.system import Ready, System
 from harness.dev.conformance import checks
 from harness.dev.conformance.__main__ import main
+from harness.dev.conformance.pool import WorkerPool
 from harness.dev.conformance.subject import Subject, subject
 from harness.run.config import make_system
 from tests.systems import EXACT
@@ -144,3 +146,14 @@ def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):
 def test_every_system_of_ours_holds_the_checks(place, name):
     done = place.truly("-m", "harness.dev.conformance", f"system={name}")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_check_that_was_interrupted_has_not_passed(monkeypatch, capsys):
+    """Ctrl-C ends the workers as well, to which the pool then has nothing to say."""
+    pool = WorkerPool(1)
+    pool.processes[0].kill()
+    pool.processes[0].join()
+    pool.close()
+    monkeypatch.setattr(pytest, "main", lambda _: pytest.ExitCode.INTERRUPTED)
+    assert cli.main(["check", "system=vanilla"]) == 130
+    assert capsys.readouterr().err == "stopped by SIGINT\n"

@@ -34,7 +34,9 @@ def main(words: list[str], program: str) -> int:
     options += ["-k", asked.k] if asked.k else []
     options += ["-v", "-rs", "--tb=short", "-Wignore::pytest.PytestAssertRewriteWarning"]
     options += ["--pyargs", "harness.dev.conformance.checks"]
-    return int(pytest.main(options) != 0)
+    if (code := pytest.main(options)) == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    return int(code != 0)
 
 
 if __name__ == "__main__":

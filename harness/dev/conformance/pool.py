@@ -68,7 +68,8 @@ class WorkerPool:
 
     def close(self) -> None:
         for pipe in self.pipes:
-            pipe.send(None)
+            with contextlib.suppress(BrokenPipeError):  # its worker has ended, as by Ctrl-C
+                pipe.send(None)
         for process in self.processes:
             process.join(timeout=10)
         self.ending.close()
