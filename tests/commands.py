@@ -93,7 +93,7 @@ def mentioned() -> list[tuple[str, str]]:
 # What begins with these words is tried elsewhere: by the test named, because the page has more to show than
 # that the command ends, or needs what is made there.
 TRIED = {
-    "halobench --config-dir my_ideas/conf -m system=vanilla,refresh": (
+    "halobench --config-dir my_ideas/conf -m system=vanilla,zero_halo,refresh": (
         "test_tutorial.py::test_what_the_page_says_of_its_runs_holds"
     ),
     "halobench report table mine": "test_tutorial.py::test_what_the_page_says_of_its_runs_holds",

@@ -65,6 +65,8 @@ def accept(*arguments: str) -> config.Run:
         (["gpus=0"], ["workers=0", "give 1 to "]),
         (["workers=2", "gpus=4"], ["workers=2 and gpus=4", "give workers=2 alone"]),
         (["optimiser.lr=1e400"], ["optimiser.lr=inf", "more than 0 and at most 1e+38"]),
+        ([f"results={'x' * 300}"], ["results cannot be a folder", "names of at most 255"]),
+        ([f"cache={'x/' * 3600}"], ["cache cannot be a folder: give a path of at most 3500 bytes"]),
         ([f"label={'x' * 300}"], ["label is too long for the name of a folder", "150 letters"]),
         (["epochs=-3"], ["epochs=-3", "give 1 to "]),
         (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),

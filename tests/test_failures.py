@@ -15,7 +15,7 @@ from filelock import FileLock
 from pandas.testing import assert_frame_equal
 
 from harness.results.reader import Trace
-from harness.run import prepare
+from harness.run import launch, prepare
 from tests.launching import losses
 
 LONG = "epochs=1000000"
@@ -46,6 +46,11 @@ def test_a_worker_that_crashes_is_one_sentence(place):
     done = place.run(*place.trouble, "system.how=crash", "progress=false")
     assert done.code == 128 + signal.SIGABRT
     assert re.fullmatch("error: worker 1 was killed by SIGABRT; .*PYTHONFAULTHANDLER=1 .*\n", done.err)
+
+
+def test_a_worker_that_the_c_library_ends_lacked_memory(tmp_path):
+    error = launch._failure(0, 127, tmp_path / "none")
+    assert error.code == 127 and "exit code 127 for want of memory; the same command" in str(error)
 
 
 def test_a_run_in_which_nobody_moves_ends_after_its_patience(place):

@@ -138,6 +138,7 @@ def test_a_kernel_is_a_class_that_its_name_imports(place):
     [
         ("fst", 'kernel="fst" is not known; known: auto, dgl, numba, torch'),
         ("tests.nowhere.Fast", r'kernel="tests.nowhere.Fast" cannot be imported'),
+        ("../..", r'kernel="../.." does not begin with a module: give MODULE.CLASS'),
         (
             "tests.test_outside.Filed",
             "is not a Kernel; derive the class from harness.core.kernels.spmm.Kernel",

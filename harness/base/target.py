@@ -75,6 +75,8 @@ def imported(target: str, field: str, base: type[T]) -> type[T]:
     Raises InputError, naming `field`, where there is none, it is not derived from `base`, or it lacks a
     method that `base.missing_method()` (where there is such a method) says it must have."""
     module, _, name = target.rpartition(".")
+    if target.startswith("."):
+        raise InputError(f'{field}="{target}" does not begin with a module: give MODULE.CLASS')
     try:
         cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -168,7 +168,13 @@ def _failure(rank: int, code: int, errors: Path) -> Exception:
     try:
         told = json.loads(errors.read_text())["message"]
     except (OSError, ValueError, KeyError):
-        return RunFailed(f"worker {rank} ended with exit code {code} and no word of why", code)
+        # The C library ends a process with 127 where it cannot allocate what a thread needs.
+        why = "for want of memory" if code == 127 else "and no word of why"
+        return RunFailed(
+            f"worker {rank} ended with exit code {code} {why}; the same command goes"
+            " on from the last checkpoint",
+            code,
+        )
     if code == BAD_INPUT:
         return InputError(told["message"].partition(": ")[2])
     if code in (SERVICE_LOST, train.STALLED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from harness.base.bounds import ROUNDS, SEED, WAIT, number
@@ -12,6 +13,8 @@ from harness.comm.transport import TRANSPORTS
 from harness.comm.wire import WIRES
 from harness.core.kernels.spmm import check_kernel
 from harness.core.order import ORDERS
+
+NAME, PATH = 255, 3500  # bytes of a folder's name and of a path; Linux has 4096, and files lie below
 
 
 @dataclass
@@ -90,6 +93,8 @@ class RunConfig:
     verbose: bool = False
 
     def __post_init__(self) -> None:
+        for key in ("data_dir", "results", "cache", "run_dir"):
+            _check_path(key, getattr(self, key))
         if self.device == "gpu":
             raise InputError('device="gpu" is not known; did you mean "cuda"?')
         if self.rows is not None:
@@ -110,3 +115,12 @@ class RunConfig:
     def gpus(self) -> int:
         """`workers` by the name it had before."""
         return self.workers
+
+
+def _check_path(key: str, path: str | None) -> None:
+    """InputError where no file system could have a folder of this name."""
+    names = os.fsencode(path or "").split(b"/")
+    if b"\0" in b"".join(names) or max(map(len, names)) > NAME or sum(map(len, names)) > PATH:
+        raise InputError(
+            f"{key} cannot be a folder: give a path of at most {PATH} bytes and names of at most {NAME}"
+        )

@@ -34,6 +34,7 @@ SYSTEMS = (
     ("system=pscgcn",),
     ("system=cdfgnn", "partition=ebv"),
 )
+NO_THREAD = "cannot allocate memory for thread-local data: ABORT\n"  # the C library's own last words
 LENGTH = ("epochs=120", "checkpoint_every=7", "model.layers=3")
 WRITTEN = {
     "checkpoint": ("checkpoints/epoch-*/worker-*.pt", "checkpoints/latest", "checkpoints/attempts"),
@@ -190,7 +191,7 @@ class Commands:
                 how = f"{kind} {most} of {'the launcher' if victim == run.process else 'a worker'}"
         ended = run.end()
         how += f" after {moment:.2f} s"
-        if ended.code and not is_sentence(ended.err):
+        if ended.code and not is_sentence(ended.err.replace(NO_THREAD, "")):
             return self.tally.note("resource limit", None, f"{how}: {ended.code} {ended.err}")
         self._again("resource limit", command, how, ended)
 
