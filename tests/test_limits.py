@@ -108,6 +108,14 @@ def test_a_finished_run_is_not_called_damaged_for_what_the_machine_lacks(tmp_pat
         assert said and what in said and "damaged" not in said and "fresh" not in said
 
 
+def test_a_library_that_finds_no_room_is_no_library_that_lacks():
+    inner = ImportError("libtorch_cpu.so: failed to map segment from shared object")
+    outer = OSError("Could not find/load shared object file 'libllvmlite.so'")
+    outer.__context__ = inner
+    assert limit_reached(inner) == limit_reached(outer) == "there is not enough memory"
+    assert limit_reached(ImportError("No module named 'nothing'")) is None
+
+
 def test_other_errors_are_no_limit_of_the_machine():
     assert limit_reached(RuntimeError("x")) is None and limit_reached(OSError(errno.ENOENT, "no")) is None
     assert machine_said(ValueError("x")) is None

@@ -86,7 +86,13 @@ def check_machine(error: BaseException, path: object) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed: Python's, numpy's, torch's on the CPU or on a GPU."""
+    """Whether an allocation failed: Python's, numpy's, torch's on the CPU or on a GPU, or a library's."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
+    # The loader's words for a library that finds no room, below those of the package that asked for it.
+    loaded: BaseException | None = error
+    while isinstance(loaded, ImportError | OSError):
+        if "failed to map segment" in str(loaded) or "cannot allocate memory" in str(loaded).lower():
+            return True
+        loaded = loaded.__context__
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
