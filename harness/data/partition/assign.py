@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 import pymetis
-from scipy import sparse
 
 from harness.base.bounds import number
 from harness.base.errors import InputError, choice
@@ -140,6 +139,8 @@ def _induced(
     starts: np.ndarray, neighbours: np.ndarray, vertices: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pattern between these vertices, ascending, which are numbered anew."""
+    from scipy import sparse  # graphs that are cached start without it
+
     whole = sparse.csr_array(
         (np.ones(len(neighbours), np.bool_), neighbours, starts), shape=(len(starts) - 1,) * 2
     )

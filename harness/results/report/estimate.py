@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
 
@@ -60,7 +60,7 @@ def estimate(values: Iterable[float | None]) -> Estimate:
         return Estimate(float("nan"), None, 0)
     if len(x) == 1:
         return Estimate(float(x[0]), None, 1)
-    half = stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)) if np.ptp(x) else 0.0
+    half = stdtrit(len(x) - 1, 0.975) * x.std(ddof=1) / np.sqrt(len(x)) if np.ptp(x) else 0.0
     return Estimate(float(x.mean()), float(half), len(x))
 
 
@@ -71,6 +71,8 @@ def side_of_samples(old: Sequence[float], new: Sequence[float], alpha: float) ->
     # The least p-value that so many samples can have: all of one side below all of the other.
     if 2 / math.comb(len(old) + len(new), len(old)) >= alpha:
         return None, math.nan
+    from scipy import stats  # a run ends without the third of a second that it takes
+
     p = float(stats.mannwhitneyu(old, new).pvalue)
     away = statistics.median(new) - statistics.median(old)
     return (0 if p >= alpha or not away else 1 if away > 0 else -1), p
