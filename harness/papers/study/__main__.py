@@ -1,5 +1,4 @@
-"""`halobench study`: Every system on real graphs, beside exact training and the control, as
-one page.
+"""`halobench study`: Every system on real graphs, beside exact training and the control, as one page.
 
 Three kinds of rows: all systems at one setting; each system at its paper's own setting beside exact training
 and the control at the same; and each with every exact saving that it can take, with weights as they are and
@@ -96,7 +95,7 @@ def main(words: list[str], program: str) -> int:
 
 
 def _main(words: list[str], program: str) -> int:
-    parser = Parser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
+    parser = Parser(prog=program, description=__doc__.partition(": ")[2].partition("\n\n")[0])
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
     )
@@ -114,7 +113,7 @@ def _main(words: list[str], program: str) -> int:
     parser.add_argument("--partitions", help="default metis,random, or what the graph's own plan says")
     parser.add_argument("--seeds", help="default 1,2,3, or what the graph's own plan says")
     parser.add_argument("--epochs", type=int, help="default 200, or what the graph's own plan says")
-    runner.add_places(parser, "docs/systems/README.md", "the page")
+    runner.add_places(parser, "results/study/README.md", "the page")
     parser.add_argument(
         "--only-there",
         action="store_true",
