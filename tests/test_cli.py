@@ -98,6 +98,14 @@ def test_a_misspelled_report_is_one_sentence(capsys):
     assert capsys.readouterr().err == 'error: tabel is neither a run nor a report; did you mean "table"?\n'
 
 
+@pytest.mark.parametrize("option", [["--config-dir", "{}"], ["--config-dir={}"]])
+def test_the_folder_of_configs_may_stand_before_the_command(option, tmp_path, capsys):
+    words = [word.format(tmp_path) for word in option]
+    assert cli.main([*words, "report", "tabel"]) == cli.main(["report", "tabel", *words]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == second and "neither a run nor a report" in first
+
+
 def test_help_doubles_no_per_cent_sign(capsys):
     with pytest.raises(SystemExit):
         cli.main(["report", "table", "--help"])

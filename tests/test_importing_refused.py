@@ -68,6 +68,11 @@ def test_without_dgl_its_files_are_refused(tmp_path, capsys, monkeypatch):
             (),
             ["features.csv", "--label-column NAME, or --labels FILE"],
         ),
+        (
+            {"features": "a,1,1\nb,2,0\nc,3,1\n"},
+            (),
+            ["features.csv", "has no line of column names", "add such a line, or give --labels FILE"],
+        ),
         ({"features": "id,label\na,1\nb,0\nc,1\n"}, (), ["no column of features"]),
         ({"features": "\x93NUMPY\x01\x00v"}, (), ["features.csv", "it is not text", "numpy.savetxt(FILE"]),
         (

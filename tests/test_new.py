@@ -80,6 +80,13 @@ def test_a_new_experiment_has_rows_and_can_be_decided(kind, name, tmp_path):
     assert {"vanilla, exact", "zero_halo, the control"} <= made.rows.keys() and made.draw
 
 
+def test_a_second_system_in_a_folder_leaves_what_is_of_both(tmp_path):
+    for name in ("first", "second"):
+        assert cli.main(["new", "system", name, "--out", str(tmp_path)]) == 0
+    assert "first" in (tmp_path / "README.md").read_text() and (tmp_path / "second.py").is_file()
+    assert cli.main(["new", "system", "first", "--out", str(tmp_path)]) == 2
+
+
 @pytest.mark.nightly(90)
 def test_a_new_system_passes_its_own_test_and_is_drawn(place):
     folder = written(place, "system", "my_idea")

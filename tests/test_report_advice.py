@@ -52,6 +52,14 @@ def test_a_mean_far_below_is_not_kept_though_its_interval_is_wide(beside, below,
     assert (choice.best.label == "wild") == kept
 
 
+def test_without_the_control_nothing_is_decided(tmp_path):
+    runs(tmp_path, "exact", EXACT, role="reference", size=1000)
+    runs(tmp_path, "frugal", EXACT, size=250)
+    found = advice_on(tmp_path)
+    assert not found.decided and found.sentence.startswith("Take frugal to send the fewest bytes")
+    assert "no run of the control is among these; add system=zero_halo" in found.sentence
+
+
 def test_where_nothing_keeps_the_score_exact_training_is_said_once(beside):
     runs(beside, "lossy", [0.70, 0.72, 0.71], size=20, seconds=0.01)
     found = advice_on(beside)

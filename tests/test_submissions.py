@@ -346,12 +346,12 @@ def test_the_page_is_fit_for_a_browser(ranked):
 
 
 def test_the_commands_say_what_comes_next_and_what_is_wrong(places, tmp_path, capsys):
-    out = tmp_path / "mine"
+    out = tmp_path / "submissions" / "mine"  # neither folder is there
     words = ["submit", str(places.results), "--out", str(out), "--by", "A. Author"]
     assert cli.main(words) == 0
     assert f"next: halobench submit check {out}" in capsys.readouterr().out
     assert cli.main(words) == 2
-    assert "give the name of one in a folder that is there" in capsys.readouterr().err
+    assert f"out={out} is there already" in capsys.readouterr().err
     without(out, "sancus", [3])
     given = ["--cache", str(places.cache), "--share", "0"]
     assert cli.main(["submit", "check", str(out), *given]) == 2

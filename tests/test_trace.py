@@ -287,6 +287,10 @@ def test_find_runs_takes_folders_parents_and_patterns(tmp_path, monkeypatch):
     assert reader.find_runs([b, tmp_path / "results"]) == [b, a]
     assert [p.name for p in reader.find_runs(["results/*/[a]"])] == ["a"]
     assert reader.find_runs([old]) == [old]
+    bundle = tmp_path / "results" / "submissions" / "mine"
+    inside = traces.prepare(bundle / "runs" / "cora" / "a")
+    (bundle / reader.BUNDLE).touch()
+    assert reader.find_runs([tmp_path]) == [a, b] and reader.find_runs([bundle]) == [inside]
     with pytest.raises(InputError, match="nowhere does not exist"):
         reader.find_runs([a, "nowhere"])
     with pytest.raises(InputError, match=r"results/\*x matches nothing"):

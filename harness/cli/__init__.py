@@ -127,6 +127,10 @@ def _answered(words: list[str]) -> int:
 
 def _called(words: list[str], typed: str) -> int:
     """The exit code of the command that the words name, `run` where they name none."""
+    ahead = len(words) > 2 and words[0] == "--config-dir" and words[2] in COMMANDS
+    if ahead or (len(words) > 1 and words[0].startswith("--config-dir=") and words[1] in COMMANDS):
+        at = 2 if ahead else 1  # the option stands before the command, or behind
+        words = [*words[at:], *words[:at]]
     two = " ".join(words[:2])
     name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
     words = words[len(name.split()) if name else 0 :]

@@ -46,6 +46,8 @@ def main(words: list[str], program: str) -> None:
         raise InputError(f'name="{name}" is one of this program\'s own: give another')
     folder = given.out or Path(name)
     files = rendered(given.kind, name)
+    # A folder may hold several systems; what does not speak of one alone is there once.
+    files = {path: text for path, text in files.items() if name in str(path) or not (folder / path).exists()}
     there = [path for path in files if (folder / path).exists()]
     if there:
         raise InputError(f"{folder / there[0]} is there already: give another name, or another --out")

@@ -326,15 +326,15 @@ def _first_line(error: Exception) -> str:
     return (str(text).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+BUNDLE = "submission.yaml"  # in a folder of runs that `halobench submit` has made
 STARTED = "started"  # below a folder of results: runs of a command's own, as probes of `halobench advise`
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
 
-    Folders set aside by fresh=true (`NAME.old1`), and what a command started for itself (STARTED), count only
-    where named. InputError for a path that holds no
-    run."""
+    Folders set aside by fresh=true (`NAME.old1`), bundles, and what a command started for itself (STARTED)
+    count only where named. InputError for a path that holds no run."""
     found: dict[Path, None] = {}
     for given in paths:
         path = Path(given)
@@ -355,5 +355,7 @@ def _runs_below(path: Path) -> list[Path]:
     return [
         each
         for each in found
-        if STARTED not in each.relative_to(path).parts and not re.search(r"\.old\d+$", each.name)
+        if STARTED not in each.relative_to(path).parts
+        and not re.search(r"\.old\d+$", each.name)
+        and not any((above / BUNDLE).is_file() for above in each.parents if path in above.parents)
     ]

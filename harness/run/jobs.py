@@ -64,7 +64,7 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True, wait: bool
     console.print(single.at_end(run.directory, run.settings.verbose))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
-    if not run.settings.verbose:
+    if not run.settings.verbose and not wait:  # of a sweep it would be said for each run
         console.say(f"halobench runs show {run.directory} says more, as verbose=true does at once", "dim")
         kept = (run.directory / "checkpoints" / "latest").exists()
         if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:

@@ -24,6 +24,7 @@ FIRST = (
     *("system", "dataset", "workers", "epochs", "seed", "partition", "model", "optimiser", "evaluate"),
     "cluster",
 )
+NULL = ("combine", "straggler", "score")  # blocks that a run has where one of their options is named
 USAGE = """usage: {program} [-m]{dry} [KEY=VALUE ...]
 
 {does}
@@ -105,6 +106,10 @@ def text(words: list[str], conf: str, program: str) -> str:
         # Of scores there may be several, each a block of its own; their options are all there is to say.
         lines = [] if name == "score" else _lines(f"{name}.", type(getattr(run, name)), keys)
         parts.append("\n".join([head, *lines]))
+    for name in NULL:
+        if name not in run.composed:
+            choices = f"{name}=null, or of {', '.join(overrides.options(name, [], conf))}"
+            parts.append(textwrap.fill(choices, WIDTH, subsequent_indent="    ", break_on_hyphens=False))
     return "\n\n".join(parts)
 
 

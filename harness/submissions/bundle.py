@@ -25,16 +25,16 @@ import yaml
 import harness
 from harness.base import yaml_text
 from harness.base.disk import refuse_links
-from harness.base.errors import InputError, check_place, choice, typed
+from harness.base.errors import InputError, choice, typed, writing
 from harness.base.target import TREE
 from harness.base.terminal import printable
 from harness.results import consistency, files, track
 from harness.results.identity import identity
-from harness.results.reader import Trace, find_runs
+from harness.results.reader import BUNDLE, Trace, find_runs
 from harness.results.report.groups import flatten
 from harness.results.summary import graph_name, summarise
 
-HEAD, RUNS, CODE = "submission.yaml", "runs", "code"
+HEAD, RUNS, CODE = BUNDLE, "runs", "code"
 FILES = (
     *("config.yaml", "environment.json", "shards.json", "resolved.json", "summary.json"),
     *("epochs.parquet", "comm.parquet", "metrics.parquet"),
@@ -211,7 +211,6 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
     code   Python files of systems that are not of this tree
 
     InputError where a run has not finished, or a system's code is not among them."""
-    check_place("out", folder)
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
     found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
@@ -227,6 +226,8 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
     head = dataclasses.replace(
         head, runs={name: digest(run.run_dir / "summary.json") for name, run in found.items()}
     )
+    with writing(folder, "give another --out"):
+        folder.mkdir(parents=True)
     for name, run in found.items():
         (folder / RUNS / name).mkdir(parents=True)
         for file in FILES:

@@ -94,6 +94,11 @@ def described(
     kept = _kept(table, columns, drop)
     label = _special(table, label_column, LABEL, kept)
     split = _special(table, split_column, SPLIT, kept)
+    if label is None and table.names is None:
+        raise InputError(
+            f'file "{table.path}" has no line of column names, so none is the label: add such a line, or give'
+            f" {otherwise}"
+        )
     if label is None:
         raise InputError(
             f'file "{table.path}" has no column named {", ".join(LABEL[:-1])} or {LABEL[-1]}: give'
@@ -169,8 +174,7 @@ def _plain(ids: np.ndarray) -> pd.Index:
 def _kept(table: Table, columns: list[int], drop: Sequence[str]) -> list[int]:
     for name in drop:
         table.column(name)  # refused where it is not there
-    names = table.names or [""] * len(columns)
-    return [column for column in columns if names[column] not in drop]
+    return [column for column in columns if table.names is None or table.names[column] not in drop]
 
 
 def _special(table: Table, asked: str | None, usual: Sequence[str], among: list[int]) -> int | None:

@@ -21,6 +21,8 @@ from harness.results.report.style import PARTS, STYLE, Row, names_of, save, stro
 from harness.results.report.sweep_plots import strokes_in
 from harness.results.report.table import Section, sections
 
+WIDE = 6.2  # inches of the axes of a breakdown
+
 
 def draw(
     groups: list[Group],
@@ -95,12 +97,13 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
     # Room for the figures; two seeds can have whiskers many times as long as any bar, and these are cut.
     limit = min(1.22 * max(t.mean + (t.half or 0.0) for t in totals), 2.2 * left.max())
     for row, total in zip(rows, totals):
-        end = total.mean + (total.half or 0.0)
+        end, said = total.mean + (total.half or 0.0), _rounded(total)
+        room = 1 - (0.25 + LETTER * len(said)) / WIDE
         if total.half:
             ax.errorbar(total.mean, row, xerr=total.half, color="#222222", linewidth=1, capsize=2.5)
         ax.annotate(
-            _rounded(total),
-            (min(end, 0.86 * limit), row),
+            said,
+            (min(end, room * limit), row),
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
@@ -126,7 +129,7 @@ def _room_for(names: list[str]) -> tuple[Figure, Axes, np.ndarray]:
     lines = [name.splitlines() for name in names]
     sizes = np.array([max(0.46, LINE * len(each) + 0.14) for each in lines])
     left = 0.25 + LETTER * max(len(line) for each in lines for line in each)
-    wide, right, below, high, above = 6.2, 0.15, 0.9, float(sizes.sum()), 0.65
+    wide, right, below, high, above = WIDE, 0.15, 0.9, float(sizes.sum()), 0.65
     figure = Figure(figsize=(left + wide + right, below + high + above))
     width, height = figure.get_size_inches()
     ax = figure.add_axes((left / width, below / height, wide / width, high / height))

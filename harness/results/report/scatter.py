@@ -138,7 +138,7 @@ def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
     are cut where they leave the points by more than these lie apart."""
     if not shown:
         return
-    low, high = _reach([p.score for p in shown if p.score.mean >= floor], 1.0)
+    low, high = _reach([p.score for p in shown if p.score.mean >= floor], 5.0)
     low = min(low, max(floor, min(p.score.mean for p in shown)))
     ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     least, most = _reach([p.cost for p in shown], 0.1 * max(p.cost.mean for p in shown))
