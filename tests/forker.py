@@ -1,9 +1,9 @@
 """Runs `python -m harness` again and again, each time in a fork of this process, which has everything
 imported.
 
-A line of standard input is [arguments, file for stdout, file for stderr]; two lines come back: the pid, and
-the exit code. Whoever started this process may be killed: then it ends, and so does the command that is going
-on.
+A line of standard input is [arguments, file for stdout, file for stderr]. The pid comes back, and, after a
+line that says that it was seen, the exit code. Whoever started this process may be killed: then it ends, and
+so does the command that is going on.
 """
 
 import json
@@ -42,12 +42,13 @@ def child(arguments: list[str], out: str, err: str) -> None:
 def main() -> None:
     end_with(os.getppid())
     own = os.getpid()
-    for line in sys.stdin:
+    while line := sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
             end_with(own)
             child(*json.loads(line))
         print(pid, flush=True)
+        sys.stdin.readline()  # it has been seen; a command that ends at once is gone with the line below
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 

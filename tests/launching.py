@@ -235,6 +235,8 @@ class Started:
         place.forker.stdin.write(json.dumps([arguments, str(self.out), str(self.err)]) + "\n")
         place.forker.stdin.flush()
         self.process = psutil.Process(int(place.forker.stdout.readline()))
+        place.forker.stdin.write("seen\n")
+        place.forker.stdin.flush()
 
     def until(self, condition) -> None:
         """Return once condition() holds; fail where the command ends before, or never."""
