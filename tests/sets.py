@@ -21,8 +21,10 @@ def _files(known: RealSet) -> str:
     """As `Cora/raw/` and the names of its files."""
     folders = sorted({file.rpartition("/")[0] for file in known.files})
     return "; ".join(
-        f"`{known.folders[0]}/{folder}/` "
-        + ", ".join(f"`{file.rpartition('/')[2]}`" for file in known.files if file.startswith(f"{folder}/"))
+        f"`{'/'.join(filter(None, (known.folders[0], folder)))}/` "
+        + ", ".join(
+            f"`{file.rpartition('/')[2]}`" for file in known.files if file.rpartition("/")[0] == folder
+        )
         for folder in folders
     )
 

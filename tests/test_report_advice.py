@@ -126,7 +126,8 @@ def test_a_scatter_names_every_row_and_letters_the_front(beside):
     cost = section.compared[1]
     points = scatter.points(cost, section)
     lettered = {point.group.label: point.letter for point in points}
-    assert lettered == {"frugal": "A", "exact": "B", "worse": "", "nothing": "C"}
+    assert lettered == {"frugal": "A", "exact": "B", "worse": "C", "nothing": "D"}
+    assert [point.named for point in points] == [True, True, False, True]
     assert [point.on_front for point in points] == [True, False, False, False]
     figure = scatter.over_cost(cost, section)
     text = svg.element(figure, "here", "What it shows", {point.gid: point.says for point in points})

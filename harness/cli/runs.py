@@ -50,7 +50,7 @@ def main(words: list[str], program: str) -> int:
 
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = Parser(prog=program, description="Look at run folders, and tidy up.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="list|show|compare|remove|extend|clean-cache")
 
     def add(name: str, act, said: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=said, description=said)

@@ -24,6 +24,7 @@ LINE = 0.17  # inches of a line of text
 GREY = "#8A8F94"
 WIDE = 5.0  # costs that reach more than so many times the least are drawn on a logarithmic axis
 FLOOR = 2.0  # points
+FEW = 8  # so many rows have a letter each
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -32,13 +33,14 @@ class Point:
     """A row in a picture.
 
     gid      what its point is marked with there
-    letter   what it is called in all pictures of its section, "" where it is not: of their fronts, exact
-             training and the control
+    named    it is on the front of a picture of its section, exact training or the control
+    letter   what it is called in all of them: the named ones, and where they are few all; else ""
     says     what it shows, in words
     """
 
     group: Group
     gid: str
+    named: bool
     letter: str
     says: str
     cost: Estimate
@@ -66,8 +68,9 @@ def points(cost: Column, section: Section) -> list[Point]:
     for number, (group, name, c, s) in enumerate(found):
         on_front = id(group) in fronts[cost.key]
         says = f"{name}: {score.heading} {s:{score.digits}}, {cost.heading} {c:{cost.digits}}"
-        letter = next(letters, "") if id(group) in called else ""
-        made.append(Point(group, f"point-{number}", letter, says, c, s, on_front))
+        named = id(group) in called
+        letter = next(letters, "") if named or len(found) <= FEW else ""
+        made.append(Point(group, f"point-{number}", named, letter, says, c, s, on_front))
     return made
 
 
@@ -107,7 +110,7 @@ def over_cost(cost: Column, section: Section) -> Figure:
             gid=point.gid,
         )
         if point.letter:
-            ends.append((x.mean, y.mean, point.letter, colour))
+            ends.append((x.mean, max(y.mean, floor), point.letter, colour))
     line = sorted((p.cost.mean, p.score.mean) for p in shown if p.on_front)
     if line:
         ax.step(*zip(*line), where="post", color="#555555", linewidth=1.2, zorder=0)
@@ -128,8 +131,8 @@ def over_cost(cost: Column, section: Section) -> Figure:
 
 def lowest(shown: list[Point]) -> float:
     """The score below which points are drawn as triangles at the lower edge: so far below the points with a
-    letter as these lie apart, so that what has failed does not squeeze together what has not."""
-    named = [point.score.mean for point in shown if point.letter]
+    name as these lie apart, so that what has failed does not squeeze together what has not."""
+    named = [point.score.mean for point in shown if point.named]
     return min(named) - max(max(named) - min(named), FLOOR) if named else -math.inf
 
 
