@@ -56,7 +56,7 @@ def test_without_the_control_nothing_is_decided(tmp_path):
     runs(tmp_path, "exact", EXACT, role="reference", size=1000)
     runs(tmp_path, "frugal", EXACT, size=250)
     found = advice_on(tmp_path)
-    assert not found.decided and found.sentence.startswith("Take frugal to send the fewest bytes")
+    assert not found.decided and "Take frugal to send the fewest bytes" in found.sentence
     assert "no run of the control is among these; add system=zero_halo" in found.sentence
 
 
@@ -92,8 +92,8 @@ def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
     runs(tmp_path, "frugal", EXACT, size=100)
     found = advice_on(tmp_path)
     assert not found.decided
-    assert found.sentence.startswith("Take frugal to send the fewest bytes")
-    assert "What remote rows are worth on metis cannot be told by test accuracy" in found.sentence
+    assert "Take frugal to send the fewest bytes" in found.sentence
+    assert found.sentence.startswith("What remote rows are worth on metis cannot be told by test accuracy")
 
 
 @pytest.mark.parametrize(

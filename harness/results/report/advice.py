@@ -105,13 +105,13 @@ def advise(section: Section) -> Advice:
             f" {SCORE_NAMES[section.score]}: exact training is not told apart from the control, which has"
             " none of them. More seeds, fewer training vertices or partition=random may show it."
         )
-        return Advice(False, f"{taken} {untold}", reasons, choices)
+        return Advice(False, f"{untold} {taken}", reasons, choices)
     if not any(group.first.role == "control" for group in finished):
         lacks = (
             "What remote rows are worth here is not known: no run of the control is among these; add"
             " system=zero_halo at the same setting."
         )
-        return Advice(False, f"{taken} {lacks}", reasons, choices)
+        return Advice(False, f"{lacks} {taken}", reasons, choices)
     if all(choice.rivals for choice in choices):
         return Advice(False, f"Cannot tell one system from the others: {text}.", reasons, choices)
     return Advice(True, taken, reasons, choices)
