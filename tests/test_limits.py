@@ -32,8 +32,10 @@ LACKING = {
 }
 
 
+# As in a terminal, however the tests were started: in the background a signal may be ignored.
 INTERRUPTED = """
 import signal, sys, types
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import harness.cli as cli
 def stops(*_):
     signal.raise_signal(signal.SIGINT)
@@ -53,6 +55,7 @@ sys.exit(cli.main(["report", "table"]))
 """
 IMPORTING = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Finder:
     def find_spec(name, *_):
         if name == "harness.cli":

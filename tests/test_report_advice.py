@@ -57,7 +57,7 @@ def test_without_the_control_nothing_is_decided(tmp_path):
     runs(tmp_path, "frugal", EXACT, size=250)
     found = advice_on(tmp_path)
     assert not found.decided and "Take frugal to send the fewest bytes" in found.sentence
-    assert "no run of the control is among these; add system=zero_halo" in found.sentence
+    assert "no finished run of the control, which has none of them" in found.sentence
 
 
 def test_where_nothing_keeps_the_score_exact_training_is_said_once(beside):

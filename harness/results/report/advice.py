@@ -108,8 +108,8 @@ def advise(section: Section) -> Advice:
         return Advice(False, f"{untold} {taken}", reasons, choices)
     if not any(group.first.role == "control" for group in finished):
         lacks = (
-            "What remote rows are worth here is not known: no run of the control is among these; add"
-            " system=zero_halo at the same setting."
+            "What remote rows are worth here is not known: no finished run of the control, which has none of"
+            " them, is among these; add one at the same setting."
         )
         return Advice(False, f"{lacks} {taken}", reasons, choices)
     if all(choice.rivals for choice in choices):
