@@ -169,11 +169,12 @@ def test_no_value_of_any_key_ends_in_a_traceback(drawn):
     "block, key, value, says",
     [
         ("cluster", "devices", {}, r"cluster.devices=\{\} is not a list: give one"),
+        ("system", "fanouts", {"a": 1}, r"system.fanouts=\{a: 1\} is not a list: give one, or null"),
         ("straggler", "delay", 10**400, "straggler.delay has more digits than a number can have"),
     ],
-    ids=["list", "digits"],
+    ids=["list", "list or null", "digits"],
 )
 def test_what_is_no_list_and_no_float_is_refused_in_one_sentence(block, key, value, says):
-    run = composed("vanilla")
+    run = composed("bytegnn" if block == "system" else "vanilla")
     with pytest.raises(InputError, match=says):
         config.check({**run, block: {**run[block], key: value}})

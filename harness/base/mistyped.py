@@ -96,7 +96,13 @@ def _is_block(value: Any) -> bool:
 
 def _is_other(kind: Any, value: Any) -> bool:
     """Whether a block of keys has something else for its value, or a list has a block."""
-    return _is_block(value) if typing.get_origin(kind) is list else _is_block(kind) and not _is_block(value)
+    options = _options(kind)
+    if value is None and type(None) in options:
+        return False
+    return any(
+        _is_block(value) if typing.get_origin(each) is list else _is_block(each) and not _is_block(value)
+        for each in options
+    )
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
