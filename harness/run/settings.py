@@ -119,8 +119,8 @@ class RunConfig:
 
 def _check_path(key: str, path: str | None) -> None:
     """InputError where no file system could have a folder of this name."""
-    names = os.fsencode(path or "").split(b"/")
-    if b"\0" in b"".join(names) or max(map(len, names)) > NAME or sum(map(len, names)) > PATH:
+    given = os.fsencode(path or "")
+    if b"\0" in given or len(given) > PATH or max(map(len, given.split(b"/"))) > NAME:
         raise InputError(
             f"{key} cannot be a folder: give a path of at most {PATH} bytes and names of at most {NAME}"
         )
