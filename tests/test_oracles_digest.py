@@ -165,6 +165,19 @@ def test_a_pull_sees_the_pushes_that_arrived_before_its_download_or_those_it_is_
     assert losses[0] == pytest.approx(blind.local_losses[0][1], rel=1e-12)
 
 
+def test_two_rounds_under_way_at_once_read_each_others_rows_of_a_layer_each():
+    """Rows are pushed layer by layer: part 0 may read part 1's of layer 2 and part 1 those of part 0."""
+    graph, weights = random_graph(16), random_weights(17, widths=DEEP)
+    blocks, how = random_blocks(18, graph.num_vertices, 2), dict(interval=1, lr=0.02)
+    crossed = [(0, 0, {1: [0, 0], 2: [0, 1]}), (1, 0, {1: [0, 0], 2: [1, 0]})]
+    apart = [(0, 0), (1, 0)]
+    # The first rounds compute what an exact start holds already; beside zeros they are another matter.
+    for init, same in (("exact", True), ("zeros", False)):
+        one, two = (digest.train_async(graph, blocks, weights, each, init=init, **how).losses
+                    for each in (crossed, apart))  # fmt: skip
+        assert [a == pytest.approx(b, rel=1e-12) for a, b in zip(one, two)] == [same, same]
+
+
 @settings(max_examples=10)
 @given(
     seed=st.integers(0, 10**6),

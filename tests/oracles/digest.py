@@ -189,11 +189,13 @@ def train_async(
         return told[0] if told else {l: [k // interval * interval for k in done] for l in range(1, layers)}
 
     @cache
-    def computed(m: int, k: int) -> tuple[float, Weights, list]:
+    def computed(m: int, k: int, upto: int) -> tuple[float, Weights, list]:
+        """Part m's round k, of which H[:upto + 1] is right: rows are pushed and pulled layer by layer, so two
+        rounds under way at once may each read the other's, but of a lower layer only."""
         copy = [np.copy(rows) for rows in initial]
         for l, owners in read_by(m, k).items():
-            for j in set(range(parts.number)) - {m}:
-                rows = computed(j, owners[j])[2] if owners[j] else initial
+            for j in set(range(parts.number)) - {m} if l < upto else ():
+                rows = computed(j, owners[j], l)[2] if owners[j] else initial
                 copy[l][assignment == j] = rows[l][assignment == j]
         return parts.round(m, served[rounds[m][k - 1][1]], copy)
 
@@ -202,7 +204,7 @@ def train_async(
     for number, (m, base, *_) in enumerate(arrivals, start=1):
         assert 0 <= base < number, "a worker cannot start from weights that are not there yet"
         made[m] += 1
-        local, gradients, _ = computed(m, made[m])
+        local, gradients, _ = computed(m, made[m], layers)
         if update == "gradient":
             after = common.step(served[-1], {name: scale * g for name, g in gradients.items()})
         else:
