@@ -93,6 +93,20 @@ def fresh_python(code: str, *words: object, **environment: str) -> subprocess.Co
     )
 
 
+def write_graph(path: Path, num_vertices: int, seed: int = 3) -> None:
+    """A random graph as `dataset=npz` reads it."""
+    graph = random_graph(num_vertices, 6, seed=seed)
+    np.savez(
+        path,
+        edges=np.stack(edge_list(graph)),
+        features=graph.features,
+        labels=graph.labels,
+        train=graph.train,
+        val=graph.val,
+        test=graph.test,
+    )
+
+
 def losses(run_dir: Path) -> pd.DataFrame:
     """What two runs of the same settings have in common, to the bit."""
     return Trace(run_dir).epochs[
@@ -146,16 +160,7 @@ class Place:
         self.forker.wait(PATIENCE)
 
     def write_graph(self, num_vertices: int, seed: int = 3) -> None:
-        graph = random_graph(num_vertices, 6, seed=seed)
-        np.savez(
-            self.graph,
-            edges=np.stack(edge_list(graph)),
-            features=graph.features,
-            labels=graph.labels,
-            train=graph.train,
-            val=graph.val,
-            test=graph.test,
-        )
+        write_graph(self.graph, num_vertices, seed)
 
     def arguments(self, *overrides: str) -> list[str]:
         if overrides[:1] == ("runs",):

@@ -55,6 +55,11 @@ def is_trusted(target: str) -> bool:
     return any(module == each or module.startswith(f"{each}.") for each in allowed)
 
 
+def untrusted(config: Mapping[str, Any]) -> list[str]:
+    """Modules that a config names and that may not be imported where only a run folder names them."""
+    return sorted({_module(target) for _, target in targets(config) if not is_trusted(target)})
+
+
 def check_trusted(config: Mapping[str, Any], source: object) -> None:
     """Raise InputError for the first target of a config that only `source`, a file of a run, names."""
     for field, target in targets(config):

@@ -40,6 +40,8 @@ def main(words: list[str], program: str) -> None:
     made = bundles.make(given.runs, given.out, head, given.code)
     size = sum(path.stat().st_size for path in bundles.files_below(given.out))
     print(f"{given.out}: {len(made.runs)} runs in {len(made.rows)} rows, {size / 1e6:.1f} MB")
+    for path in sorted({str(run.keys["dataset.path"]) for run in made.runs.values() if run.own_graph}):
+        print(f"the graph {path} is not in it: whoever checks the bundle needs that file")
     print(f"next: halobench submit check {shlex.quote(str(given.out))}")
 
 
@@ -66,7 +68,8 @@ def check(words: list[str], program: str) -> int:
             print(f"wrong: {problem}")
             found.append(problem)
     if found:
-        raise InputError(f"{given.bundle} has {len(found)} faults: mend them, and make the bundle again")
+        faults = "1 fault: mend it" if len(found) == 1 else f"{len(found)} faults: mend them"
+        raise InputError(f"{given.bundle} has {faults}, and make the bundle again")
     print(f"{given.bundle}: {len(read.runs)} runs agree; drawn by --draw {draw}")
     return 0
 
@@ -89,7 +92,7 @@ def page(words: list[str], program: str) -> None:
             raise InputError(f"{each.folder}: {problem}")
     text = ranking.page(read, shlex.join(["halobench", "submit", "page", *map(str, given.bundles)]))
     write("out", given.out, text)
-    print(f"{given.out}: {len(read)} bundles; open it in a browser")
+    print(f"{given.out}: {len(read)} bundle{'s' * (len(read) > 1)}; open it in a browser")
 
 
 if __name__ == "__main__":

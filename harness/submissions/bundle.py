@@ -118,6 +118,11 @@ class Submitted(Trace):
         return str((self.resolved or {}).get("role", ""))
 
     @property
+    def own_graph(self) -> bool:
+        """Whether its graph is a file that the user had: dataset=npz."""
+        return "dataset.path" in self.keys
+
+    @property
     def name(self) -> str:
         return track.of(self.keys)[0]
 

@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.base.scratch import scratch
-from harness.base.target import check_trusted, is_trusted
+from harness.base.target import ALLOW, is_trusted, untrusted
 from harness.core.cluster import Device
 from harness.data.partition import io
 from harness.model.plan.plan import partitioned
@@ -47,7 +48,8 @@ Say = Callable[[str], object]
 
 
 def problems(bundle: Bundle, places: Places, share: float, draw: int, say: Say) -> Iterator[str]:
-    """What is wrong with a bundle.
+    """What is wrong with a bundle. InputError where it cannot be checked here: it lacks a graph of its runs,
+    or nobody allowed the code that they name.
 
     places   where the graph is found, and where shards and the runs that are made again go
     share    of the runs that are made again, at least one where it is above 0
@@ -58,7 +60,14 @@ def problems(bundle: Bundle, places: Places, share: float, draw: int, say: Say) 
     if found:
         return
     with scratch() as folder, _importable(bundle, folder):
-        yield from _trained(bundle, places, share, draw, say)
+        runs, wrong = _here(bundle, places)
+        yield from wrong
+        for name, run in runs.items():
+            say(f"{name}: graph, partition and bytes")
+            yield from _of_partition(bundle.runs[name], run)
+        for name in drawn(runs, share, draw):
+            say(f"{name}: made again")
+            yield from _made_again(bundle, name, runs[name], places)
 
 
 @contextlib.contextmanager
@@ -76,23 +85,6 @@ def _importable(bundle: Bundle, folder: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(folder))
         os.environ["PYTHONPATH"] = before or ""
-
-
-def _trained(bundle: Bundle, places: Places, share: float, draw: int, say: Say) -> Iterator[str]:
-    runs, wrong = _here(bundle, places)
-    yield from wrong
-    for name, run in runs.items():
-        say(f"{name}: graph, partition and bytes")
-        yield from _of_partition(bundle.runs[name], run)
-    for name in drawn(runs, share, draw):
-        say(f"{name}: made again")
-        try:
-            runner.start(name, places, [runs[name]])
-            again = Trace(runs[name].directory)
-        except InputError as error:
-            yield f"{name} cannot be made again: {error}"
-            continue
-        yield from _of_another(bundle, bundle.runs[name], again)
 
 
 def drawn(names: Collection[str], share: float, draw: int) -> list[str]:
@@ -144,25 +136,50 @@ def _told(row: Sequence[Submitted]) -> str:
 
 
 def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[str]]:
-    """The runs as this checkout would make them, in `places`; and why others cannot be."""
+    """The runs as this checkout would make them, in `places`; and why others cannot be. InputError where all
+    that lacks is code that nobody allowed, or a graph."""
     made, wrong = {}, []
+    foreign: dict[str, list[str]] = defaultdict(list)  # runs by the modules that nobody allowed
+    absent: dict[str, list[str]] = defaultdict(list)  # and by what their graph's reader says
+    older: dict[str, list[str]] = defaultdict(list)  # and by the revision whose code computed them
     where = {"results": str(places.results), "cache": str(places.cache), "data_dir": str(places.data_dir),
              "run_dir": None, "launch": "local", "progress": False, "fresh": False}  # fmt: skip
     for name, run in bundle.runs.items():
         try:
             config = configs.stored(run.run_dir)
-            check_trusted(config, run.run_dir / "config.yaml")
+            if modules := untrusted(config):
+                foreign[",".join(modules)].append(name)
+                continue
             made[name] = configs.check({**config, **where})
         except InputError as error:
             wrong.append(f"{name} cannot be made again: {error}")
             continue
+        try:
+            made[name].dataset.fingerprint(places.data_dir, run.seed)
+        except InputError as error:
+            absent[str(error)].append(name)
         codes = {str(each.get("code")) for each in (run.resolved or {}).get("attempts", [])}
         if codes != {made[name].code}:
-            wrong.append(
-                f"{name} was computed by code {'+'.join(sorted(codes))}, and here is {made[name].code}: check"
-                f" it with revision {run.environment.get('revision')}"
-            )
+            older[str(run.environment.get("revision"))].append(name)
+    for revision, names in older.items():
+        ran = "was" if len(names) == 1 else "were"
+        wrong.append(
+            f"{_some(names)} {ran} computed by other code than is here: check with revision {revision}"
+        )
+    lacks = [f"the graph of {_some(names)} ({says})" for says, names in absent.items()]
+    if foreign:
+        allow = ",".join(sorted({module for each in foreign for module in each.split(",")}))
+        lacks.append(
+            f"leave to import the code of {_some([name for names in foreign.values() for name in names])}"
+            f" (read {bundle.folder / CODE}, and where you trust it set {ALLOW}={allow} in the environment)"
+        )
+    if lacks:
+        raise InputError(f"{bundle.folder} cannot be checked here, which lacks {', and '.join(lacks)}")
     return made, wrong
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} runs ({names[0]}, ...)"
 
 
 def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
@@ -192,6 +209,16 @@ def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
             bounds = f"{least}" if least == most else f"{least} to {most}"
             yield f"{name} says that epoch {epoch + 1} sent {told} bytes; a dry run sends {bounds}"
             return
+
+
+def _made_again(bundle: Bundle, name: str, run: configs.Run, places: Places) -> Iterator[str]:
+    try:
+        runner.start(name, places, [run])
+        again = Trace(run.directory)
+    except InputError as error:
+        yield f"{name} cannot be made again: {error}"
+        return
+    yield from _of_another(bundle, bundle.runs[name], again)
 
 
 def _of_another(bundle: Bundle, run: Submitted, again: Trace) -> Iterator[str]:

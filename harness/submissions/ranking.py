@@ -25,6 +25,11 @@ HEADINGS = [
     *(("MB per epoch", False, "mb_epoch"), ("over exact", False, "mb_exact_ratio")),
     *(("ms per epoch", False, "ms_epoch"), ("seeds", False, "seeds"), ("machine", True, "machine")),
 ]
+KINDS = {
+    "real": "Public data sets",
+    "own": "Graphs of those who hand in: nothing says whether they are real or made",
+    "twin": "Twins: synthetic graphs with the statistics of real ones",
+}
 
 
 @dataclass
@@ -75,7 +80,7 @@ def megabytes(run: Submitted) -> float:
 
 
 def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows by whether the graph is a twin, track and setting: first the ranked ones, fewest bytes first."""
+    """Rows by the kind of graph (of KINDS), track and setting: first the ranked ones, fewest bytes first."""
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for bundle in bundles:
         track = bundle.head.track
@@ -87,10 +92,14 @@ def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:
                 (runs for runs in rows if runs[0].role == "reference"),
                 key=lambda runs: sum(map(megabytes, runs)) / len(runs),
             )
-            twin = bool(rows[0][0].told["twin"])
-            found[twin, track, setting] += [Row(bundle, runs, exact) for runs in rows]
+            found[_kind(rows[0][0]), track, setting] += [Row(bundle, runs, exact) for runs in rows]
     order = lambda row: (not row.ranked, row.sent.mean, row.first.name)  # noqa: E731
-    return {key: sorted(rows, key=order) for key, rows in sorted(found.items(), key=lambda it: it[0][:2])}
+    by = lambda it: (list(KINDS).index(it[0][0]), it[0][1])  # noqa: E731
+    return {key: sorted(rows, key=order) for key, rows in sorted(found.items(), key=by)}
+
+
+def _kind(run: Submitted) -> str:
+    return "own" if run.own_graph else "twin" if run.told["twin"] else "real"
 
 
 def table(caption: str, rows: Sequence[Row]) -> Table:
@@ -123,14 +132,14 @@ def blind(rows: Sequence[Row]) -> bool:
 def page(bundles: Sequence[Bundle], command: str) -> str:
     """The page; the same text whenever it is made of the same bundles."""
     parts = []
-    for number, ((twin, track, setting), rows) in enumerate(rankings(bundles).items(), 1):
+    for number, ((kind, track, setting), rows) in enumerate(rankings(bundles).items(), 1):
         graph, workers, epochs, keys = setting
         caption = f"{graph}, {workers} workers, {epochs} epochs, {track} track"
         split = dict(keys).get("dataset.split")
         parts.append(
             {
                 "id": f"ranking-{number}",
-                "twin": twin,
+                "kind": kind,
                 "heading": caption + (f", split {split}" if split else ""),
                 "table": table(caption, rows),
                 "blind": blind(rows),
@@ -140,6 +149,7 @@ def page(bundles: Sequence[Bundle], command: str) -> str:
     return rendered(
         "ranking.html.j2",
         title="Submissions",
+        kinds=KINDS,
         parts=parts,
         bundles=[(each.head, graphs_of(each)) for each in bundles],
         command=command,
