@@ -70,7 +70,7 @@ def test_a_runs_end_says_score_bytes_and_time_alone(tmp_path):
     run(tmp_path, "sent", 1, 0.7, size=2_000_000, seconds=0.5)
     assert ended(tmp_path, "sent") == {
         "score": "test accuracy 70.00 % at the best validation (50.00 %, epoch 1)",
-        "sent": "2.000 MB per epoch, 4.0 MB in all",
+        "sent": "2.000 MB per epoch after the first, 4.0 MB in all",
         "time": "0.5000 s per epoch",
     }
 

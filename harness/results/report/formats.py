@@ -18,7 +18,7 @@ from harness.base.errors import choice
 from harness.base.terminal import Terminal
 from harness.results.report import columns
 from harness.results.report.groups import Group
-from harness.results.report.table import KEYS, Section, estimate_of, metrics, own, sections
+from harness.results.report.table import KEYS, Section, ahead_of_exact, estimate_of, metrics, own, sections
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -198,7 +198,7 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
         section = shown[id(group)]
         held = {column.key: column for block in section.blocks for column in block}
         at = next(number for number, each in enumerate(section.groups) if each is group)
-        ahead, gain = section.ahead(group), section.ahead_of_fixed(group)
+        ahead, gain = ahead_of_exact(group, section.groups), section.ahead_of_fixed(group)
         row = {
             "dataset": group.dataset,
             "twin": group.first.summary["twin"],

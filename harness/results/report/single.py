@@ -30,7 +30,8 @@ def at_end(run_dir: Path | str, verbose: bool) -> RenderableType:
         at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
         grid.add_row("score", f"test {name} {_percent(best[test])} {at}")
     sent = sum(s["bytes_epoch"].values()) / 1e6
-    grid.add_row("sent", f"{sent:.3f} MB per epoch, {s['bytes_total'] / 1e6:.1f} MB in all")
+    after = " after the first" if s["epochs"] > 1 else ""
+    grid.add_row("sent", f"{sent:.3f} MB per epoch{after}, {s['bytes_total'] / 1e6:.1f} MB in all")
     wall = s["clock"] == "wall"
     seconds = s["epoch_s"] if wall else s["cpu_slowest"]["epoch_s"]
     grid.add_row("time", f"{seconds:.4f} {'s' if wall else 'CPU s of the busiest worker'} per epoch")

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.results.report import groups
-from harness.results.report.table import compared_by, diverged, estimate_of
+from harness.results.report.table import compared_by, diverged, estimate_of, less_exact
 
 SEED = "seed"  # runs that differ in it alone are one row, a mean over them
 
@@ -25,17 +25,19 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
     shown = {id(of_run[path]): (of_run[path], values) for values, path in runs}
     clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
     score, size, time = compared_by(compared, clock)
-    measured = [score, time, size]
+    beside = {key: less_exact(group, compared) for key, (group, _) in shown.items()}
+    exact = ["minus exact"] if any(beside.values()) else []
     named = [key for key in keys if key != SEED]
     asked = [key.removeprefix("system.") for key in [*named, *(["seeds"] if SEED in keys else [])]]
-    table = tables.shown([*asked, *(column.heading for column in measured)], words=asked)
+    table = tables.shown([*asked, score.heading, *exact, time.heading, size.heading], words=asked)
     said = []
-    for group, values in shown.values():
+    for key, (group, values) in shown.items():
         if group.diverged:
             row = " ".join(f"{key.removeprefix('system.')}={values[key]}" for key in named if key in values)
             ended = "; its time and MB are of the epochs until then"
             said.append(diverged(group, row or group.label).removesuffix(".") + ended + ".")
-        cells = [values.get(key, "") for key in named]
+        cells = [values.get(name, "") for name in named]
         cells += [str(len(group.seeds))] if SEED in keys else []
-        table.add_row(*cells, *(format(estimate_of(group, each), each.digits) for each in measured))
+        first, *others = (format(estimate_of(group, each), each.digits) for each in (score, time, size))
+        table.add_row(*cells, first, *([beside[key]] if exact else []), *others)
     return table, said

@@ -116,21 +116,11 @@ class Section:
         return " ".join("diverged" if seed in group.diverged else value for seed, value in told.items())
 
     def less_exact(self, group: Group) -> str:
-        """The leading score less that of exact training under the same setting, in points, paired over seeds;
-        empty where it is not there."""
-        return _points(self.ahead(group), group)
-
-    def ahead(self, group: Group) -> Estimate:
-        return self._change(group, reference_of(group, self.groups, elsewhere=True))
+        return less_exact(group, self.groups)
 
     def ahead_of_fixed(self, group: Group) -> Estimate:
         """Of a tuned row the leading score less that of its default setting, in points, paired over seeds."""
-        return self._change(group, fixed_of(group, self.groups))
-
-    def _change(self, group: Group, other: Group | None) -> Estimate:
-        if other is None or other is group:
-            return estimate([])
-        return change(group, other, columns.LEADING[self.score][0])
+        return _ahead_of(fixed_of(group, self.groups), group, self.score)
 
     def notes(self, best: str = "*", short: bool = False) -> list[str]:
         """One sentence for each thing that a reader of the numbers must know; `best` marks the best values.
@@ -139,7 +129,7 @@ class Section:
         """
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
-            f"Times are {CLOCKS[self.clock]}, means over epochs without the first.",
+            f"Times are {CLOCKS[self.clock]}; they and MB per epoch are means over epochs without the first.",
             (
                 f"Scores are those of the test vertices at the best validation {name}, and {name} in the last"
                 " evaluation; AUC and balanced accuracy are means over classes; majority is the accuracy of"
@@ -303,6 +293,22 @@ class Section:
             if control is group and ahead.n > 1 and ahead.side() <= 0:
                 return "as good as exact"
         return ""
+
+
+def less_exact(group: Group, groups: list[Group]) -> str:
+    """The leading score less that of exact training among `groups` under the same setting, in points, paired
+    over seeds; empty where it is not there."""
+    return _points(ahead_of_exact(group, groups), group)
+
+
+def ahead_of_exact(group: Group, groups: list[Group]) -> Estimate:
+    return _ahead_of(reference_of(group, groups, elsewhere=True), group, leading(groups))
+
+
+def _ahead_of(other: Group | None, group: Group, score: str) -> Estimate:
+    if other is None or other is group:
+        return estimate([])
+    return change(group, other, columns.LEADING[score][0])
 
 
 def competes(group: Group) -> bool:
