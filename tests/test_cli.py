@@ -55,6 +55,13 @@ def test_every_command_names_a_misspelt_option(name, capsys):
     assert capsys.readouterr().err == 'error: --hlep is not an option; did you mean "--help"?\n'
 
 
+def test_a_key_given_as_an_option_is_told_how_keys_are_given(capsys):
+    for words, says in ((["--epochs", "40"], "epochs=VALUE"), (["--epochs=40"], "epochs=40")):
+        assert cli.main(["runs", "extend", "nowhere", *words]) == 2
+        said = f"error: {words[0]} is not an option: a key is given as {says}\n"
+        assert capsys.readouterr().err == said
+
+
 def test_the_version_is_the_projects_own(capsys):
     assert cli.main(["--version"]) == cli.main(["run", "--version"]) == 0
     assert capsys.readouterr().out == "halobench 0.2.0\n" * 2

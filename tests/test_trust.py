@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
+from harness import cli
 from harness.base import target
 from harness.base.errors import InputError
 from harness.results import files
@@ -83,6 +84,19 @@ def test_what_was_typed_is_trusted_from_then_on_and_handed_on(from_elsewhere):
     run = config.check(config.stored(folder))
     assert ran.exists() and target.trusted_in(run.composed) == name
     assert config.load(folder).system_name == name
+
+
+def test_what_a_folder_of_ones_own_configs_names_is_trusted_where_the_folder_is_given(
+    from_elsewhere, tmp_path
+):
+    made, ran = from_elsewhere
+    folder, name = made(("system", "EVIL.System"))
+    (tmp_path / "conf" / "system").mkdir(parents=True)
+    (tmp_path / "conf" / "system" / "broken.yaml").write_text("a: [")
+    (tmp_path / "conf" / "system" / "mine.yaml").write_text(f"_target_: {name}.System\n")
+    words = ["runs", "extend", str(folder), "epochs=300", "--config-dir", str(tmp_path / "conf")]
+    assert cli.main(words[:-2]) == 2 and not ran.exists()
+    assert cli.main(words) == 2 and ran.exists()  # the run was never trained
 
 
 def test_a_package_is_trusted_with_its_modules_and_no_other_of_like_name(monkeypatch):

@@ -27,7 +27,11 @@ def check_options(words: Iterable[str], parser: argparse.ArgumentParser) -> None
     options = [option for action in parser._actions for option in action.option_strings]
     for word in itertools.takewhile(lambda word: word != "--", words):
         if word.startswith("--") and not any(each.startswith(word.partition("=")[0]) for each in options):
-            raise InputError(f"{word} is not an option{did_you_mean(word, options)}")
+            nearest = did_you_mean(word, options)
+            if "did you mean" not in nearest and any("KEY=VALUE" in str(a.metavar) for a in parser._actions):
+                key, _, value = word.removeprefix("--").partition("=")
+                nearest = f": a key is given as {key}={value or 'VALUE'}"
+            raise InputError(f"{word} is not an option{nearest}")
 
 
 class Parser(argparse.ArgumentParser):

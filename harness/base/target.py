@@ -6,12 +6,17 @@ by HALOBENCH_ALLOW=PACKAGE,... in the environment."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import yaml
+
+from harness.base import yaml_text
 from harness.base.errors import InputError, typed
 
 if TYPE_CHECKING:
@@ -41,6 +46,16 @@ def trust(config: Mapping[str, Any]) -> None:
     _named.update(_module(target) for _, target in targets(config) if not is_trusted(target))
 
 
+def trust_folder(folder: Path) -> None:
+    """Note that the user has named what the yaml files of a folder of configs name. InputError where one is
+    beyond limits; what cannot be read names nothing."""
+    yaml_text.check_folder(folder)
+    for path in sorted(folder.rglob("*.yaml")):
+        with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
+            if isinstance(config := yaml.safe_load(yaml_text.read(path)), Mapping):
+                trust(config)
+
+
 def trusted_in(config: Mapping[str, Any]) -> str:
     """What HALOBENCH_ALLOW has to be for a process that reads this config from a run folder; "" where all
     that it names is in the tree."""
@@ -66,7 +81,8 @@ def check_trusted(config: Mapping[str, Any], source: object) -> None:
         if not is_trusted(target):
             raise InputError(
                 f'{field}="{target}" is named by {source} alone and is not of this program; set'
-                f" {ALLOW}={_module(target)} in the environment if you trust that module"
+                f" {ALLOW}={_module(target)} in the environment if you trust that module, or give the"
+                " --config-dir whose yaml names it"
             )
 
 

@@ -17,7 +17,9 @@ from rich.table import Table
 
 from harness.base import disk, tables
 from harness.base.errors import InputError, did_you_mean
+from harness.base.places import own_config
 from harness.base.subcommand import RUN_HELP, Parser, command
+from harness.base.target import trust_folder
 from harness.base.terminal import unfolded
 from harness.base.words import key_value
 from harness.results.identity import PLACE_KEYS
@@ -243,6 +245,8 @@ def _extend(given: argparse.Namespace) -> None:
     epochs = keys.pop("epochs", None)
     if not isinstance(epochs, int) or isinstance(epochs, bool):
         raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
+    if own := own_config():
+        trust_folder(own)
     # A run is named by the folder that was given, whatever folder that command stood in.
     jobs.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
 
