@@ -67,7 +67,7 @@ def refused(folder, comm=None) -> str:
     with pytest.raises(InputError) as caught:
         restored(folder, comm)
     message = str(caught.value)
-    assert "\n" not in message and message.endswith("or give fresh=true to start anew")
+    assert "\n" not in message and message.endswith("or start the run anew with fresh=true")
     return message
 
 

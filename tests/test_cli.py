@@ -55,6 +55,19 @@ def test_every_command_names_a_misspelt_option(name, capsys):
     assert capsys.readouterr().err == 'error: --hlep is not an option; did you mean "--help"?\n'
 
 
+def test_what_argparse_refuses_is_one_sentence(capsys):
+    for words, says in (
+        ("submit results --out b", "--by must be given; "),
+        ("submit chek b", '"submit chek" is not a command; did you mean "submit check"?'),
+        ("runs extend nowhere", "KEY=VALUE must be given; "),
+        ("runs list system=topk", "system=topk does not exist, and keys choose no runs; "),
+        ("bench --only nothing", "argument --only: invalid choice: 'nothing'"),
+    ):
+        assert cli.main(words.split()) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: {says}") and said.count("\n") == 1
+
+
 def test_a_key_given_as_an_option_is_told_how_keys_are_given(capsys):
     for words, says in ((["--epochs", "40"], "epochs=VALUE"), (["--epochs=40"], "epochs=40")):
         assert cli.main(["runs", "extend", "nowhere", *words]) == 2

@@ -128,7 +128,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     shown = place.run(*more, "epochs=9")
     assert "finished before" in shown.out, "the command that asks for so many finds it"
     anew = place.run(*more, "epochs=9", "fresh=true")
-    assert anew.code == 0 and "cannot be extended to more epochs: keep_checkpoint=true would" in anew.out
+    assert anew.code == 0 and "cannot be extended to more epochs: keep_checkpoint=true fresh=true" in anew.out
     assert ours.equals(losses(extended)) and table.equals(Trace(extended).epochs[list(SCORES)])
     assert Trace(extended).resolved["attempts"][0]["first_epoch"] == 0
 
@@ -139,7 +139,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
         (
             (),
             {
-                "epochs=9": "kept no checkpoint of its last epoch; runs to be extended are started with",
+                "epochs=9": "kept no checkpoint of its last epoch: the command that started it, with",
                 "epochs=2": "epochs=2 is not more than",
                 "epochs=x": "epochs=x is not a number of epochs",
                 "epoch=9": 'did you mean "epochs"?',

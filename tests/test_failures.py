@@ -191,6 +191,7 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
     listed = done.err[done.err.index("2 of the sweep's jobs failed") :].splitlines()[1:]
     assert len(listed) == 2 and all("system.how=raise" in line for line in listed)
     assert [next(w for w in line.split() if w.startswith("seed=")) for line in listed] == ["seed=1", "seed=2"]
+    assert listed[1].endswith(": the same"), "a reason is told once"
     (place.folder / "modules" / "trouble.py").write_text(
         (place.folder / "modules" / "trouble.py")
         .read_text()

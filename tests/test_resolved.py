@@ -133,7 +133,7 @@ def test_a_run_that_began_over_nccl_goes_on_over_nothing_else(place):
     assert (done.code, done.err) == (
         2,
         f"error: {run_dir} goes on only with what it began with, for the same bits, but it began over"
-        " transport nccl and would go on over memory; give fresh=true to start anew\n",
+        " transport nccl and would go on over memory; start the run anew with fresh=true\n",
     )
 
 

@@ -48,6 +48,14 @@ def test_the_same_run_goes_on_in_its_folder(tmp_path):
     claim(run_in(hold(tmp_path / "a", run_in(tmp_path / "a"))))
 
 
+def test_a_run_that_wrote_nothing_leaves_no_folder_that_was_not_there(tmp_path):
+    claim(run_in(tmp_path / "results" / "graph" / "a"))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine").mkdir()
+    claim(run_in(tmp_path / "mine" / "graph" / "a"))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_what_was_left_of_being_prepared_is_no_hindrance(tmp_path):
     for name in ("shards.json", "config.yaml.part"):
         (tmp_path / name).touch()
@@ -141,7 +149,7 @@ def test_a_run_that_has_begun_on_an_unknown_graph_is_refused(tmp_path):
     (tmp_path / "shards.json").write_text("{")
     assert prepare._begun_on(tmp_path) is None
     (tmp_path / "stream" / "epochs-worker0-attempt0.arrow").touch()
-    with pytest.raises(InputError, match=r"shards.json is damaged .*; give fresh=true"):
+    with pytest.raises(InputError, match=r"shards.json is damaged .*; start the run anew with fresh=true"):
         prepare._begun_on(tmp_path)
 
 

@@ -7,7 +7,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from harness.base.errors import FULL, InputError, did_you_mean
 from harness.base.terminal import read_as_far_as_wanted
@@ -22,13 +22,16 @@ class Main(Protocol):
     def __call__(self, arguments: Sequence[str] | None = None, program: str = ..., /) -> int: ...
 
 
-def check_options(words: Iterable[str], parser: argparse.ArgumentParser) -> None:
-    """InputError for the first of the words that looks like an option of the parser and is none."""
+def check_options(words: Iterable[str], parser: argparse.ArgumentParser, keys: bool = False) -> None:
+    """InputError for the first of the words that looks like an option of the parser and is none.
+
+    keys   words KEY=VALUE are taken too, which it may have been meant as
+    """
     options = [option for action in parser._actions for option in action.option_strings]
     for word in itertools.takewhile(lambda word: word != "--", words):
         if word.startswith("--") and not any(each.startswith(word.partition("=")[0]) for each in options):
             nearest = did_you_mean(word, options)
-            if "did you mean" not in nearest and any("KEY=VALUE" in str(a.metavar) for a in parser._actions):
+            if keys and "did you mean" not in nearest:
                 key, _, value = word.removeprefix("--").partition("=")
                 nearest = f": a key is given as {key}={value or 'VALUE'}"
             raise InputError(f"{word} is not an option{nearest}")
@@ -42,8 +45,14 @@ class Parser(argparse.ArgumentParser):
         words = list(args or ())
         if self._subparsers:  # words behind a command's name are that command's
             words = list(itertools.takewhile(lambda word: word.startswith("-"), words))
-        check_options(words, self)
+        check_options(words, self, any("KEY=VALUE" in str(action.metavar) for action in self._actions))
         return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """What argparse would say below a usage, as one sentence."""
+        lacking = message.removeprefix("the following arguments are required: ")
+        said = message if lacking == message else f"{lacking} must be given"
+        raise InputError(f"{said}; {self.prog} --help says more")
 
 
 def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], Main]:

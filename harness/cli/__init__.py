@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
 import signal
 import sys
@@ -133,6 +134,11 @@ def _called(words: list[str], typed: str) -> int:
         words = [*words[at:], *words[:at]]
     two = " ".join(words[:2])
     name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
+    if name and " " not in name and len(words) > 1 and words[1].isalpha() and not Path(words[1]).exists():
+        second = [command.partition(" ")[2] for command in COMMANDS if command.startswith(f"{name} ")]
+        if near := difflib.get_close_matches(words[1], second, n=1):
+            print(f'error: "{two}" is not a command; did you mean "{name} {near[0]}"?', file=sys.stderr)
+            return 2
     words = words[len(name.split()) if name else 0 :]
     if "--dry" in words and name in (None, "run"):  # a plan of what these words would run
         name, words = "plan", [word for word in words if word not in ("-m", "--multirun")]

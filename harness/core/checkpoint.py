@@ -212,7 +212,7 @@ def number_in(path: Path) -> int:
 
 def _damaged(path: Path, error: Exception, folder: Path) -> InputError:
     return InputError(
-        f"{path} is {_state(error)}; delete the folder {folder} or give fresh=true to start anew"
+        f"{path} is {_state(error)}; delete the folder {folder} or start the run anew with fresh=true"
     )
 
 

@@ -327,6 +327,7 @@ def _first_line(error: Exception) -> str:
 
 
 BUNDLE = "submission.yaml"  # in a folder of runs that `halobench submit` has made
+SET_ASIDE = re.compile(r"\.old\d+$")  # what fresh=true calls a run folder that it sets aside
 STARTED = "started"  # below a folder of results: runs of a command's own, as probes of `halobench advise`
 
 
@@ -339,10 +340,13 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     for given in paths:
         path = Path(given)
         matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(given), recursive=True)))
+        if matches != [path] and not SET_ASIDE.search(str(given)):
+            matches = [match for match in matches if not SET_ASIDE.search(match.name)]
         runs = [run for match in matches for run in _runs_below(match)]
         if not runs:
             lacks = "matches nothing" if glob.has_magic(str(given)) else "does not exist"
             said = f"{given} {'holds no run' if matches else lacks}"
+            said += ", and keys choose no runs" if "=" in str(given) else ""
             raise InputError(f"{said}; give a folder that a run has written, or one above such folders")
         found.update(dict.fromkeys(runs))
     return list(found)
@@ -356,6 +360,6 @@ def _runs_below(path: Path) -> list[Path]:
         each
         for each in found
         if STARTED not in each.relative_to(path).parts
-        and not re.search(r"\.old\d+$", each.name)
+        and not SET_ASIDE.search(each.name)
         and not any((above / BUNDLE).is_file() for above in each.parents if path in above.parents)
     ]

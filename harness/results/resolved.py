@@ -36,15 +36,15 @@ def read(run_dir: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         check_machine(error, path)
-        raise InputError(f"{path} cannot be read ({error}); give fresh=true to start the run anew") from None
+        raise InputError(f"{path} cannot be read ({error}); start the run anew with fresh=true") from None
     attempts = found.get("attempts") if isinstance(found, dict) else None
     if (
         not isinstance(attempts, list)
         or not attempts
         or not all(isinstance(each, dict) and {"first_epoch", *AUTO} <= each.keys() for each in attempts)
     ):
-        raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
-    kinds.check(path, found, "give fresh=true to start the run anew")
+        raise InputError(f"{path} is damaged: it lists no attempts; start the run anew with fresh=true")
+    kinds.check(path, found, "start the run anew with fresh=true")
     return found
 
 

@@ -58,8 +58,10 @@ def _run(words: list[str], program: str) -> int:
             f"{len(jobs.failed)} of the sweep's jobs failed; the same command runs only what is missing:",
             file=sys.stderr,
         )
+        before = None
         for job in jobs.failed:
-            print(f"  {job.asked}: {job.error}", file=sys.stderr)
+            print(f"  {job.asked}: {'the same' if job.error == before else job.error}", file=sys.stderr)
+            before = job.error
     return jobs.failed[0].code if jobs.failed else code
 
 

@@ -297,11 +297,11 @@ def stored(run_dir: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
         check_machine(error, path)
         raise InputError(
-            f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew"
+            f"{path} is damaged ({str(error).splitlines()[0]}); start the run anew with fresh=true"
         ) from None
     if not isinstance(config, dict) or "system" not in config:
-        raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    kinds.check(path, config, "give fresh=true to start the run anew")
+        raise InputError(f"{path} is damaged (it names no system); start the run anew with fresh=true")
+    kinds.check(path, config, "start the run anew with fresh=true")
     return canonical(config)
 
 

@@ -42,7 +42,7 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluste
         kept = files.read_json(path)
     except (OSError, ValueError) as error:
         check_machine(error, path)
-        raise InputError(f"{path} is damaged ({error}); give fresh=true to start the run anew") from None
+        raise InputError(f"{path} is damaged ({error}); start the run anew with fresh=true") from None
     return dataclasses.replace(
         run.cluster,
         devices=[Device(**each) for each in kept["devices"]],

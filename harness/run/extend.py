@@ -60,8 +60,8 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     if not at.exists():
         raise _cannot(
             run_dir,
-            "it kept no checkpoint of its last epoch; runs to be extended are started with"
-            " keep_checkpoint=true",
+            "it kept no checkpoint of its last epoch: the command that started it, with keep_checkpoint=true"
+            " fresh=true, runs it again and keeps one",
         )
     with prepare.locked(run_dir):
         _lay_out(made, run_dir, number_in(at), trace.finished)

@@ -24,6 +24,7 @@ def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
     """
     disk.refuse_links(run_dir)
     lock = FileLock(run_dir / LOCK)
+    lacking = [folder for folder in run_dir.parents if not folder.exists()]
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         try:
@@ -44,5 +45,6 @@ def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if [path.name for path in run_dir.iterdir()] == [LOCK]:
                 (run_dir / LOCK).unlink()
-                run_dir.rmdir()
+                for folder in (run_dir, *lacking):
+                    folder.rmdir()
         lock.release()

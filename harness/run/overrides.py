@@ -37,7 +37,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The words as Hydra's own parser reads them, options and overrides in any order, with the folder of
     configs of one's own that the environment names where they name none."""
     parser = get_args_parser()
-    check_options(arguments, parser)
+    check_options(arguments, parser, keys=True)
     args = parser.parse_intermixed_args(arguments)
     if not args.config_dir and (own := own_config()):
         args.config_dir = str(own)

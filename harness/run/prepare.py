@@ -197,7 +197,7 @@ def _begun_on(run_dir: Path) -> dict | None:
         if isinstance(error, FileNotFoundError) or not _has_begun(run_dir):
             return None
         check_machine(error, path)
-        raise InputError(f"{path} is damaged ({error}); give fresh=true to start the run anew") from None
+        raise InputError(f"{path} is damaged ({error}); start the run anew with fresh=true") from None
 
 
 def _changed(run_dir: Path) -> InputError:

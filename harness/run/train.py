@@ -207,7 +207,8 @@ def train(
         if not resolved.adds_alike(before, transport.name):
             raise InputError(
                 f"{run_dir} goes on only with what it began with, for the same bits, but it began over"
-                f" transport {before} and would go on over {transport.name}; give fresh=true to start anew"
+                f" transport {before} and would go on over {transport.name}; start the run anew with"
+                " fresh=true"
             )
     rank, size, device = seat.rank, seat.size, seat.device
     threads = run.settings.threads or max(1, cpu_count() // len(seat.neighbours))
