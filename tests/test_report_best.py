@@ -42,6 +42,13 @@ def test_what_is_not_told_apart_from_the_best_is_marked_too(tmp_path):
     assert marked == {"first": True, "near": True, "behind": False}
 
 
+def test_one_seed_beside_several_is_not_the_best(tmp_path):
+    for name, seeds in (("lone", 1), ("whole", 3)):
+        for seed in range(seeds):
+            traces.of(tmp_path / f"{name}{seed}", name, target=0.9 if name == "lone" else 0.5, seed=seed)
+    assert section_of(tmp_path).best(columns.ACCURACY) == [False, False]
+
+
 def test_without_exact_training_there_is_no_ratio_and_of_equals_no_best(tmp_path):
     for name in ("one", "two"):
         traces.of(tmp_path / name, name)

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -41,13 +42,17 @@ def places(tmp_path_factory) -> Places:
 @pytest.fixture(scope="module")
 def whole(places) -> Path:
     folder = places.cache.parent / "whole"
-    bundles.make([str(places.results)], folder, bundles.Submission("whole", "A. Author", "CC-BY-4.0"))
+    made_of([str(places.results)], folder, bundles.Submission("whole", "A. Author", "CC-BY-4.0"))
     return folder
 
 
 @pytest.fixture
 def copy(whole, tmp_path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "copy"))
+
+
+def made_of(paths, folder, head, code=()) -> bundles.Bundle:
+    return bundles.write(bundles.gather(paths, folder, head, code), code)
 
 
 def faults(folder: Path, places: Places, share: float = 0.0, draw: int = 1) -> list[str]:
@@ -260,9 +265,12 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch):
         told = files.read_json(run / "summary.json")
         files.write_json_atomic(run / "summary.json", {**told, "files": {**told["files"], **checksums(run)}})
     with pytest.raises(InputError, match="runs code of my_idea: add --code my_idea.py"):
-        bundles.make([str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"))
+        made_of([str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"))
     (tmp_path / "my_idea.py").write_text("raise ValueError('imported')\n")
-    made = bundles.make(
+    (tmp_path / "nothing.py").mkdir()
+    with pytest.raises(InputError, match="code=.*nothing.py is not a file"):
+        made_of([], tmp_path / "out", bundles.Submission("out", "A", "CC0"), [tmp_path / "nothing.py"])
+    made = made_of(
         [str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"), [tmp_path / "my_idea.py"]
     )
     # It is not imported unless somebody says so, nor is a file that has the name of somebody else's module.
@@ -307,7 +315,7 @@ def test_of_what_was_tuned_a_bundle_takes_its_track(places, tmp_path):
         files.write_json_atomic(run / "summary.json", {**told, "files": {**told["files"], **checksums(run)}})
     for which, seed, trials in (("fixed", 2, 0), ("tuned", 3, 20)):
         head = bundles.Submission("mine", "A", "CC0", which, trials)
-        made = bundles.make([str(folder)], tmp_path / which, head)
+        made = made_of([str(folder)], tmp_path / which, head)
         assert [run.seed for run in made.runs.values() if run.name == "sancus"] == [seed]
 
 
@@ -344,6 +352,14 @@ def test_rows_that_keep_the_score_are_ranked_by_bytes_and_the_control_is_not(who
     assert exact.sent.mean == pytest.approx(sum(told["bytes_epoch"].values()) / 1e6, rel=0.05)
 
 
+def test_rows_of_one_system_are_named_by_what_differs_and_no_more():
+    def row(name, **keys):
+        return [SimpleNamespace(name=name, keys={"seed": 1, "dataset.path": "a", "model.hidden": 8, **keys})]
+
+    rows = [row("vanilla"), *(row("mine", **{"system.share": share, "epochs": 4}) for share in (0.1, 0.25))]
+    assert bundles.labels(rows) == ["vanilla", "mine share=0.1", "mine share=0.25"]
+
+
 def test_two_machines_stand_on_one_page(ranked):
     text = ranked.read_text()
     assert "Another CPU" in text and "Twins: synthetic graphs" in text and "fixed track" in text
@@ -370,6 +386,11 @@ def test_the_commands_say_what_comes_next_and_what_is_wrong(places, tmp_path, ca
     assert f"next: halobench submit check {out}" in capsys.readouterr().out
     assert cli.main(words) == 2
     assert f"out={out} is there already" in capsys.readouterr().err
+    fewer = [str(path) for path in places.results.glob("*/*") if "sancus-2w-seed3" not in path.name]
+    assert cli.main(["submit", *fewer, "--out", str(tmp_path / "fewer"), "--by", "A"]) == 2
+    said = capsys.readouterr()
+    assert "wrong: sancus on twin/flickr lacks seed 3" in said.out and "was not written" in said.err
+    assert not (tmp_path / "fewer").exists()
     without(out, "sancus", [3])
     given = ["--cache", str(places.cache), "--share", "0"]
     assert cli.main(["submit", "check", str(out), *given]) == 2

@@ -37,7 +37,12 @@ def main(words: list[str], program: str) -> None:
                         help="Python files of systems that are not of this tree")  # fmt: skip
     given = parser.parse_args(words)
     head = bundles.Submission(given.out.name, given.by, given.licence, given.track, given.trials, given.note)
-    made = bundles.make(given.runs, given.out, head, given.code)
+    made = bundles.gather(given.runs, given.out, head, given.code)
+    if wrong := list(checks.of_rules(made)):
+        for problem in wrong:
+            print(f"wrong: {problem}")
+        raise InputError(f"{given.out} was not written: run what lacks, or name the runs to hand in alone")
+    bundles.write(made, given.code)
     size = sum(path.stat().st_size for path in bundles.files_below(given.out))
     print(f"{given.out}: {len(made.runs)} runs in {len(made.rows)} rows, {size / 1e6:.1f} MB")
     for path in sorted({str(run.keys["dataset.path"]) for run in made.runs.values() if run.own_graph}):
@@ -90,7 +95,8 @@ def page(words: list[str], program: str) -> None:
     for each in read:
         for problem in checks.quick(each):
             raise InputError(f"{each.folder}: {problem}")
-    text = ranking.page(read, shlex.join(["halobench", "submit", "page", *map(str, given.bundles)]))
+    words = ["halobench", "submit", "page", *map(str, given.bundles), "--out", str(given.out)]
+    text = ranking.page(read, shlex.join(words))
     write("out", given.out, text)
     print(f"{given.out}: {len(read)} bundle{'s' * (len(read) > 1)}; open it in a browser")
 

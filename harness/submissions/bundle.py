@@ -31,7 +31,7 @@ from harness.base.terminal import printable
 from harness.results import consistency, files, track
 from harness.results.identity import identity
 from harness.results.reader import BUNDLE, Trace, find_runs
-from harness.results.report.groups import flatten
+from harness.results.report.groups import flatten, knob
 from harness.results.summary import graph_name, summarise
 
 HEAD, RUNS, CODE = BUNDLE, "runs", "code"
@@ -209,15 +209,18 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Path] = ()) -> Bundle:
-    """Write a bundle of the runs at or below `paths` to `folder`, which must not be there yet. Of what
-    `halobench tune` made, the runs of the bundle's track.
+def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Path] = ()) -> Bundle:
+    """The bundle that `write` will put into `folder`, which must not be there yet: the runs at or below
+    `paths`, where they are. Of what `halobench tune` made, the runs of the bundle's track.
 
     code   Python files of systems that are not of this tree
 
     InputError where a run has not finished, or a system's code is not among them."""
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
+    for path in code:
+        if not path.is_file():
+            raise InputError(f"code={path} is not a file: give the Python file of a system")
     found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
     found = {name: run for name, run in found.items() if track.of(run.keys)[1] in ("", head.track)}
     if not found:
@@ -228,12 +231,16 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
         module = str(run.keys.get("system._target_", "")).partition(".")[0]
         if module not in TREE and module not in stems:
             raise InputError(f"{run.run_dir} runs code of {module}: add --code {module}.py")
-    head = dataclasses.replace(
-        head, runs={name: digest(run.run_dir / "summary.json") for name, run in found.items()}
-    )
+    digests = {name: digest(run.run_dir / "summary.json") for name, run in found.items()}
+    return Bundle(folder, dataclasses.replace(head, runs=digests), found)
+
+
+def write(bundle: Bundle, code: Sequence[Path] = ()) -> Bundle:
+    """Put what was gathered into its folder; gives the bundle that lies there."""
+    folder = bundle.folder
     with writing(folder, "give another --out"):
         folder.mkdir(parents=True)
-    for name, run in found.items():
+    for name, run in bundle.runs.items():
         (folder / RUNS / name).mkdir(parents=True)
         for file in FILES:
             shutil.copyfile(run.run_dir / file, folder / RUNS / name / file)
@@ -241,5 +248,21 @@ def make(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Pa
         (folder / CODE).mkdir()
     for path in code:
         shutil.copyfile(path, folder / CODE / path.name)
-    files.write_text_atomic(folder / HEAD, yaml.safe_dump(dataclasses.asdict(head), sort_keys=False))
+    files.write_text_atomic(folder / HEAD, yaml.safe_dump(dataclasses.asdict(bundle.head), sort_keys=False))
     return read(folder)
+
+
+def labels(rows: Sequence[Sequence[Submitted]]) -> list[str]:
+    """What to call each row: its system, and the keys beside the seed that differ among the rows of it."""
+    made = []
+    for row in rows:
+        alike = [other[0].keys for other in rows if other[0].name == row[0].name]
+        keys = [
+            key
+            for key in row[0].keys
+            if key.partition(".")[0] not in ("seed", "dataset")
+            and len({repr(each[key]) for each in alike if key in each}) > 1
+        ]
+        knobs = [knob(key.removeprefix("system."), row[0].keys[key]) for key in keys]
+        made.append(" ".join([row[0].name, *knobs]))
+    return made

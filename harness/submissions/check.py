@@ -36,7 +36,7 @@ from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import runner
 from harness.run.runner import Places
-from harness.submissions.bundle import CODE, Bundle, Submitted, digest
+from harness.submissions.bundle import CODE, Bundle, Submitted, digest, labels
 
 SEEDS = 3  # fewer have no interval to speak of
 POINTS = 2.0  # by which a score may differ from that of the run made again, at most
@@ -94,7 +94,7 @@ def drawn(names: Collection[str], share: float, draw: int) -> list[str]:
 
 def quick(bundle: Bundle) -> list[str]:
     """What is wrong with a bundle by its files alone."""
-    return list(_of_files(bundle)) or list(_of_rules(bundle))
+    return list(_of_files(bundle)) or list(of_rules(bundle))
 
 
 def _of_files(bundle: Bundle) -> Iterator[str]:
@@ -110,29 +110,27 @@ def _of_files(bundle: Bundle) -> Iterator[str]:
             yield f"{run.run_dir} is damaged ({type(error).__name__}: {error})"
 
 
-def _of_rules(bundle: Bundle) -> Iterator[str]:
+def of_rules(bundle: Bundle) -> Iterator[str]:
+    """Where its rows break the rules for bundles."""
     seeds = {tuple(run.seed for run in row) for row in bundle.rows}
     every = sorted({seed for each in seeds for seed in each}, key=str)
     if len(every) < SEEDS:
         yield f"the bundle has {len(every)} seeds: give at least {SEEDS}"
-    for row in bundle.rows:
+    named = [f"{label} on {graph_name(row[0])}" for row, label in zip(bundle.rows, labels(bundle.rows))]
+    for row, name in zip(bundle.rows, named):
         lacking = [seed for seed in every if seed not in [run.seed for run in row]]
         if lacking:
-            yield f"{_told(row)} lacks seed {', '.join(map(str, lacking))}, which other rows have"
+            yield f"{name} lacks seed {', '.join(map(str, lacking))}, which other rows have"
         if len({run.seed for run in row}) < len(row):
-            yield f"{_told(row)} has a seed twice"
+            yield f"{name} has a seed twice"
     roles: dict[tuple[Any, ...], set[str]] = {}
     for row in bundle.rows:
         roles.setdefault(row[0].setting(bundle.head.track), set()).add(row[0].role)
-    for row in bundle.rows:
+    for row, name in zip(bundle.rows, named):
         there = roles[row[0].setting(bundle.head.track)]
         for role, what in (("reference", "exact training"), ("control", "the control")):
             if role not in there:
-                yield f"{_told(row)} has no runs of {what} at its setting beside it"
-
-
-def _told(row: Sequence[Submitted]) -> str:
-    return f"{row[0].name} on {graph_name(row[0])}"
+                yield f"{name} has no runs of {what} at its setting beside it"
 
 
 def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[str]]:

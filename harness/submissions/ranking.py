@@ -17,7 +17,7 @@ from harness.results.report import columns
 from harness.results.report.advice import keeps
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.summary import graph_name
-from harness.submissions.bundle import Bundle, Submitted
+from harness.submissions.bundle import Bundle, Submitted, labels
 
 HEADINGS = [
     *(("rank", False, "rank"), ("system", True, "system"), ("bundle", True, "bundle")),
@@ -65,6 +65,13 @@ class Row:
         return estimate(map(megabytes, self.runs))
 
     @property
+    def milliseconds(self) -> str:
+        """Per epoch; where workers outnumbered cores, CPU time of the busiest worker."""
+        wall = self.first.told["clock"] == "wall"
+        seconds = [(run.told if wall else run.told["cpu_slowest"])["epoch_s"] for run in self.runs]
+        return f"{1e3 * sum(seconds) / len(seconds):.1f}{'' if wall else ' CPU'}"
+
+    @property
     def ranked(self) -> bool:
         return not self.diverged and self.first.role != "control" and keeps(self.ahead)
 
@@ -104,19 +111,19 @@ def _kind(run: Submitted) -> str:
 
 def table(caption: str, rows: Sequence[Row]) -> Table:
     cells, rank, before = [], 0, None
-    for at, row in enumerate(rows, 1):
+    for at, (row, label) in enumerate(zip(rows, labels([row.runs for row in rows])), 1):
         if row.ranked and row.sent.mean != before:
             rank, before = at, row.sent.mean
         exact = sum(map(megabytes, row.exact)) / len(row.exact)
         words = [
             str(rank) if row.ranked else "",
-            row.first.name + (" (control)" if row.first.role == "control" else ""),
+            label + (" (control)" if row.first.role == "control" else ""),
             row.bundle.head.name,
             "diverged" if row.diverged else f"{row.score:.2f}",
             f"{row.ahead:+.2f}" if row.runs is not row.exact else "",
             f"{row.sent:.3f}",
             f"{row.sent.mean / exact:.3f}" if exact else "",
-            f"{1e3 * sum(run.told['epoch_s'] for run in row.runs) / len(row.runs):.1f}",
+            row.milliseconds,
             str(len(row.runs)),
             resolved.machine(row.first.environment),
         ]

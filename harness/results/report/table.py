@@ -228,11 +228,14 @@ class Section:
             return [False] * len(self.groups)
         first = max(values, key=lambda at: values[at])
 
+        several = any(len(self.groups[at].seeds) > 1 for at in values)
+
         def leads(at: int) -> bool:
             if values[at] == values[first]:
                 return True
             behind = change(self.groups[at], self.groups[first], column)
-            return behind.n > 1 and behind.side() == 0
+            # One seed beside several tells nothing apart; where all rows have one, the best value is marked.
+            return behind.side() == 0 if behind.n > 1 else several
 
         first_ones = {at for at in values if leads(at)}
         return [at in first_ones and len(first_ones) < len(values) for at in range(len(self.groups))]
