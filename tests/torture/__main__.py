@@ -63,18 +63,20 @@ def main() -> int:
         place = Place(Path(name) / "place")
         try:
             tally = campaign(place, Path(name), seed, given.seconds)
+            _report(tally, given.page)  # before a process that does not end can take it away
         finally:
             place.close()
-    said = (
-        f"{tally.count()} times in {tally.rounds} rounds, seed {seed}; the processes of a command together"
-        f" had at most {tally.memory / 1e9:.1f} GB.\n\n{tally.table()}"
-    )
-    print(said)
-    for failure in tally.failures:
-        print(failure, file=sys.stderr)
-    if given.page:
-        given.page.write_text(PART.sub(lambda part: f"{part[1]}{said}\n{part[2]}", given.page.read_text()))
     return 1 if tally.failures else 0
+
+
+def _report(tally: Tally, page: Path | None) -> None:
+    said = (
+        f"{tally.count()} times in {tally.rounds} rounds, seed {tally.seed}; the processes of a command"
+        f" together had at most {tally.memory / 1e9:.1f} GB.\n\n{tally.table()}"
+    )
+    print(said, flush=True)
+    if page:
+        page.write_text(PART.sub(lambda part: f"{part[1]}{said}\n{part[2]}", page.read_text()))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Tally:
         self.outcomes[what][outcome or "failed"] += 1
         if outcome is None:
             self.failures.append(f"seed {self.seed}, round {self.rounds}, {what}: {how}")
+            print(self.failures[-1], file=sys.stderr, flush=True)
 
     def count(self) -> int:
         return sum(counted.total() for counted in self.outcomes.values())
