@@ -236,11 +236,11 @@ SYSTEMS = st.dictionaries(
 )
 
 
-def _rows(systems):
+def _rows(systems, package="systems"):
     """Groups as far as strokes look at them: so many rows of each system."""
     return [
         SimpleNamespace(
-            first=SimpleNamespace(keys={"system._target_": f"systems.{name}.S"}),
+            first=SimpleNamespace(keys={"system._target_": f"{package}.{name}.S"}),
             label=f"{name} k={at}", workers=4, partition="metis",
             finished=True,
         )
@@ -257,6 +257,15 @@ def test_a_colour_is_its_systems_whatever_stands_beside_it(systems, others):
     for name, count in systems.items():
         own = {alone[style.row_of(group)]["color"] for group in _rows({name: count})}
         assert len(own) == count
+
+
+@given(SYSTEMS)
+def test_a_system_of_ones_own_has_a_colour_that_no_other_has_while_there_are_some(systems):
+    few = dict(list(systems.items())[: len(style.COLOURS) - 1])
+    strokes = style.strokes_of(_rows(dict.fromkeys(few, 1)) + _rows({"mine": 1}, "my_ideas"))
+    (mine,) = _rows({"mine": 1})
+    others = {stroke["color"] for row, stroke in strokes.items() if row != style.row_of(mine)}
+    assert strokes[style.row_of(mine)]["color"] not in others
 
 
 @given(SYSTEMS)

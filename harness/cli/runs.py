@@ -27,7 +27,7 @@ from harness.results.reader import find_runs
 from harness.results.report import single
 from harness.results.report.columns import LEADING, times
 from harness.results.report.compare import differing
-from harness.results.report.groups import Group, Run, knob
+from harness.results.report.groups import Group, Run, knob, labels
 from harness.results.report.table import leading
 from harness.results.summary import graph_name
 from harness.run import config as configs
@@ -99,23 +99,30 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
 def _list(given: argparse.Namespace) -> None:
     table = _table("run", "system", "dataset", "workers", "seed", "epochs", "state", "test %", "MB per epoch")
+    runs: dict[Path, Run] = {}
+    lines: dict[Path, list[str]] = {}
     for path in find_runs(given.runs):
         try:
-            table.add_row(str(path), *_line(Run(path)))
+            runs[path] = Run(path)
+            lines[path] = _line(runs[path])
         except InputError as error:
-            table.add_row(str(path), *[""] * 5, f"damaged: {error}", "", "")
+            runs.pop(path, None)
+            lines[path] = [*[""] * 4, f"damaged: {error}", "", ""]
+    names = dict(zip(runs, labels(list(runs.values()), ("workers", "epochs"))))
+    for path, line in lines.items():
+        table.add_row(str(path), names.get(path, ""), *line)
     _print(table)
 
 
 def _line(run: Run) -> list[str]:
-    """What `list` tells of a run, after its folder."""
+    """What `list` tells of a run, after its folder and its name."""
     keys, score, size = run.keys, "", ""
     if not run.trace.epochs.empty:
         summary = run.summary
         score = f"{value:.2f}" if (value := LEADING[summary["score"]][0].value(summary)) is not None else "-"
         size = f"{sum(summary['bytes_epoch'].values()) / 1e6:.3f}"
     told = [keys.get("workers", 1), keys.get("seed", ""), keys.get("epochs", "")]
-    return [run.name, graph_name(run.trace), *map(str, told), _state(run), score, size]
+    return [graph_name(run.trace), *map(str, told), _state(run), score, size]
 
 
 def _state(run: Run) -> str:

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from harness.base.errors import InputError, machine_said
 from harness.base.target import ALLOW, trusted_in
-from harness.base.terminal import Terminal
+from harness.base.terminal import Terminal, unfolded
 from harness.base.words import key_values
 from harness.results import files, objective
 from harness.run import config as configs
@@ -215,7 +215,7 @@ class Jobs:
             return
         from harness.results.report import swept
 
-        console = Terminal()
+        console = unfolded()
         table, notes = swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished])
         console.print(table)
         for note in notes:

@@ -31,7 +31,7 @@ from harness.base.terminal import printable
 from harness.results import consistency, files, track
 from harness.results.identity import identity
 from harness.results.reader import BUNDLE, Trace, find_runs
-from harness.results.report.groups import flatten, knob
+from harness.results.report.groups import flatten, labels
 from harness.results.summary import graph_name, summarise
 
 HEAD, RUNS, CODE = BUNDLE, "runs", "code"
@@ -171,6 +171,11 @@ class Bundle:
             together[repr(keys)].append(run)
         return [sorted(runs, key=lambda run: (str(type(run.seed)), run.seed)) for runs in together.values()]
 
+    @property
+    def labels(self) -> list[str]:
+        """What to call each row."""
+        return labels([row[0] for row in self.rows])
+
 
 def read(folder: Path) -> Bundle:
     """The bundle in a folder. InputError where it is none, holds what a bundle has not, or its head cannot be
@@ -250,19 +255,3 @@ def write(bundle: Bundle, code: Sequence[Path] = ()) -> Bundle:
         shutil.copyfile(path, folder / CODE / path.name)
     files.write_text_atomic(folder / HEAD, yaml.safe_dump(dataclasses.asdict(bundle.head), sort_keys=False))
     return read(folder)
-
-
-def labels(rows: Sequence[Sequence[Submitted]]) -> list[str]:
-    """What to call each row: its system, and the keys beside the seed that differ among the rows of it."""
-    made = []
-    for row in rows:
-        alike = [other[0].keys for other in rows if other[0].name == row[0].name]
-        keys = [
-            key
-            for key in row[0].keys
-            if key.partition(".")[0] not in ("seed", "dataset")
-            and len({repr(each[key]) for each in alike if key in each}) > 1
-        ]
-        knobs = [knob(key.removeprefix("system."), row[0].keys[key]) for key in keys]
-        made.append(" ".join([row[0].name, *knobs]))
-    return made

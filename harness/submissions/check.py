@@ -36,7 +36,7 @@ from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import runner
 from harness.run.runner import Places
-from harness.submissions.bundle import CODE, Bundle, Submitted, digest, labels
+from harness.submissions.bundle import CODE, Bundle, Submitted, digest
 
 SEEDS = 3  # fewer have no interval to speak of
 POINTS = 2.0  # by which a score may differ from that of the run made again, at most
@@ -116,7 +116,7 @@ def of_rules(bundle: Bundle) -> Iterator[str]:
     every = sorted({seed for each in seeds for seed in each}, key=str)
     if len(every) < SEEDS:
         yield f"the bundle has {len(every)} seeds: give at least {SEEDS}"
-    named = [f"{label} on {graph_name(row[0])}" for row, label in zip(bundle.rows, labels(bundle.rows))]
+    named = [f"{label} on {graph_name(row[0])}" for row, label in zip(bundle.rows, bundle.labels)]
     for row, name in zip(bundle.rows, named):
         lacking = [seed for seed in every if seed not in [run.seed for run in row]]
         if lacking:

@@ -16,8 +16,9 @@ from harness.results import resolved
 from harness.results.report import columns
 from harness.results.report.advice import keeps
 from harness.results.report.estimate import Estimate, estimate
+from harness.results.report.groups import labels
 from harness.results.summary import graph_name
-from harness.submissions.bundle import Bundle, Submitted, labels
+from harness.submissions.bundle import Bundle, Submitted
 
 HEADINGS = [
     *(("rank", False, "rank"), ("system", True, "system"), ("bundle", True, "bundle")),
@@ -111,7 +112,7 @@ def _kind(run: Submitted) -> str:
 
 def table(caption: str, rows: Sequence[Row]) -> Table:
     cells, rank, before = [], 0, None
-    for at, (row, label) in enumerate(zip(rows, labels([row.runs for row in rows])), 1):
+    for at, (row, label) in enumerate(zip(rows, labels([row.first for row in rows])), 1):
         if row.ranked and row.sent.mean != before:
             rank, before = at, row.sent.mean
         exact = sum(map(megabytes, row.exact)) / len(row.exact)

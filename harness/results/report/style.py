@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from harness.base.target import TREE
 from harness.base.terminal import counted
 from harness.results.report.groups import Group
 
@@ -165,23 +166,37 @@ def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
     """By row its colour, line and marker.
 
     The colour is its system's in every picture, whatever stands beside it: a hash of the system's name
-    chooses it. Rows of one system are shades of it, from dark to light. Line and marker (a look) tell rows
-    apart where colours cannot be seen. The hash chooses them too; of two rows with the same the later takes
-    the next that is free."""
+    chooses it. A system of one's own takes the next colour that no other system of the picture has. Rows of
+    one system are shades of it, from dark to light. Line and marker (a look) tell rows apart where colours
+    cannot be seen. The hash chooses them too; of two rows with the same the later takes the next that is
+    free."""
     rows: dict[str, set[Row]] = {}
+    own = []
     for group in groups:
         rows.setdefault(_system(group), set()).add(row_of(group))
+        if not str(group.first.keys.get("system._target_", "")).startswith(
+            tuple(f"{each}." for each in TREE)
+        ):
+            own.append(_system(group))
+    colours = {name: _hash(name) % len(COLOURS) for name in rows}
+    for name in sorted(set(own)):
+        others = {colour for other, colour in colours.items() if other != name}
+        turns = [(colours[name] + step) % len(COLOURS) for step in range(len(COLOURS))]
+        colours[name] = next((colour for colour in turns if colour not in others), colours[name])
     made: dict[Row, dict[str, Any]] = {}
     places = [(at, name, row) for name in rows for at, row in enumerate(sorted(rows[name], key=_natural))]
     for at, name, row in sorted(places, key=lambda place: place[:2]):
-        chosen = int.from_bytes(hashlib.sha256(f"{SALT}{name}".encode()).digest()[:4], "big")
         shade = np.linspace(*SHADES, len(rows[name]))[at] if len(rows[name]) > 1 else 0.0
-        colour = _mixed(COLOURS[chosen % len(COLOURS)], shade)
-        looks = (_look(chosen // len(COLOURS) + at + step) for step in range(LOOKS))
+        colour = _mixed(COLOURS[colours[name]], shade)
+        looks = (_look(_hash(name) // len(COLOURS) + at + step) for step in range(LOOKS))
         taken = [(other["linestyle"], other["marker"]) for other in made.values()]
         line, marker = min(looks, key=taken.count)
         made[row] = {"color": colour, "linestyle": line, "marker": marker}
     return made
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{SALT}{name}".encode()).digest()[:4], "big")
 
 
 def _system(group: Group) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.results.report import groups
+from harness.results.report.compare import exact_beside
 from harness.results.report.table import compared_by, diverged, estimate_of, less_exact
 
 SEED = "seed"  # runs that differ in it alone are one row, a mean over them
@@ -25,7 +26,7 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
     shown = {id(of_run[path]): (of_run[path], values) for values, path in runs}
     clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
     score, size, time = compared_by(compared, clock)
-    beside = {key: less_exact(group, compared) for key, (group, _) in shown.items()}
+    beside = {key: _less_exact(group, compared) for key, (group, _) in shown.items()}
     exact = ["minus exact"] if any(beside.values()) else []
     named = [key for key in keys if key != SEED]
     asked = [key.removeprefix("system.") for key in [*named, *(["seeds"] if SEED in keys else [])]]
@@ -41,3 +42,11 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
         first, *others = (format(estimate_of(group, each), each.digits) for each in (score, time, size))
         table.add_row(*cells, first, *([beside[key]] if exact else []), *others)
     return table, said
+
+
+def _less_exact(group: groups.Group, compared: list[groups.Group]) -> str:
+    """As `less_exact`; where the sweep has no exact training, beside that in the folder of its runs."""
+    said = less_exact(group, compared)
+    if not said and (sides := exact_beside(group.first)):
+        said = less_exact(group, [group, sides[1]])
+    return said
