@@ -202,7 +202,9 @@ def _repeats(anchor: str, name: str, group: Group, environments: Environments) -
     except InputError as error:
         command, mend = "", str(error)
     first = group.first
-    environment = json.dumps(first.trace.environment, indent=1, sort_keys=True)
+    # What computed the run stands among its attempts, and does not make another environment.
+    told = {key: value for key, value in first.trace.environment.items() if key != "code"}
+    environment = json.dumps(told, indent=1, sort_keys=True)
     return Repeats(
         anchor,
         name,
