@@ -20,7 +20,7 @@ from harness import cli
 from harness.base.errors import InputError
 from harness.results import files
 from harness.results.reader import checksums
-from harness.results.report import groups
+from harness.results.report.labels import labels
 from harness.results.summary import summarise
 from harness.run import runner
 from harness.run.runner import Places
@@ -358,7 +358,7 @@ def test_rows_of_one_system_are_named_by_what_differs_and_no_more():
         return SimpleNamespace(name=name, keys={"seed": 1, "dataset.path": "a", "model.hidden": 8, **keys})
 
     rows = [row("vanilla"), *(row("mine", **{"system.share": share, "epochs": 4}) for share in (0.1, 0.25))]
-    assert groups.labels(rows) == ["vanilla", "mine share=0.1", "mine share=0.25"]
+    assert labels(rows) == ["vanilla", "mine share=0.1", "mine share=0.25"]
 
 
 def test_two_machines_stand_on_one_page(ranked):

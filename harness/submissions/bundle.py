@@ -31,7 +31,8 @@ from harness.base.terminal import printable
 from harness.results import consistency, files, track
 from harness.results.identity import identity
 from harness.results.reader import BUNDLE, Trace, find_runs
-from harness.results.report.groups import flatten, labels
+from harness.results.report.groups import flatten
+from harness.results.report.labels import labels
 from harness.results.summary import graph_name, summarise
 
 HEAD, RUNS, CODE = BUNDLE, "runs", "code"

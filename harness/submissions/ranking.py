@@ -16,7 +16,7 @@ from harness.results import resolved
 from harness.results.report import columns
 from harness.results.report.advice import keeps
 from harness.results.report.estimate import Estimate, estimate
-from harness.results.report.groups import labels
+from harness.results.report.labels import labels
 from harness.results.summary import graph_name
 from harness.submissions.bundle import Bundle, Submitted
 

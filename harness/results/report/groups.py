@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from harness.base.errors import InputError, choice
 from harness.data.config import LABELS_PER_CLASS
@@ -340,42 +339,6 @@ def _ran_on(group: Group, members: list[Group]) -> list[str]:
         if len({g.first.resolved.get(name) for g in asked if g.first.resolved}) > 1:
             told.append(f"({name} {value})")
     return told
-
-
-class Named(Protocol):
-    """A run as far as `labels` looks at it: its system's name, and its config's keys."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def keys(self) -> dict[str, Any]: ...
-
-
-def labels(runs: Sequence[Named], unsaid: Collection[str] = ()) -> list[str]:
-    """What to call each run: its system, and the keys that differ among the runs of it.
-
-    unsaid   keys, or whole blocks of them, that are told elsewhere; the data set and the seed always are
-    """
-    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for run in runs:
-        alike[run.name].append(run.keys)
-    elsewhere = {"seed", "dataset", "label", *unsaid}
-
-    def differs(key: str, name: str) -> bool:
-        return len({repr(config[key]) for config in alike[name] if key in config}) > 1
-
-    found = {
-        name: [key for key in dict.fromkeys(itertools.chain(*configs))
-               if not {key, key.partition(".")[0]} & elsewhere and differs(key, name)]
-        for name, configs in alike.items()
-    }  # fmt: skip
-    return [
-        " ".join(
-            [name, *(knob(key.removeprefix("system."), keys[key]) for key in found[name] if key in keys)]
-        )
-        for name, keys in ((run.name, run.keys) for run in runs)
-    ]
 
 
 def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:

@@ -1,0 +1,46 @@
+"""What to call runs in a list: their system, and the keys in which its runs differ."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from harness.results.report.groups import knob
+
+
+class Named(Protocol):
+    """A run as far as `labels` looks at it: its system's name, and its config's keys."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keys(self) -> dict[str, Any]: ...
+
+
+def labels(runs: Sequence[Named], unsaid: Collection[str] = ()) -> list[str]:
+    """What to call each run: its system, and the keys that differ among the runs of it.
+
+    unsaid   keys, or whole blocks of them, that are told elsewhere; the data set and the seed always are
+    """
+    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        alike[run.name].append(run.keys)
+    elsewhere = {"seed", "dataset", "label", *unsaid}
+
+    def differs(key: str, name: str) -> bool:
+        return len({repr(config[key]) for config in alike[name] if key in config}) > 1
+
+    found = {
+        name: [key for key in dict.fromkeys(itertools.chain(*configs))
+               if not {key, key.partition(".")[0]} & elsewhere and differs(key, name)]
+        for name, configs in alike.items()
+    }  # fmt: skip
+    return [
+        " ".join(
+            [name, *(knob(key.removeprefix("system."), keys[key]) for key in found[name] if key in keys)]
+        )
+        for name, keys in ((run.name, run.keys) for run in runs)
+    ]
