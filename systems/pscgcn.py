@@ -86,7 +86,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
               have no effect; "refetch": those that are drawn and not cached are fetched in every epoch
     """
 
-    tau: int = number(1, 0, ROUNDS)
+    tau: int = number(1, 0, 1000)  # graphs are drawn and kept so far ahead
     rate: float = number(0.1, 0, 1, above=True)
     sampling: str = "variance"
     norms: str = "layers"

@@ -172,3 +172,15 @@ def test_a_checkpoint_that_does_not_fit_is_one_sentence_and_the_one_before_it_co
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
     assert restored(tmp_path)["epochs"] == 2 and not list(tmp_path.glob("*/*.part"))
+
+
+def test_the_state_of_another_run_is_refused_in_one_sentence(tmp_path):
+    save(tmp_path, 1)
+    for error in (RuntimeError("size mismatch for w\nand more"), KeyError("momentum")):
+
+        def load(state, error=error):
+            raise error
+
+        said = "is of another run than the config beside it .*anew with fresh=true"
+        with pytest.raises(InputError, match=said):
+            Checkpoints(tmp_path, 0, Alone(), "mine").restore(SimpleNamespace(load_state_dict=load))

@@ -169,6 +169,21 @@ def test_what_a_stranger_has_written_is_no_workers_word(tmp_path, monkeypatch):
         assert said.startswith("worker 1 (host ") and "\x1b" not in said
 
 
+def test_an_earlier_start_that_a_stranger_puts_back_is_no_start(tmp_path, monkeypatch):
+    """A stranger heard all of an earlier start, which was signed with the same secret, and repeats it."""
+    monkeypatch.setattr("harness.comm.meeting.ANSWER", 0.1)
+    earlier = [Meeting(k, 2, str(tmp_path / "store"), 1, b"secret") for k in range(2)]
+    heard = {f"host/{k}": met.signed(f"host/{k}", met.rank) for k, met in enumerate(earlier)}
+    met = Meeting(0, 2, str(tmp_path / "store"), 1, b"secret")
+    store = met.store
+    store.set("host/1", heard["host/1"])
+    met.store = SimpleNamespace(  # the last word is the stranger's
+        set=lambda key, value: store.set(key, heard.get(key, value)),
+        wait=store.wait, check=store.check, get=store.get,
+    )  # fmt: skip
+    assert "do not sign with the same secret" in refused(met) and not met.start
+
+
 THREE = st.tuples(*[st.sampled_from(["", "a", "b"])] * 3)
 
 

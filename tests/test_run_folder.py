@@ -48,6 +48,29 @@ def test_the_same_run_goes_on_in_its_folder(tmp_path):
     claim(run_in(hold(tmp_path / "a", run_in(tmp_path / "a"))))
 
 
+@pytest.mark.parametrize("text", ["7", "[1]", "system: {}\n", "system: {}\ndataset: {}\n"])
+def test_what_is_no_runs_config_is_damaged_and_no_hindrance_beside(tmp_path, text):
+    run = run_in(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    files.write_yaml_atomic(tmp_path / "b" / "config.yaml", text)
+    with pytest.raises(InputError, match=r"config.yaml is damaged \(it names no [a-z]*\)"):
+        config.stored(tmp_path / "b")
+    assert not run.is_in(tmp_path / "b")
+
+
+def test_a_number_for_a_text_is_kept_as_text(tmp_path):
+    run = run_in(hold(tmp_path / "a", run_in(tmp_path / "a", "label=2024")), "label=2024")
+    assert run.system_name == config.stored(tmp_path / "a")["label"] == "2024"
+    assert not prepare.is_finished(run), "and the folder is taken for the run's own"
+
+
+def test_a_pipe_in_a_files_place_is_damaged_and_waited_for_by_nobody(tmp_path):
+    for name, read in (("shards.json", files.read_json), ("config.yaml", files.read_yaml_text)):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match="it is not a file"):
+            read(tmp_path / name)
+
+
 def test_a_run_that_wrote_nothing_leaves_no_folder_that_was_not_there(tmp_path):
     claim(run_in(tmp_path / "results" / "graph" / "a"))
     assert not list(tmp_path.iterdir())

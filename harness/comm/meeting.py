@@ -169,8 +169,10 @@ class Meeting:
                 " HALOBENCH_SECRET, what RUN_DIR/secret holds on the host of worker 0, or prepare the run"
                 " again with launch=prepare"
             )
-        alike = [k for k, each in enumerate(said) if each.genuine]
-        others = [k for k, each in enumerate(said) if not each.genuine]
+        # What a worker has not drawn itself for this start is of another, put back by somebody who heard it.
+        own = said[self.rank].nonce == self.nonce
+        alike = [k for k, each in enumerate(said) if each.genuine and (own or k != self.rank)]
+        others = [k for k in range(len(said)) if k not in alike]
         if not others:
             return ""
         odd = others if 0 in alike or not alike else alike

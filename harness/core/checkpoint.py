@@ -75,7 +75,14 @@ class Checkpoints:
         for epoch in (latest, before) if before else (latest,) if latest else ():
             state = self._agreed(epoch, before if epoch == latest else 0)
             if state is not None:
-                trainer.load_state_dict({"next_epoch": epoch, **state})
+                try:
+                    trainer.load_state_dict({"next_epoch": epoch, **state})
+                except (RuntimeError, KeyError, ValueError, TypeError) as error:
+                    said = (str(error).splitlines() or [""])[0]
+                    raise InputError(
+                        f"{self.folder} is of another run than the config beside it ({type(error).__name__}:"
+                        f" {said}); start the run anew with fresh=true"
+                    ) from error
                 self.last = epoch
                 return epoch
         return 0

@@ -45,6 +45,7 @@ def _finite(value: Any) -> Any:
 
 def read_json(path: Path) -> Any:
     """What `write_json_atomic` wrote, without its checksum. OSError: cannot be read; ValueError: damaged."""
+    check_file(path)
     try:
         value = json.loads(Path(path).read_text())
         check_text({"it": value})
@@ -53,8 +54,16 @@ def read_json(path: Path) -> Any:
     return checksum.unsealed(value) if isinstance(value, dict) else value
 
 
+def check_file(path: Path) -> None:
+    """Damaged, a ValueError, where a pipe or a device stands in a file's place: to open one may wait for
+    ever."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise checksum.Damaged("it is not a file")
+
+
 def read_yaml_text(path: Path) -> str:
     """The text of a file that `write_yaml_atomic` wrote. OSError where it cannot be read, ValueError or
     yaml.YAMLError where it is damaged, or is what no run writes (`harness.base.yaml_text`)."""
+    check_file(path)
     checksum.check_sealed(path)
     return yaml_text.read(path, as_written=True)

@@ -25,7 +25,8 @@ KINDS: dict[str, dict[str, Kinds]] = {
         **dict.fromkeys(BLOCKS, BLOCK),
         **{f"{block}._target_": TEXT for block in BLOCKS},
         **dict.fromkeys(("dataset.name", "dataset.source", "model.name", "cluster.name"), TEXT + NONE),
-        **dict.fromkeys(("workers", "gpus", "epochs"), WHOLE + NONE),
+        **dict.fromkeys(("gpus", "epochs"), WHOLE + NONE),
+        "workers": WHOLE,
         "evaluate.patience": WHOLE,
         "seed": WHOLE + TEXT + NONE,
         **dict.fromkeys(("label", "data_dir", "cache", "results", "run_dir", "device"), TEXT + NONE),
@@ -87,6 +88,19 @@ def check(path: Path, value: Any, mend: str) -> None:
             if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
                 wanted = " or ".join(WORDS[kind] for kind in kinds)
                 raise InputError(f"{path} is damaged: its {name}={str(found)[:60]} is not {wanted}; {mend}")
+
+
+def as_text(config: dict[str, Any]) -> dict[str, Any]:
+    """A composed config, with numbers and truth values that stand for a text, as in label=2024, as text."""
+    made = dict(config)
+    for key in (key for key, kinds in KINDS["config.yaml"].items() if kinds[:1] == TEXT):
+        block, _, name = key.rpartition(".")
+        at = made.get(block) if block else made
+        if isinstance(at, dict) and isinstance(at.get(name), int | float):
+            if block:
+                made[block] = at = {**at}
+            at[name] = str(at[name])
+    return made
 
 
 def _at(value: Any, parts: list[str], name: str = "") -> Iterator[tuple[str, Any]]:

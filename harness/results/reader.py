@@ -21,7 +21,7 @@ from harness.base.errors import InputError
 from harness.base.machine import check_machine
 from harness.results import kinds, resolved
 from harness.results.batch import sealed_batches
-from harness.results.files import read_json, read_yaml_text
+from harness.results.files import check_file, read_json, read_yaml_text
 from harness.results.identity import canonical
 from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
@@ -268,6 +268,7 @@ def check_streams(run_dir: Path, attempt: int) -> None:
 
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
+        check_file(path)
         with pq.ParquetFile(path) as file:
             _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             table = file.read(use_threads=False)  # none needs to be had
@@ -283,6 +284,7 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
     """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
     batches: list[pa.RecordBatch] = []
     try:
+        check_file(path)
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)

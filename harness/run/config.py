@@ -57,6 +57,7 @@ BUILT_IN = {
 EMPTY: dict[str, dict[str, Any]] = {
     name: {} for name in ("model", "optimiser", "schedule", "score", "combine", "straggler")
 }
+NEEDED = [name for name in TARGETS if name not in EMPTY]  # blocks that every config has
 NAME_BYTES = 200  # of the 255 that a file system allows; a run's folder gets a number behind it
 ALL = tuple(dict.fromkeys((*BLOCKS, *TARGETS, *EMPTY)))
 
@@ -213,7 +214,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     check_text(config, held=OF_A_LINE)
     trust(config)
     # A config that is checked always says how many workers.
-    config = {WORKERS: RunConfig.workers, **canonical(config)}
+    config = {WORKERS: RunConfig.workers, **kinds.as_text(canonical(config))}
     blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     whole = {**EMPTY, **config}
     blocks |= {name: made(_named(_block(whole, name), name), name, base) for name, base in TARGETS.items()}
@@ -299,8 +300,11 @@ def stored(run_dir: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} is damaged ({str(error).splitlines()[0]}); start the run anew with fresh=true"
         ) from None
-    if not isinstance(config, dict) or "system" not in config:
-        raise InputError(f"{path} is damaged (it names no system); start the run anew with fresh=true")
+    except AssertionError:  # omegaconf's own, of a text that is neither a block nor a list
+        config = None
+    for name in NEEDED:
+        if not isinstance(config, dict) or name not in config:
+            raise InputError(f"{path} is damaged (it names no {name}); start the run anew with fresh=true")
     kinds.check(path, config, "start the run anew with fresh=true")
     return canonical(config)
 

@@ -35,15 +35,15 @@ def read(run_dir: Path) -> bytes | None:
             f"{VARIABLE} has {len(given)} characters and could be guessed; give {LEAST} or more, as {FILE} in"
             " RUN_DIR has"
         )
-    return (given or _in_folder(run_dir)).encode() or None
+    return (given or _in_folder(run_dir)).encode(errors="surrogateescape") or None
 
 
 def _in_folder(run_dir: Path) -> str:
     """ "" where the folder has none."""
     try:
-        with open(os.open(run_dir / FILE, os.O_RDONLY | os.O_NOFOLLOW)) as file:
-            return file.read(1024).strip()
-    except OSError:
+        with open(os.open(run_dir / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return file.read(1024).decode().strip()
+    except (OSError, UnicodeDecodeError):
         return ""
 
 

@@ -55,14 +55,15 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
         except OSError as error:
             wrong = f'RUN_DIR="{run_dir}" cannot be used ({error.strerror}); prepare it, or give another'
     # Where worker 0 has none to show, all leave here, and hear of it when they tell what is wrong with them.
-    token, shown = meeting.tell("folder", [token, not wrong])[0]
-    if not shown:
-        return [True] * meeting.size, wrong
+    own = token
     try:
+        token, shown = meeting.tell("folder", [own, not wrong])[0]
+        if not shown:
+            return [True] * meeting.size, wrong
         told = meeting.tell("sees", [host, (run_dir / token).exists()])
     finally:
         if meeting.rank == 0:
-            (run_dir / token).unlink(missing_ok=True)
+            (run_dir / own).unlink(missing_ok=True)
     sees = [there for _, there in told]
     if all(sees):
         return sees, ""

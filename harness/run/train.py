@@ -57,6 +57,14 @@ from harness.run.silence import Heartbeats
 STALLED = 4  # exit code of a worker that ended itself because nothing moved any more, or another had failed
 
 
+def _numbered(name: str, usual: int) -> int:
+    """A number of the environment that a launcher sets."""
+    given = os.environ.get(name, str(usual))
+    if not given.isdecimal():
+        raise InputError(f"{name}={given} in the environment is not a number: start workers by torchrun")
+    return int(given)
+
+
 @record
 def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = None) -> None:
     """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`.
@@ -71,7 +79,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
     worker went away, with that worker's last words where it had any."""
     if "PYTHONFAULTHANDLER" not in os.environ:
         faulthandler.disable()  # `record` has turned it on; who waits for this worker says what ended it
-    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    rank, size = _numbered("RANK", 0), _numbered("WORLD_SIZE", 1)
     folder, recorder = Path(run_dir), Recorder()
     found = known
     if found is None:

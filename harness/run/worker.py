@@ -34,7 +34,7 @@ if __name__ == "__main__":
         ended(error, 2)
     except (ServiceLost, LimitReached, PeerLost) as error:
         ended(error, 1)
-    if int(os.environ.get("RANK", 0)) == 0:
+    if os.environ.get("RANK", "0") == "0":
         # Not before: it brings in statistics that nothing up to here has to wait for.
         from rich.console import Console
 

@@ -14,10 +14,16 @@ from harness.base.places import ROOT
 
 
 def take_turns() -> None:
-    """Let one process compile at a time: the next finds in numba's cache what it needs too."""
+    """Let one process compile at a time: the next finds in numba's cache what it needs too. Without a folder
+    of the user's that can be written, nothing is changed."""
     # The user's own folder: in /tmp another user could make the file first and hold it.
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "halobench"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return  # nowhere to keep a lock: all compile for themselves, which takes longer
+    if not os.access(folder, os.W_OK):
+        return
     place = folder / f"compiling-{zlib.crc32(bytes(ROOT)):x}.lock"
     compiled = Dispatcher.compile
 
