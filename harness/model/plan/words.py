@@ -61,7 +61,8 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
         if key != word and key.isidentifier() and key not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
     here = here and name in (None, MEASURED)
-    if here:
+    if here:  # what is said of the cluster is the run's own, and checked as that
+        rest += [f"cluster.{change}" for change in changes]
         rest += [] if torch.cuda.is_available() else ["device=cpu"]
     elif name is None:
         raise InputError(
