@@ -23,10 +23,17 @@ FOLDER = Path("results/submissions")
 
 @command("halobench submit")
 def main(words: list[str], program: str) -> None:
-    parser = Parser(prog=program, description="make a bundle of finished runs to hand in")
+    parser = Parser(
+        prog=program,
+        description="make a bundle of finished runs; submit check checks one, submit page ranks some",
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the bundle; its name is its"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="where the bundle goes; the folder's name is its name",
     )
     parser.add_argument("--by", required=True, help="who hands it in")
     parser.add_argument("--licence", default="CC-BY-4.0", help="of the bundle's files (default: CC-BY-4.0)")
