@@ -94,7 +94,7 @@ def compare(runs: Runs) -> pd.DataFrame:
 
 
 def plot(runs: Runs, over: str = "time") -> Figure:
-    """One of the figures of `halobench plot`, of runs on one graph.
+    """One of the figures of `halobench report plot`, of runs on one graph.
 
     runs    as `compare` takes them
     over    "time", "bytes" or "epochs": the test score during training; "breakdown": where the time of an

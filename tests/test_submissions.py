@@ -244,7 +244,11 @@ def test_a_folder_that_is_no_bundle_is_one_sentence(copy, change, says):
 @pytest.mark.parametrize(
     "key, value, says",
     [
-        ("name", "../up", "name=../up: give up to 50 small letters"),
+        (
+            "name",
+            "../up",
+            "name=../up (the bundle's folder, so the last part of --out): give up to 50 small letters",
+        ),
         ("track", "quick", 'track="quick" is not known'),
         ("licence", " ", "licence=' ': give 1 to 200 letters"),
         ("trials", 20, "track=fixed trials=20: give trials in the tuned track"),
@@ -258,7 +262,7 @@ def test_a_head_that_cannot_be_used_names_its_key(copy, key, value, says):
         bundles.read(copy)
 
 
-def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch):
+def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch, capsys):
     folder = shutil.copytree(places.results, tmp_path / "results")
     for run in folder.glob("*/sancus-2w-*"):
         config = (run / "config.yaml").read_text().replace("systems.sancus", "my_idea")
@@ -274,6 +278,9 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch):
     made = made_of(
         [str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"), [tmp_path / "my_idea.py"]
     )
+    words = ["submit", str(folder), "--out", str(tmp_path / "again"), "--by", "A"]
+    assert cli.main([*words, "--code", str(tmp_path / "my_idea.py")]) == 0
+    assert "next: HALOBENCH_ALLOW=my_idea halobench submit check" in capsys.readouterr().out
     # It is not imported unless somebody says so, nor is a file that has the name of somebody else's module.
     (tmp_path / "out" / "code" / "this.py").write_text("raise ValueError('imported')\n")
 
@@ -290,7 +297,9 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch):
     assert str(tmp_path / "out" / "code") not in sys.path
 
 
-def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_public_one(tmp_path, capsys):
+def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_public_one(
+    tmp_path, capsys, monkeypatch
+):
     write_graph(tmp_path / "g.npz", 60)
     there = Places(tmp_path / "results", tmp_path / "cache", tmp_path)
     words = f"dataset=npz dataset.path={tmp_path / 'g.npz'} workers=2 epochs=1 model.hidden=4"
@@ -301,7 +310,10 @@ def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_publ
     ((kind, _, _),) = ranking.rankings([bundles.read(out)])
     assert kind == "own" and not faults(out, there)
     (tmp_path / "g.npz").unlink()
-    with pytest.raises(InputError, match="lacks the graph of 6 runs .*g.npz.* is not a file"):
+    with pytest.raises(InputError, match="lacks the graph of 6 runs .*copy its file to /.*/g.npz"):
+        faults(out, there)
+    monkeypatch.setattr(check, "untrusted", lambda config: ["my_idea"])  # all that lacks is said at once
+    with pytest.raises(InputError, match="copy its file to .*, and leave to import the code of 6 runs"):
         faults(out, there)
 
 

@@ -81,6 +81,13 @@ def test_a_sweep_numbers_its_runs_and_ends_with_a_table(place):
     assert rows[0].split()[0] == "vanilla" and len(rows[0].split()) == len(rows[1].split()) - 2  # no bound
 
 
+def test_a_sweep_on_a_file_that_is_not_there_says_so_once_before_it_starts(place):
+    done = place.run("-m", "seed=1,2,3", "dataset=npz", f"dataset.path={place.folder / 'garph.npz'}")
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert 'garph.npz" is not a file; did you mean "graph.npz"?' in done.err
+    assert not place.results.exists()
+
+
 def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
     runs = []
     for bound, target in ((2, 0.5), (1, 0.7)):

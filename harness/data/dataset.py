@@ -50,6 +50,9 @@ class Dataset:
         """Whether a finished run whose graph is another by now is an error."""
         return False
 
+    def check_there(self) -> None:
+        """InputError where a file that the config names is not there; a sweep asks before it starts."""
+
     def load(self, data_dir: Path, seed: int) -> Graph:
         """The graph, with its split (drawn by `seed` where it is drawn). Raw files are below `data_dir`."""
         raise NotImplementedError

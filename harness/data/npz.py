@@ -83,10 +83,18 @@ def has_split(path: Path) -> bool:
     return set(SPLITS) <= set(_names(path))
 
 
-def _names(path: Path) -> list[str]:
+def check_there(path: Path) -> None:
+    """InputError where no file is at `path`."""
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "not a file"
-        raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz, as in docs/data.md')
+        others = (each.name for each in path.parent.glob("*.npz") if each.is_file())
+        near = did_you_mean(path.name, others)
+        give = near if near.endswith("?") else ": give the path of an npz, as in docs/data.md"
+        raise InputError(f'dataset.path="{path}" is {what}{give}')
+
+
+def _names(path: Path) -> list[str]:
+    check_there(path)
     return raw.array_names(path, MEND)
 
 

@@ -39,6 +39,10 @@ class Source(DatasetConfig, Dataset):
     def refuses_changed(self) -> bool:
         return self.source == "npz"
 
+    def check_there(self) -> None:
+        if self.source == "npz":
+            npz.check_there(_npz(self))
+
     def load(self, data_dir: Path, seed: int) -> Graph:
         return load(self, data_dir, seed)
 

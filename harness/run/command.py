@@ -67,14 +67,17 @@ def _run(words: list[str], program: str) -> int:
 
 def _say_how_long(words: list[str], total: int) -> None:
     """Of a sweep, before it starts; of so many runs that to compose them takes seconds nothing. A run that
-    cannot be composed is said when its turn comes."""
+    cannot be composed is said when its turn comes. InputError where the file of a graph is not there."""
     if 1 < total <= 50:
         from harness.run import expected, runner
 
-        given = overrides.parse(words)
+        given, runs = overrides.parse(words), []
         with contextlib.suppress(InputError, HydraException, OmegaConfBaseException):
             own = runner.searchpath(given.config_dir)
             runs = runner.composed([[*own, *run] for run in runner.expand(given.overrides)])
+        for run in runs:
+            run.dataset.check_there()
+        if runs:
             print(expected.said(runs), file=sys.stderr, flush=True)
 
 

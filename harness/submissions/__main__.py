@@ -12,6 +12,7 @@ from harness.base.bounds import MOST
 from harness.base.errors import InputError, check_place, within
 from harness.base.scratch import scratch
 from harness.base.subcommand import RUN_HELP, Parser, command
+from harness.base.target import ALLOW
 from harness.cli.page.layout import write
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
@@ -54,7 +55,8 @@ def main(words: list[str], program: str) -> None:
     print(f"{given.out}: {len(made.runs)} runs in {len(made.rows)} rows, {size / 1e6:.1f} MB")
     for path in sorted({str(run.keys["dataset.path"]) for run in made.runs.values() if run.own_graph}):
         print(f"the graph {path} is not in it: whoever checks the bundle needs that file")
-    print(f"next: halobench submit check {shlex.quote(str(given.out))}")
+    allow = f"{ALLOW}={','.join(path.stem for path in given.code)} " if given.code else ""
+    print(f"next: {allow}halobench submit check {shlex.quote(str(given.out))}")
 
 
 @command("halobench submit check")
@@ -96,7 +98,9 @@ def page(words: list[str], program: str) -> None:
     given = parser.parse_args(words)
     folders = given.bundles or sorted(path.parent for path in FOLDER.glob(f"*/{bundles.HEAD}"))
     if not folders:
-        raise InputError(f"{FOLDER} holds no bundle: name some")
+        raise InputError(
+            f"{FOLDER} holds no bundle: name their folders, as halobench submit page BUNDLE_A BUNDLE_B"
+        )
     check_place("out", given.out)
     read = [bundles.read(folder) for folder in folders]
     for each in read:

@@ -76,7 +76,10 @@ class Submission:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise InputError(f"name={self.name}: give up to 50 small letters, digits and hyphens")
+            raise InputError(
+                f"name={self.name} (the bundle's folder, so the last part of --out): give up to 50 small"
+                " letters, digits and hyphens"
+            )
         choice("track", self.track, TRACKS)
         for key in ("by", "licence"):
             if not getattr(self, key).strip() or len(getattr(self, key)) > 200:

@@ -145,6 +145,8 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
     for name, run in bundle.runs.items():
         try:
             config = configs.stored(run.run_dir)
+            if run.own_graph and not (path := Path(run.keys["dataset.path"]).expanduser()).is_file():
+                absent[f"copy its file to {path.absolute()}"].append(name)
             if modules := untrusted(config):
                 foreign[",".join(modules)].append(name)
                 continue
@@ -153,7 +155,8 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
             wrong.append(f"{name} cannot be made again: {error}")
             continue
         try:
-            made[name].dataset.fingerprint(places.data_dir, run.seed)
+            if not run.own_graph:
+                made[name].dataset.fingerprint(places.data_dir, run.seed)
         except InputError as error:
             absent[str(error)].append(name)
         codes = {str(each.get("code")) for each in (run.resolved or {}).get("attempts", [])}

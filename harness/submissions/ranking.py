@@ -148,7 +148,7 @@ def page(bundles: Sequence[Bundle], command: str) -> str:
             {
                 "id": f"ranking-{number}",
                 "kind": kind,
-                "heading": caption + (f", split {split}" if split else ""),
+                "heading": caption + (f", split {split}" if split not in (None, "own") else ""),
                 "table": table(caption, rows),
                 "blind": blind(rows),
                 "setting": [f"{key}={value}" for key, value in keys],

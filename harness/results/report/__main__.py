@@ -4,7 +4,7 @@ halobench report RUN... [--columns A,B | --all] [--format FORMAT | --csv FILE]
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
-halobench plot RUN... [--x KEY] [--pareto] [--out DIR]"""
+halobench report plot RUN... [--x KEY] [--pareto] [--out DIR]"""
 
 from __future__ import annotations
 

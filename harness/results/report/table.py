@@ -289,12 +289,12 @@ class Section:
         return Cells(text, whole.best.reindex(columns=text.columns, fill_value=False), [], whole.names)
 
     def _said(self, group: Group) -> str:
-        """That a group diverged, so has no score; of a control, that it does as well as exact training."""
+        """That a group diverged, so has no score; of a control, that exact training is not ahead."""
         if group.diverged:
             return "diverged"
         for control, _, ahead in ahead_of_controls(self.groups, columns.LEADING[self.score][0]):
             if control is group and ahead.n > 1 and ahead.side() <= 0:
-                return "as good as exact"
+                return "not told from exact" if ahead.side() == 0 else "ahead of exact"
         return ""
 
 
