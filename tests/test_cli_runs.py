@@ -10,6 +10,7 @@ from filelock import FileLock
 from harness import cli
 from harness.base.errors import InputError
 from harness.cli import runs
+from harness.results import files
 from harness.results.reader import Trace
 from harness.results.schema import SCORES
 from harness.run import prepare
@@ -157,6 +158,27 @@ def test_what_cannot_go_on_is_refused_in_one_sentence(place, capsys, asked, refu
     for word, why in refusals.items():
         assert why in refused(capsys, "extend", run, word, f"cache={place.folder / 'cache'}")
     assert place.runs() == [run]
+
+
+def test_a_config_that_somebody_changed_is_named_before_anything_trains(place, capsys):
+    assert place.run("epochs=2", "keep_checkpoint=true").code == 0
+    (run,) = place.runs()
+    written = files.read_yaml_text(run / "config.yaml").partition("# xxh3")[0]
+    for old, new, why in (
+        ("workers: 2", "workers: 1", "its config.yaml has other workers than its shards.json"),
+        ("hidden: ", "hidden: -", "config.yaml: model.hidden=-"),
+    ):
+        assert old in written
+        files.write_yaml_atomic(run / "config.yaml", written.replace(old, new))
+        assert why in refused(capsys, "extend", run, "epochs=9", f"cache={place.folder / 'cache'}")
+    assert place.runs() == [run]
+
+
+def test_the_list_names_runs_by_their_knobs(tmp_path, capsys):
+    for bound in (1, 2):
+        traces.finished(tmp_path / f"run{bound}", traces.config(system__bound=bound))
+    shown = said(capsys, "list", tmp_path)
+    assert "plain bound=1" in shown and "plain bound=2" in shown
 
 
 @pytest.mark.parametrize(

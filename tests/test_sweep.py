@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.comm.recorder import Epoch
+from harness.results import files
 from harness.results.report import groups, swept
 from harness.run import overrides, progress, runner
 from harness.run.command import CONF
@@ -105,6 +106,22 @@ def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
         sent = by_bound[bound].estimate(lambda s: sum(s["bytes_epoch"].values()) / 1e6)
         assert mb == format(sent, ".3f")
     assert cells["test acc %"][0] < cells["test acc %"][1]
+
+
+def test_beside_a_sweep_stands_exact_training_that_it_does_not_have(tmp_path):
+    runs = []
+    for seed in (1, 2):
+        for name, target, role in (("exact", 0.8, "reference"), ("plain", 0.7, "")):
+            path = tmp_path / "cora" / f"{name}-2w-seed{seed}-{seed:08x}"
+            traces.of(path, name, seed=seed, target=target, ran_on={"role": role})
+        runs.append(({"seed": str(seed)}, path))
+    table, _ = swept.swept_table(["seed"], runs)
+    (cell,) = next(column for column in table.columns if column.header == "minus exact").cells
+    plain, exact = (
+        files.read_json(folder / "summary.json")["best"]["test"]
+        for folder in sorted(path.parent.glob("*seed1*"))[::-1]
+    )
+    assert cell == f"{100 * (plain - exact):.2f}"
 
 
 @given(epochs=st.integers(1, 500), every=st.integers(0, 60), seconds=st.sampled_from([0, APART / 7, APART]))

@@ -283,9 +283,12 @@ def make_system(block: dict[str, Any]) -> System:
 def load(run_dir: Path) -> Run:
     """The run a folder was made for. InputError where the folder is none, its config is damaged, or names a
     class that would have to be imported from a module that nobody has trusted."""
-    config = stored(run_dir)
-    check_trusted(config, Path(run_dir) / "config.yaml")
-    return check(config)
+    config, path = stored(run_dir), Path(run_dir) / "config.yaml"
+    check_trusted(config, path)
+    try:
+        return check(config)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def stored(run_dir: Path) -> dict[str, Any]:

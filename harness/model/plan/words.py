@@ -19,6 +19,7 @@ from harness.run import overrides
 from harness.run.config import ALL as BLOCKS_OF_A_RUN
 from harness.run.config import Run, RunConfig
 from harness.run.runner import CONF, composed, expand
+from harness.run.train import check_device
 
 OWN = {"sample": float, "probe": int, "per_host": int}  # keys that are no run's, and what their values are
 
@@ -63,7 +64,9 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     here = here and name in (None, MEASURED)
     if here:  # what is said of the cluster is the run's own, and checked as that
         rest += [f"cluster.{change}" for change in changes]
-        rest += [] if torch.cuda.is_available() else ["device=cpu"]
+        rest = [word for word in rest if word != "device=auto"]
+        if not torch.cuda.is_available() and "device" not in map(key_of, rest):
+            rest.append("device=cpu")
     elif name is None:
         raise InputError(
             "no cluster is given: add cluster=NAME of conf/cluster, or a file that ends in .yaml"
@@ -100,6 +103,8 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
 def _this_machine(runs: Sequence[Run]) -> Cluster:
     """As many devices as the largest run has workers, which share what there is; messages between them take
     no time, so seconds are the least."""
+    for run in runs:
+        check_device(run.settings.device)
     workers = max(run.settings.workers for run in runs)
     kind, memory = processor(), host_memory() / workers
     if any(run.settings.device != "cpu" for run in runs):
