@@ -8,8 +8,8 @@ nothing is stale.
 3. Narrow side (`narrow`). Both are linear, so H W travels where it is narrower than H. In the last layer of a
    softmax classifier C - 1 of C columns do: a shift common to a row of logits changes nothing forwards, and
    the rows of delta sum to 0 backwards. Exact.
-4. Coded messages (`bits`). Stochastic rounding to 8 bits, one scale of 2 bytes per column of what goes from
-   one worker to another.
+4. Coded messages (`bits`, `scale`). Stochastic rounding to 8 bits, one scale of 2 bytes per column of what
+   goes from one worker to another, or per row.
 5. Coded weights (`combine=quantised`). Gradients travel up to owners of rows, steps down, at 4 bits
    (harness/core/combine.py).
 6. Layer 0 once, exactly, in sparse rows where these are smaller (`features_wire=auto`).
@@ -27,13 +27,15 @@ layer of a softmax classifier the narrower of f_in and C - 1; P workers; a matri
 weights.
 
 Bytes per epoch over all workers:
-    messages   2 sum_ij w (ceil(k_ij bits / 8) + 2) in each layer l >= 1, no message no byte; 8 w k_ij at
-               bits=32; under `features=refetch` also for l = 0, half of that where H travels, and
-               4 f_0 for each other's vertex of which rows are computed
+    messages   2 sum_ij w (ceil(k_ij bits / 8) + 2) in each layer l >= 1, no message no byte, or at scale=row
+               2 sum_ij k_ij (ceil(w bits / 8) + 2); 8 w k_ij at bits=32; under `features=refetch` also for
+               l = 0, half of that where H travels, and 4 f_0 for each other's vertex of which rows are
+               computed
     weights    sum of 2 (P - 1) r (ceil(c / 2) + 2) over matrices, and 8 (P - 1) n
 
 Decisions
 - a sum adds up only the edges that no row serves.
+- scale=row: a column's largest value, of thousands of rows, rounds most of them to 0 at 4 bits.
 - at bits=32 weights are not coded either where `combine` is not given: the exact knob.
 - attention needs rows: no partial sums and no narrow side there (model=gat), and rows travel before dropout.
 - preset `vanilla/cover` is this with nothing rounded: exact training that sends the fewest messages.
@@ -82,6 +84,7 @@ class Lean(ComputesOthers, MessageSystem):
     """messages  "cover": the fewest rows and partial sums; "rows": rows alone
     narrow    send the narrower of H and H W, and in the last layer C - 1 of C columns; false: H
     bits      per value of a message: 4, 8, or 32: as they are
+    scale     of its codes: one per "column" of what goes to one worker, or one per "row"
     features  "once": layer 0's rows are fetched one time, and kept; "refetch": in every epoch
     extra_work   most operations of rows that a worker computes for others, of those of its own; 0: none
     """
@@ -89,6 +92,7 @@ class Lean(ComputesOthers, MessageSystem):
     messages: str = "cover"
     narrow: bool = True
     bits: int = one_of(8, 4, 8, AS_THEY_ARE)
+    scale: str = "column"
     features: str = "once"
     extra_work: float = number(0.0, 0, 1000)
 
@@ -97,6 +101,7 @@ class Lean(ComputesOthers, MessageSystem):
 
     def __post_init__(self):
         choice("messages", self.messages, ("rows", "cover"))
+        choice("scale", self.scale, tuple(CodedMessages.CODES))
         check_features(self.features)
 
     def supports(self, run):
@@ -127,14 +132,13 @@ class Lean(ComputesOthers, MessageSystem):
                 top[rows.order[:count]] = layer
         sides = [self.narrowed(shard, widths, layer) for layer in range(layers)]
         # The gradient of layer 0's X comes back to nobody, that of its X W does.
-        sent = [
-            (2 if layer or narrow else 1) * (widths[layer + narrow] - spared)
-            for layer, (narrow, spared) in enumerate(sides)
-        ]
+        sent = [widths[layer + narrow] - spared for layer, (narrow, spared) in enumerate(sides)]
+        passes = [2 if layer or narrow else 1 for layer, (narrow, _) in enumerate(sides)]
         kept = 4 * widths[0]
         if self.features == "once":
-            sent[0] = kept = 0
-        travels = Sent(sent, kept, self.bits, self.messages == "cover")
+            passes[0] = kept = 0
+        code = self.bits, self.scale == "row" and self.bits != AS_THEY_ARE
+        travels = Sent(sent, passes, kept, code, self.messages == "cover")
         costs = [Replicate(mode="cache"), *(Replicate(row=2.0**k) for k in range(9))]
         others = [Chooser(each, known, widths) for each in costs]
         self.extension, self.used, self.bound = least(
@@ -166,4 +170,4 @@ class Lean(ComputesOthers, MessageSystem):
         return super().input_halo(x)
 
     def coded(self, layer, send, receive):
-        return CodedMessages(self.comm, layer, send, receive, self.bits, self.seed)
+        return CodedMessages(self.comm, layer, send, receive, self.bits, self.seed, self.scale)

@@ -182,8 +182,9 @@ def surroundings(draw):
     shard = SimpleNamespace(inner=np.arange(3 + others), inner_edges=csr(edges))
     of = Around(shard, 3, owners, np.arange(others), 0)
     first = draw(st.booleans())  # whether features are refetched
-    widths = [int(first) * rng.integers(1, 5), *rng.integers(1, 5, layers - 1)]
-    sent = Sent(widths, 12 * first, draw(st.sampled_from([8, 32])), draw(st.booleans()))
+    widths, passes = rng.integers(1, 5, layers).tolist(), [int(first), *[2] * (layers - 1)]
+    code = draw(st.sampled_from([(8, False), (4, True), (32, False)]))
+    sent = Sent(widths, passes, 12 * first, code, draw(st.booleans()))
     ops = np.concatenate([np.zeros((1, 3 + others), int), rng.integers(1, 9, (layers, 3 + others))])
     return of, edges, rng.integers(-1, layers + 1, 3), ops, sent
 

@@ -15,6 +15,7 @@ from harness.core import quantise as quantising
 from harness.core.quantise import (
     BITS,
     ColumnCode,
+    RowCode,
     code_with_torch,
     codes_with_torch,
     column_bytes,
@@ -168,3 +169,9 @@ def test_columns_of_messages_are_the_rows_of_their_transposes(rows, bits, dtype,
     sizes = [count for count in counts if count]
     told = [dequantise_scaled(each, count, bits, dtype).t() for each, count in zip(want, sizes)]
     assert torch.equal(got, torch.cat(told))
+    by_row = RowCode(counts, x.shape[1], bits)
+    wire = by_row.quantise(x, noise)
+    assert len(wire) == sum(by_row.sizes) and torch.equal(
+        by_row.dequantise(wire, dtype),
+        dequantise_scaled(quantise_scaled(x, bits, noise.view_as(x)), x.shape[1], bits, dtype),
+    )

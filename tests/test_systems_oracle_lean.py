@@ -74,10 +74,10 @@ def drawing(seed: int):
 
 
 @settings(max_examples=12)
-@given(bits=st.sampled_from([4, 8]), run=st.fixed_dictionaries(RUN))
-def test_lean_equals_its_oracle(pool, bits, run):
+@given(bits=st.sampled_from([4, 8]), scale=st.sampled_from(["column", "row"]), run=st.fixed_dictionaries(RUN))
+def test_lean_equals_its_oracle(pool, bits, scale, run):
     graph, how = drawn(run)
-    knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
+    knobs = {"bits": bits, "scale": scale, "narrow": run["narrow"], "messages": run["messages"]}
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
 
     history = systems.history(
@@ -88,6 +88,7 @@ def test_lean_equals_its_oracle(pool, bits, run):
         drawing(how.seed),
         least if run["messages"] == "cover" else refuses_needed_rows,
         bits=bits,
+        scale=scale,
         narrow=run["narrow"],
         model=how.model["name"],
         normalisation=how.model["normalisation"],
@@ -136,14 +137,15 @@ def test_as_they_are_messages_are_full_graph_training(pool, run, rows, weighted,
 @settings(max_examples=8)
 @given(
     bits=st.sampled_from([4, 8, 32]),
+    scale=st.sampled_from(["column", "row"]),
     rows=st.sampled_from(["needed", "all"]),
     run=st.fixed_dictionaries(RUN),
 )
-def test_bytes_are_the_closed_form(pool, bits, rows, run):
+def test_bytes_are_the_closed_form(pool, bits, scale, rows, run):
     """Of every pair of workers, from the dense matrix: as many messages as a maximum matching has edges."""
     graph, how = drawn(run)
     how = replace(how, epochs=2, dtype="float32", rows=rows)
-    knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
+    knobs = {"bits": bits, "scale": scale, "narrow": run["narrow"], "messages": run["messages"]}
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
     edges, sets = dense.adjacency(graph) != 0, needed_sets(graph, run["layers"])
     if rows == "all":
@@ -159,7 +161,10 @@ def test_bytes_are_the_closed_form(pool, bits, rows, run):
                     continue
                 block = edges[np.ix_(receiver & sets[l + 1], sender)]
                 count = matching(block) if run["messages"] == "cover" else int(block.any(0).sum())
-                size = width * (-(-count * bits // 8) + 2) if bits < 32 else 4 * width * count
+                size = 4 * width * count
+                if bits < 32:
+                    long, short = (width, count) if scale == "row" else (count, width)
+                    size = short * (-(-long * bits // 8) + 2)
                 want = (count, size if count else 0)
                 for epoch in range(2):
                     sent = [worker["sent"][epoch] for worker in outcome.workers]

@@ -262,6 +262,25 @@ class ColumnCode:
         return rows
 
 
+class RowCode:
+    """As `ColumnCode`, each message being `quantise_scaled` of its rows: a scale per row, and noise row after
+    row."""
+
+    def __init__(self, counts: Sequence[int], width: int, bits: int):
+        self.counts, self.width, self.bits = list(counts), width, bits
+        self.sizes = [count * scaled_bytes(width, bits) for count in counts]
+
+    def quantise(self, rows: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        return quantise_scaled(rows.contiguous(), self.bits, noise.view_as(rows)).flatten()
+
+    def dequantise(self, wire: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        rows = wire.view(-1, scaled_bytes(self.width, self.bits))
+        return dequantise_scaled(rows, self.width, self.bits, dtype)
+
+
+Code = ColumnCode | RowCode
+
+
 def _rounded_up(x: torch.Tensor) -> torch.Tensor:
     """Numbers of 0 or more as bfloat16, none of them less."""
     nearest = x.to(torch.bfloat16)

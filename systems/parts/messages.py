@@ -14,7 +14,7 @@ what the sender does with it is G^T.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from harness.comm.work import code
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
 from harness.core.kernels.spmm import SparseOperator
-from harness.core.quantise import ColumnCode
+from harness.core.quantise import Code, ColumnCode, RowCode
 from harness.data.partition.shard import Csr
 from systems.parts.coded import CodedHalo
 from systems.parts.cover import Cover, least_cover, rows_alone
@@ -177,16 +177,27 @@ class Messages:
 
 
 class CodedMessages(Messages):
-    """Messages at `bits` bits per value, with one scale for each column of what goes to one worker, rounded
-    stochastically (`harness.core.quantise.ColumnCode`).
+    """Messages at `bits` bits per value, rounded stochastically, with one scale of `scale`: for each "column"
+    of what goes to one worker, or for each "row" (`harness.core.quantise`).
 
-    Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2).
+    Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2), or k (ceil(w bits / 8) + 2).
     """
 
-    def __init__(self, comm: Comm, layer: int, send: list[int], receive: list[int], bits: int, seed: int):
+    CODES: ClassVar[dict[str, type[Code]]] = {"column": ColumnCode, "row": RowCode}
+
+    def __init__(
+        self,
+        comm: Comm,
+        layer: int,
+        send: list[int],
+        receive: list[int],
+        bits: int,
+        seed: int,
+        scale: str = "column",
+    ):
         super().__init__(comm, layer, send, receive)
-        self.bits, self.seed = bits, seed
-        self._codes: dict[tuple[str, int], tuple[ColumnCode, ColumnCode]] = {}
+        self.bits, self.seed, self._code_of = bits, seed, self.CODES[scale]
+        self._codes: dict[tuple[str, int], tuple[Code, Code]] = {}
 
     def start(self, direction: str, rows: torch.Tensor) -> None:
         count, width = rows.shape
@@ -216,10 +227,10 @@ class CodedMessages(Messages):
             self.recorder.work(code(len(rows), self.come.width, wire.nbytes, rows.nbytes))
             return rows
 
-    def _code(self, direction: str, width: int) -> tuple[ColumnCode, ColumnCode]:
+    def _code(self, direction: str, width: int) -> tuple[Code, Code]:
         """Of what is sent and of what comes."""
         if (direction, width) not in self._codes:
-            send, receive = (ColumnCode(counts, width, self.bits) for counts in self.counts[direction])
+            send, receive = (self._code_of(counts, width, self.bits) for counts in self.counts[direction])
             self._codes[direction, width] = send, receive
         return self._codes[direction, width]
 

@@ -54,26 +54,33 @@ Choose = Callable[[int, np.ndarray, np.ndarray], None]
 class Sent:
     """What travels in an epoch.
 
-    widths   [L] values of a message of each layer, in both passes; 0 where they are none of an epoch's
+    widths   [L] values of a message of each layer
+    passes   [L] in which it travels in an epoch: 2, 1 where no gradient comes back, 0 where it does not
     kept     bytes of the features of a row that is computed here
-    bits     per value of a message
+    code     bits per value of a message, and whether each has a scale of its own
     sums     whether partial sums may be sent
     """
 
     widths: list[int]
+    passes: list[int]
     kept: int
-    bits: int
+    code: tuple[int, bool]
     sums: bool
 
     def each(self, layer: int) -> int:
-        """Bytes of a message of a layer, without what coding rounds up and scales."""
-        return self.widths[layer] * self.bits // 8
+        """Bytes of a message of a layer in all passes, without what coding a column rounds up and scales."""
+        (bits, by_row), width = self.code, self.widths[layer]
+        if by_row:
+            return self.passes[layer] * (-(-width * bits // 8) + 2)
+        return self.passes[layer] * width * bits // 8
 
     def of(self, layer: int, counts: np.ndarray) -> int:
         """Bytes of these numbers of messages [P] of a layer, coded (`CodedMessages`)."""
-        if self.bits == 32:
+        bits, by_row = self.code
+        if by_row or bits == 32:
             return self.each(layer) * int(counts.sum())
-        return self.widths[layer] * int((-(-counts[counts > 0] * self.bits // 8) + 2).sum())
+        columns = self.passes[layer] * self.widths[layer]
+        return columns * int((-(-counts[counts > 0] * bits // 8) + 2).sum())
 
 
 def operations(of: Around, widths: list[int], filled: np.ndarray) -> np.ndarray:
@@ -113,7 +120,7 @@ class Cuts:
         costs = [sent.each(layer) for layer in range(layers)]
         self.unit = max(1, UNIT // max(*costs, 1))
         self.arcs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        for layer in range(0 if sent.widths[0] else 1, layers):
+        for layer in range(0 if sent.passes[0] else 1, layers):
             used = depth[target] > layer
             v, u = target[used], source[used]
             vertices, a = np.unique(u, return_inverse=True)
@@ -225,7 +232,7 @@ class Plan:
         size = plain = sent.kept * self.extension.others[0]
         ones = np.ones(of.edges.num_entries, np.int8)
         edges = sparse.csr_matrix((ones, of.edges.indices, of.edges.indptr), shape=of.edges.shape)
-        for layer in range(0 if sent.widths[0] else 1, len(found.halos)):
+        for layer in range(0 if sent.passes[0] else 1, len(found.halos)):
             block = edges[self.taken[layer + 1]][:, found.halos[layer]]
             block.sort_indices()
             counts = found.plans[layer].receive_counts
@@ -299,6 +306,6 @@ def least(
                 best, fewest, plain = plan, size, mine[1]
     assert best is not None
     bound = None
-    if not needed or (layers == 2 and not sent.widths[0]):
+    if not needed or (layers == 2 and not sent.passes[0]):
         bound = max(float(cuts.bound(best.costs(ops))), 0.0) / plain if plain else 1.0
     return best.extension, best.work / max(alone.work, 1) - 1, bound

@@ -13,10 +13,11 @@ Rows of a worker are in the order of the last set they are in, R_L first, then b
     Y = H W where that is narrower than H (in the last layer of a softmax classifier C - 1 counts), else H
     forward    M = Q(G Y), in that last layer without its last column, which is taken from the others
     backward   N = Q(S^T dT), likewise; its last column is then minus the sum of the others'
-    Q          of each column of a message: see tests/oracles/combine.py; bits=32: as it is
+    Q          of each column of a message, or of each row (`scale`): tests/oracles/combine.py; bits=32: as
+               it is
 
 `draw(epoch, layer, direction, sender, count)` gives the u of all that a sender sends, receiver after
-receiver, a message column after column.
+receiver, a message column after column, or row after row.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def train(
     cover,
     *,
     bits: int,
+    scale: str = "column",
     narrow: bool = True,
     model: str = "gcn",
     normalisation: str = "symmetric",
@@ -117,8 +119,11 @@ def train(
                 given = [m[:, :-1] for m in given]
             u = draw(epoch, l, direction, sender, sum(m.size for m in given))
             for pair, m in zip(pairs, given):
-                mine, u = u[: m.size].reshape(m.T.shape), u[m.size :]
-                got = coded(m, bits, mine) if m.size else m
+                mine, u, got = u[: m.size], u[m.size :], m
+                if m.size and scale == "row":
+                    got = rounded(m, bits, mine.reshape(m.shape))
+                elif m.size:
+                    got = coded(m, bits, mine.reshape(m.T.shape))
                 last = -got.sum(1) if direction == "backward" else np.zeros(len(got))
                 arrived[pair] = np.column_stack([got, last]) if spared else got
         return arrived

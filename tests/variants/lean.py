@@ -10,6 +10,7 @@ STALE = [
     ("lean", {}),
     ("lean", {"bits": 4, "messages": "rows", "features": "refetch"}),
     ("lean", {"extra_work": 0.5}),
+    ("lean", {"bits": 4, "scale": "row", "extra_work": 0.5}),
     ("lean", {"bits": 4, "features": "refetch", "extra_work": 1}),
 ]
 CONTROL = [("lean", {})]
