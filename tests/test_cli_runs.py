@@ -172,6 +172,7 @@ def test_a_config_that_somebody_changed_is_named_before_anything_trains(place, c
         files.write_yaml_atomic(run / "config.yaml", written.replace(old, new))
         assert why in refused(capsys, "extend", run, "epochs=9", f"cache={place.folder / 'cache'}")
     assert place.runs() == [run]
+    assert f"{run.name} is no folder of a run" in refused(capsys, "extend", run.name, "epochs=9")
 
 
 def test_the_list_names_runs_by_their_knobs(tmp_path, capsys):

@@ -61,6 +61,7 @@ def accept(*arguments: str) -> config.Run:
         (["hydra.foo=1"], ["hydra.foo=1 is not a setting of Hydra's", "--hydra-help"]),
         (["label=${oc.env:NOPE}"], ["label=${oc.env:NOPE} refers to what is not there: give a value"]),
         (["epochs==3"], ["epochs==3 cannot be read", "as 'epochs=\"=3\"'"]),
+        (["system=vanilla,", "zero_halo"], ["write a list without spaces, as system=A,B"]),
         (["=3"], ['"=3" is not KEY=VALUE']),
         (["gpus=0"], ["workers=0", "give 1 to "]),
         (["workers=2", "gpus=4"], ["workers=2 and gpus=4", "give workers=2 alone"]),

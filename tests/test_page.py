@@ -7,6 +7,7 @@ import itertools
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -275,6 +276,20 @@ def test_light_and_dark_can_be_chosen_and_are_kept(shown, scheme):
     assert (second == "rgb(255, 255, 255)") == (scheme == "dark")
     found.reload()
     assert found.evaluate(ground) == second
+
+
+def test_the_command_of_ones_own_system_is_one_that_can_be_typed(tmp_path, monkeypatch):
+    """Its class is not imported for the page, so nobody knows whether its workers meet where they save."""
+    assert cli.main(["new", "system", "my_wish", "--out", str(tmp_path)]) == 0
+    monkeypatch.setenv("HALOBENCH_CONFIG_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    (plain,) = runner.composed([["dataset=cora", "workers=2"]])
+    block = {"_target_": "my_wish.MyWish"}
+    typed = repeat_command.command([{**plain.composed, "system": block}], Path("mine"))
+    began, _, rest = typed.partition(" halobench run ")
+    assert began == f"PYTHONPATH={tmp_path}" and "+" not in rest and "checkpoint_every" not in rest
+    assert rest.endswith("results=mine") and f"--config-dir {tmp_path}/conf system=my_wish" in rest
 
 
 @pytest.mark.parametrize(

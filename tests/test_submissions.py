@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from harness import cli
+from harness.base import target
 from harness.base.errors import InputError
 from harness.results import files
 from harness.results.reader import checksums
@@ -24,6 +25,7 @@ from harness.results.report.labels import labels
 from harness.results.summary import summarise
 from harness.run import runner
 from harness.run.runner import Places
+from harness.submissions import __main__ as submit
 from harness.submissions import bundle as bundles
 from harness.submissions import check, ranking
 from tests import browser
@@ -197,7 +199,7 @@ def another_systems_run(folder):
         (a_larger_graph, "vanilla on twin/flickr lacks seed 2"),
         (another_generator, "was trained on a graph of other files, or another generator, than are here"),
         (another_partition, "shards.json differs from the partition that is made here in edges"),
-        (other_code, "sancus-2w-seed3-.* was computed by other code than is here"),
+        (other_code, "sancus-2w-seed3-.*: computed by other code than is here; check with revision"),
         (lambda folder: without(folder, "sancus", [2]), "sancus on twin/flickr.* lacks seed 2"),
         (lambda folder: without(folder, "zero_halo", [1, 2, 3]), "has no runs of the control"),
         (lambda folder: without(folder, "vanilla", [1, 2, 3]), "has no runs of exact training"),
@@ -269,7 +271,7 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch, c
         files.write_yaml_atomic(run / "config.yaml", config[: config.index("# xxh3")])
         told = files.read_json(run / "summary.json")
         files.write_json_atomic(run / "summary.json", {**told, "files": {**told["files"], **checksums(run)}})
-    with pytest.raises(InputError, match="runs code of my_idea: add --code my_idea.py"):
+    with pytest.raises(InputError, match="runs code of my_idea: add --code PATH/TO/my_idea.py"):
         made_of([str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"))
     (tmp_path / "my_idea.py").write_text("raise ValueError('imported')\n")
     (tmp_path / "nothing.py").mkdir()
@@ -279,6 +281,7 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch, c
         [str(folder)], tmp_path / "out", bundles.Submission("out", "A", "CC0"), [tmp_path / "my_idea.py"]
     )
     words = ["submit", str(folder), "--out", str(tmp_path / "again"), "--by", "A"]
+    monkeypatch.setattr(submit, "revision", lambda folder: "another")  # whose code they may have run
     assert cli.main([*words, "--code", str(tmp_path / "my_idea.py")]) == 0
     assert "next: HALOBENCH_ALLOW=my_idea halobench submit check" in capsys.readouterr().out
     # It is not imported unless somebody says so, nor is a file that has the name of somebody else's module.
@@ -295,6 +298,15 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch, c
     found = list(check.problems(made, places, 0, 1, beside))
     assert any("cannot be imported: imported" in each for each in found)
     assert str(tmp_path / "out" / "code") not in sys.path
+    # Who hands it in has named it: then it is imported, to see whether it is what the runs ran.
+    monkeypatch.undo()
+    monkeypatch.setattr(target, "_named", set())
+    (tmp_path / "my_idea.py").write_text(
+        "from systems import sancus\n\n\nclass Sancus(sancus.Sancus):\n    pass\n"
+    )
+    words = ["submit", str(folder), "--out", str(tmp_path / "third"), "--by", "A"]
+    assert cli.main([*words, "--code", str(tmp_path / "my_idea.py")]) == 2
+    assert "my_idea.py is not what" in capsys.readouterr().err and not (tmp_path / "third").exists()
 
 
 def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_public_one(
@@ -309,6 +321,9 @@ def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_publ
     assert "g.npz is not in it: whoever checks the bundle needs that file" in capsys.readouterr().out
     ((kind, _, _),) = ranking.rankings([bundles.read(out)])
     assert kind == "own" and not faults(out, there)
+    write_graph(tmp_path / "g.npz", 61)
+    with pytest.raises(InputError, match="another file is at /.*/g.npz: put that of the runs there"):
+        faults(out, there)
     (tmp_path / "g.npz").unlink()
     with pytest.raises(InputError, match="lacks the graph of 6 runs .*copy its file to /.*/g.npz"):
         faults(out, there)

@@ -86,6 +86,9 @@ def test_a_sweep_on_a_file_that_is_not_there_says_so_once_before_it_starts(place
     done = place.run("-m", "seed=1,2,3", "dataset=npz", f"dataset.path={place.folder / 'garph.npz'}")
     assert done.code == 2 and done.err.count("\n") == 1
     assert 'garph.npz" is not a file; did you mean "graph.npz"?' in done.err
+    (place.folder / "graph.csv").write_text("a,b\n1,2\n")
+    done = place.run("-m", "seed=1,2,3", "dataset=npz", f"dataset.path={place.folder / 'graph.csv'}")
+    assert done.code == 2 and done.err.count("\n") == 1 and "halobench import" in done.err
     assert not place.results.exists()
 
 

@@ -11,6 +11,7 @@ import argparse
 import keyword
 import re
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from string import Template
 
@@ -44,6 +45,9 @@ def main(words: list[str], program: str) -> None:
         raise InputError(f'name="{name}": give up to 50 small letters, digits and underscores, as my_idea')
     if (Path(CONF) / given.kind / f"{name}.yaml").exists():
         raise InputError(f'name="{name}" is one of this program\'s own: give another')
+    module = PathFinder.find_spec(name)
+    if given.kind != "experiment" and (name in sys.stdlib_module_names or (module and module.origin)):
+        raise InputError(f'name="{name}" is that of a Python module here: give another')
     folder = given.out or Path(name)
     files = rendered(given.kind, name)
     # A folder may hold several systems; what does not speak of one alone is there once.

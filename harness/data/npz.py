@@ -84,17 +84,17 @@ def has_split(path: Path) -> bool:
 
 
 def check_there(path: Path) -> None:
-    """InputError where no file is at `path`."""
+    """InputError where no npz file is at `path`."""
+    _names(path)
+
+
+def _names(path: Path) -> list[str]:
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "not a file"
         others = (each.name for each in path.parent.glob("*.npz") if each.is_file())
         near = did_you_mean(path.name, others)
         give = near if near.endswith("?") else ": give the path of an npz, as in docs/data.md"
         raise InputError(f'dataset.path="{path}" is {what}{give}')
-
-
-def _names(path: Path) -> list[str]:
-    check_there(path)
     return raw.array_names(path, MEND)
 
 

@@ -294,6 +294,10 @@ def load(run_dir: Path) -> Run:
 def stored(run_dir: Path) -> dict[str, Any]:
     """The composed config in a run folder, unchecked. InputError where there is none or it is damaged."""
     path = Path(run_dir) / "config.yaml"
+    if not Path(run_dir).exists():
+        raise InputError(
+            f"{run_dir} is no folder of a run: `halobench runs list results` names those of results"
+        )
     if not path.is_file():
         raise InputError(f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with halobench prepare ...')
     try:

@@ -17,6 +17,8 @@ def unreadable(word: str) -> str:
         key, value = key_value(word)
     except InputError as error:
         return str(error)
+    if value.endswith(","):
+        return f"{word} ends in a comma: write a list without spaces, as {key}=A,B"
     plain = value.replace('"', "").replace("'", "")
     return (
         f"{word} cannot be read, since its value has a character with a meaning of its own: put quotes"

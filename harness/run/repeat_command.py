@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ from harness.base.places import own_config, own_config_option
 from harness.results.report.groups import flatten
 from harness.run import config as configs
 from harness.run import runner
+from harness.run.settings import RunConfig
 
 GROUPS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "cluster")
 # Keys by which an option of a group stands apart from all others: equal, or it is another.
@@ -25,20 +28,25 @@ PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][\w./-]*")
 WORDS = frozenset({"null", "true", "false", "inf", "nan"})  # which Hydra reads as something else than text
 
 
-def command(stored: Sequence[Mapping[str, Any]]) -> str:
+def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) -> str:
     """`halobench run ...` for runs whose configs differ in their seed alone: a sweep over their seeds.
 
-    stored   as their folders hold them (`harness.run.config.stored`)
+    stored    as their folders hold them (`harness.run.config.stored`)
+    results   the folder of results that they are in, where a finished run is found again
 
     Raises InputError where the run is made of a piece that is not of this tree."""
     seeds = sorted({config.get("seed", 1) for config in stored})
     chosen = words(stored[0])
     own = any(not (Path(runner.CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
-    given = [*(own_config_option() if own else []), *chosen, *_places(stored[0])]
+    given = [*(own_config_option() if own else []), *chosen, *_places(stored[0], results)]
+    path = os.environ.get("PYTHONPATH")
+    before = f"PYTHONPATH={shlex.quote(path)} " if own and path else ""
     if len(seeds) > 1:
         given = [word for word in given if not word.startswith("seed=")]
-        return shlex.join(["halobench", "run", "-m", *given]) + f" seed={','.join(map(str, seeds))}"
-    return shlex.join(["halobench", "run", *given])
+        whole = shlex.join(["halobench", "run", "-m", *given]) + f" seed={','.join(map(str, seeds))}"
+    else:
+        whole = shlex.join(["halobench", "run", *given])
+    return before + whole
 
 
 def words(stored: Mapping[str, Any]) -> list[str]:
@@ -50,7 +58,9 @@ def words(stored: Mapping[str, Any]) -> list[str]:
         option = _option(group, wanted[group])
         if option != _option(group, usual[group]):
             chosen.append(f"{group}={option}")
-    known, asked = flatten(_base(tuple(chosen))), flatten(wanted)
+    # A key of a run at its default says nothing: of a class that is not imported here nobody knows whether
+    # its workers meet where they save (MEETING_KEYS).
+    known, asked = {**_DEFAULTS, **flatten(_base(tuple(chosen)))}, flatten(wanted)
     more = [
         f"{'' if key in known else '+'}{key}={written(value)}"
         for key, value in asked.items()
@@ -59,11 +69,17 @@ def words(stored: Mapping[str, Any]) -> list[str]:
     return [*chosen, *more]
 
 
-def _places(stored: Mapping[str, Any]) -> list[str]:
-    """Where raw data are, which is no part of what is run."""
-    folder = stored.get("data_dir", "data")
+_DEFAULTS = dataclasses.asdict(RunConfig())
+
+
+def _places(stored: Mapping[str, Any], results: Path | None) -> list[str]:
+    """Where raw data are, and runs, which is no part of what is run."""
+    folder = stored.get("data_dir", RunConfig.data_dir)
     real = stored["dataset"].get("source", "real") == "real"
-    return [f"data_dir={written(folder)}"] if real and folder != "data" else []
+    words = [f"data_dir={written(folder)}"] if real and folder != RunConfig.data_dir else []
+    if results is not None and str(results) != RunConfig.results and not stored.get("run_dir"):
+        words.append(f"results={written(str(results))}")
+    return words
 
 
 @cache

@@ -10,10 +10,13 @@ from pathlib import Path
 
 from harness.base.bounds import MOST
 from harness.base.errors import InputError, check_place, within
+from harness.base.places import ROOT
 from harness.base.scratch import scratch
 from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.base.target import ALLOW
 from harness.cli.page.layout import write
+from harness.results.environment import revision
+from harness.run import config as configs
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
 from harness.submissions import check as checks
@@ -46,6 +49,7 @@ def main(words: list[str], program: str) -> None:
     given = parser.parse_args(words)
     head = bundles.Submission(given.out.name, given.by, given.licence, given.track, given.trials, given.note)
     made = bundles.gather(given.runs, given.out, head, given.code)
+    _check_code(made, given.code)
     if wrong := list(checks.of_rules(made)):
         for problem in wrong:
             print(f"wrong: {problem}")
@@ -57,6 +61,22 @@ def main(words: list[str], program: str) -> None:
         print(f"the graph {path} is not in it: whoever checks the bundle needs that file")
     allow = f"{ALLOW}={','.join(path.stem for path in given.code)} " if given.code else ""
     print(f"next: {allow}halobench submit check {shlex.quote(str(given.out))}")
+
+
+def _check_code(made: bundles.Bundle, code: list[Path]) -> None:
+    """InputError where runs of this revision were not computed by these files: the user has named them, so
+    they are imported."""
+    stems, here, before = {path.stem for path in code}, revision(ROOT), list(sys.path)
+    own = [run for run in made.runs.values() if run.module in stems]
+    sys.path += [str(path.parent.resolve()) for path in code]
+    try:
+        for run in own:
+            ours = run.environment.get("revision") == here
+            if ours and checks.by_other_code(run, configs.check(configs.stored(run.run_dir))):
+                said = f"code={run.module}.py is not what {run.run_dir} ran"
+                raise InputError(f"{said}: make its runs again with stale=rerun")
+    finally:
+        sys.path[:] = before
 
 
 @command("halobench submit check")

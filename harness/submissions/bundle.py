@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import re
 import shutil
 from collections import defaultdict
@@ -127,6 +128,11 @@ class Submitted(Trace):
         return "dataset.path" in self.keys
 
     @property
+    def module(self) -> str:
+        """The first part of the name of its system's module."""
+        return str(self.keys.get("system._target_", "")).partition(".")[0]
+
+    @property
     def name(self) -> str:
         return track.of(self.keys)[0]
 
@@ -237,9 +243,10 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
     stems = {path.stem for path in code}
     for run in found.values():
         run.check()
-        module = str(run.keys.get("system._target_", "")).partition(".")[0]
-        if module not in TREE and module not in stems:
-            raise InputError(f"{run.run_dir} runs code of {module}: add --code {module}.py")
+        if run.module not in TREE and run.module not in stems:
+            spec = importlib.util.find_spec(run.module)
+            where = spec.origin if spec and spec.origin else f"PATH/TO/{run.module}.py"
+            raise InputError(f"{run.run_dir} runs code of {run.module}: add --code {where}")
     digests = {name: digest(run.run_dir / "summary.json") for name, run in found.items()}
     return Bundle(folder, dataclasses.replace(head, runs=digests), found)
 

@@ -24,8 +24,9 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.base.scratch import scratch
-from harness.base.target import ALLOW, is_trusted, untrusted
+from harness.base.target import ALLOW, TREE, is_trusted, untrusted
 from harness.core.cluster import Device
+from harness.data.dataset import identity_of
 from harness.data.partition import io
 from harness.model.plan.plan import partitioned
 from harness.model.plan.sized import traffic
@@ -139,14 +140,14 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
     made, wrong = {}, []
     foreign: dict[str, list[str]] = defaultdict(list)  # runs by the modules that nobody allowed
     absent: dict[str, list[str]] = defaultdict(list)  # and by what their graph's reader says
-    older: dict[str, list[str]] = defaultdict(list)  # and by the revision whose code computed them
+    older: dict[str, list[str]] = defaultdict(list)  # and by what else computed them
     where = {"results": str(places.results), "cache": str(places.cache), "data_dir": str(places.data_dir),
              "run_dir": None, "launch": "local", "progress": False, "fresh": False}  # fmt: skip
     for name, run in bundle.runs.items():
         try:
             config = configs.stored(run.run_dir)
-            if run.own_graph and not (path := Path(run.keys["dataset.path"]).expanduser()).is_file():
-                absent[f"copy its file to {path.absolute()}"].append(name)
+            if said := _of_own_graph(run):
+                absent[said].append(name)
             if modules := untrusted(config):
                 foreign[",".join(modules)].append(name)
                 continue
@@ -159,14 +160,13 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
                 made[name].dataset.fingerprint(places.data_dir, run.seed)
         except InputError as error:
             absent[str(error)].append(name)
-        codes = {str(each.get("code")) for each in (run.resolved or {}).get("attempts", [])}
-        if codes != {made[name].code}:
-            older[str(run.environment.get("revision"))].append(name)
-    for revision, names in older.items():
-        ran = "was" if len(names) == 1 else "were"
-        wrong.append(
-            f"{_some(names)} {ran} computed by other code than is here: check with revision {revision}"
-        )
+        if by_other_code(run, made[name]):
+            mend = f"check with revision {run.environment.get('revision')}"
+            if run.module not in TREE:
+                mend += f", or, where {run.module}.py has changed, make them again with stale=rerun"
+            older[mend].append(name)
+    for mend, names in older.items():
+        wrong.append(f"{_some(names)}: computed by other code than is here; {mend}")
     lacks = [f"the graph of {_some(names)} ({says})" for says, names in absent.items()]
     if foreign:
         allow = ",".join(sorted({module for each in foreign for module in each.split(",")}))
@@ -177,6 +177,23 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
     if lacks:
         raise InputError(f"{bundle.folder} cannot be checked here, which lacks {', and '.join(lacks)}")
     return made, wrong
+
+
+def by_other_code(run: Submitted, here: configs.Run) -> bool:
+    """Whether a run was computed by other code than would compute it here."""
+    return {str(each.get("code")) for each in (run.resolved or {}).get("attempts", [])} != {here.code}
+
+
+def _of_own_graph(run: Submitted) -> str:
+    """What to do for the file of a run's own graph to be here; "" where it is, or its graph is another's."""
+    if not run.own_graph:
+        return ""
+    path = Path(run.keys["dataset.path"]).expanduser()
+    if not path.is_file():
+        return f"copy its file to {path.absolute()}"
+    known = run.graph.get("files", {}).get(path.name, {})
+    same = "sha256" not in known or known["sha256"] == identity_of(path).get("sha256")
+    return "" if same else f"another file is at {path.absolute()}: put that of the runs there"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -198,7 +198,7 @@ def _table(part: Section, repeats: Sequence[Repeats]) -> Table:
 def _repeats(anchor: str, name: str, group: Group, environments: Environments) -> Repeats:
     stored = [run.trace.config for run in group.runs]
     try:
-        command, mend = repeat_command.command(stored), ""
+        command, mend = repeat_command.command(stored, group.first.path.parent.parent), ""
     except InputError as error:
         command, mend = "", str(error)
     first = group.first

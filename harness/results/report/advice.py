@@ -100,10 +100,13 @@ def advise(section: Section) -> Advice:
     taken = f"{text[0].upper()}{text[1:]}."
     without = [choice.best.partition for choice in choices if choice.best.partition in blind]
     if without:
+        more = " or fewer training vertices"
+        if any(partition != "random" for partition in without):
+            more = ", fewer training vertices or partition=random"
         untold = (
             f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"
-            f" {SCORE_NAMES[section.score]}: exact training is not told apart from the control, which has"
-            " none of them. More seeds, fewer training vertices or partition=random may show it."
+            f" {SCORE_NAMES[section.score]}: exact training is not told to be ahead of the control, which has"
+            f" none of them{_sent_by_control(section, without[0], costs[0])}. More seeds{more} may show it."
         )
         return Advice(False, f"{untold} {taken}", reasons, choices)
     if not any(group.first.role == "control" for group in finished):
@@ -115,6 +118,12 @@ def advise(section: Section) -> Advice:
     if all(choice.rivals for choice in choices):
         return Advice(False, f"Cannot tell one system from the others: {text}.", reasons, choices)
     return Advice(True, taken, reasons, choices)
+
+
+def _sent_by_control(section: Section, partition: str, cost: Column) -> str:
+    """What the control sends on a partition."""
+    control = next(g for g in section.groups if g.first.role == "control" and g.partition == partition)
+    return f" and sends {estimate_of(control, cost).mean:.3f} MB per epoch"
 
 
 def _unknown(why: str) -> Advice:
@@ -144,8 +153,9 @@ def _cheapest(cost: Column, kept: list[Group], exact: list[Group]) -> Choice:
 def _blind(section: Section, score: Column) -> dict[str, str]:
     """By partition on which the control does as well as exact training: a sentence with the difference."""
     return {
-        control.partition: f"On {control.partition} exact training is ahead of the control, which has no"
-        f" remote rows, by {ahead:+.2f} points over {ahead.n} seeds, which is not told from 0."
+        control.partition: f"On {control.partition} exact training minus the control, which has no remote"
+        f" rows, is {ahead:+.2f} points over {ahead.n} seeds,"
+        f" {'below' if ahead.side() else 'not told from'} 0."
         for control, _, ahead in ahead_of_controls(section.groups, score)
         if ahead.n >= 2 and ahead.side() <= 0
     }

@@ -95,14 +95,14 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
         left += width
     totals = [group.estimate(whole.value) for group in groups]
     # Room for the figures; two seeds can have whiskers many times as long as any bar, and these are cut.
-    limit = min(1.22 * max(t.mean + (t.half or 0.0) for t in totals), 2.2 * left.max())
-    for row, total in zip(rows, totals):
-        end, said = total.mean + (total.half or 0.0), _rounded(total)
-        room = 1 - (0.25 + LETTER * len(said)) / WIDE
+    ends = [t.mean + (t.half or 0.0) for t in totals]
+    rooms = [1 - (0.25 + LETTER * len(_rounded(t))) / WIDE for t in totals]
+    limit = min(max(end / room for end, room in zip(ends, rooms)), 2.2 * left.max())
+    for row, total, end, room in zip(rows, totals, ends, rooms):
         if total.half:
             ax.errorbar(total.mean, row, xerr=total.half, color="#222222", linewidth=1, capsize=2.5)
         ax.annotate(
-            said,
+            _rounded(total),
             (min(end, room * limit), row),
             xytext=(6, 0),
             textcoords="offset points",

@@ -158,7 +158,7 @@ def pareto(section: Section, key: str | None = None, titled: bool = True) -> Fig
             bars = whiskers([x]), whiskers([y])
             ax.errorbar(x.mean, y.mean, bars[1], bars[0], capsize=2, label=name, clip_on=log, **style)
         best = [(x.mean, y.mean) for x, y in (points[i] for i in front_of(cost, section))]
-        if best:  # not where every run diverged
+        if len(best) > 1:  # one point, or none where every run diverged, makes no line
             ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
         ax.set_xlabel(axis_name(cost, section))
         ax.set_ylabel(axis_name(score, section))

@@ -146,8 +146,8 @@ class Section:
         if any(any(self.best(column)) for block in self.blocks for column in block):
             unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
             said.append(
-                f"{best} marks the best of a column and what is not told apart from it, the control and"
-                f" unfinished runs left out{unlike if self.unlike else ''}."
+                f"{best} marks the best of a column and what is not told apart from it, where that is not"
+                f" every row; the control and unfinished runs are left out{unlike if self.unlike else ''}."
             )
         if self.has_ratio and not short:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
