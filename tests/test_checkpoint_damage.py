@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.core.checkpoint import Checkpoints
+from systems.vanilla import Vanilla
 
 
 class Alone:
@@ -182,5 +183,9 @@ def test_the_state_of_another_run_is_refused_in_one_sentence(tmp_path):
             raise error
 
         said = "is of another run than the config beside it .*anew with fresh=true"
+        trainer = SimpleNamespace(load_state_dict=load, system=Vanilla())
         with pytest.raises(InputError, match=said):
-            Checkpoints(tmp_path, 0, Alone(), "mine").restore(SimpleNamespace(load_state_dict=load))
+            Checkpoints(tmp_path, 0, Alone(), "mine").restore(trainer)
+        trainer.system = SimpleNamespace()  # of no module here: as it is, for its author to see where
+        with pytest.raises(type(error)):
+            Checkpoints(tmp_path, 0, Alone(), "mine").restore(trainer)

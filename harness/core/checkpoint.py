@@ -15,6 +15,7 @@ from harness.base import checksum, disk
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError, writing
 from harness.base.machine import check_machine
+from harness.base.target import TREE
 from harness.comm.comm import Comm
 from harness.core.trainer import Trainer
 
@@ -78,6 +79,8 @@ class Checkpoints:
                 try:
                     trainer.load_state_dict({"next_epoch": epoch, **state})
                 except (RuntimeError, KeyError, ValueError, TypeError) as error:
+                    if type(trainer.system).__module__.partition(".")[0] not in TREE:
+                        raise  # may as well be a fault of a system of one's own, whose author needs to see it
                     said = (str(error).splitlines() or [""])[0]
                     raise InputError(
                         f"{self.folder} is of another run than the config beside it ({type(error).__name__}:"

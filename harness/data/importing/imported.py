@@ -149,7 +149,7 @@ def _summary(found: ImportedGraph, listed: InEdges, graph: Graph, out: Path, dir
     said |= found.assumed
     width = max(map(len, said))
     lines += [f"  {topic.ljust(width)}  {text}" for topic, text in said.items()]
-    return [*lines, f"next: halobench dataset=npz dataset.path={out} system=vanilla workers=2"]
+    return [*lines, f"next: halobench dataset=npz dataset.path={out} workers=2"]
 
 
 def _both_ways(found: ImportedGraph, graph: Graph) -> str:
