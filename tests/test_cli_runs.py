@@ -129,7 +129,10 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     shown = place.run(*more, "epochs=9")
     assert "finished before" in shown.out, "the command that asks for so many finds it"
     anew = place.run(*more, "epochs=9", "fresh=true")
-    assert anew.code == 0 and "cannot be extended to more epochs: keep_checkpoint=true fresh=true" in anew.out
+    assert (
+        anew.code == 0
+        and "cannot be extended to more epochs: make it again with keep_checkpoint=true" in anew.out
+    )
     assert ours.equals(losses(extended)) and table.equals(Trace(extended).epochs[list(SCORES)])
     assert Trace(extended).resolved["attempts"][0]["first_epoch"] == 0
 
@@ -172,6 +175,7 @@ def test_a_config_that_somebody_changed_is_named_before_anything_trains(place, c
         files.write_yaml_atomic(run / "config.yaml", written.replace(old, new))
         assert why in refused(capsys, "extend", run, "epochs=9", f"cache={place.folder / 'cache'}")
     assert place.runs() == [run]
+    assert "is no folder of a run" in refused(capsys, "extend", run.parent, "epochs=9")
     assert f"{run.name} is no folder of a run" in refused(capsys, "extend", run.name, "epochs=9")
 
 

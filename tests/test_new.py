@@ -49,6 +49,7 @@ def test_files_are_written_once_and_the_next_commands_are_said(kind, tmp_path, c
         (["system", "../up"], 'name="../up": give up to 50'),
         (["system", "sancus"], 'name="sancus" is one of this program\'s own: give another'),
         (["system", "torch"], 'name="torch" is that of a Python module here: give another'),
+        (["system", "harness"], 'name="harness" is that of a Python module here: give another'),
         (["sistem", "mine"], 'kind="sistem" is not known; did you mean "system"?'),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_page_has_the_command_of_a_system_of_ones_own(words, place, tmp_path, 
     traces.finished(tmp_path / "results" / "run", config)
     page, conf = tmp_path / "page.html", str(place.folder / "conf")
     assert cli.main(["report", "html", str(tmp_path / "results"), "--out", str(page)]) == 0
-    assert "is none of this tree&#39;s: give its folder with --config-dir" in page.read_text()
+    assert "is none of this tree&#39;s: give the folder of its yaml with" in page.read_text()
     given = ["report", "html", str(tmp_path / "results"), "--out", str(page), "--config-dir", conf]
     assert cli.main(given) == 0
     text = page.read_text()

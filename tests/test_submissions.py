@@ -19,7 +19,7 @@ import yaml
 from harness import cli
 from harness.base import target
 from harness.base.errors import InputError
-from harness.results import files
+from harness.results import files, resolved
 from harness.results.reader import checksums
 from harness.results.report.labels import labels
 from harness.results.summary import summarise
@@ -51,7 +51,7 @@ def whole(places) -> Path:
 
 @pytest.fixture
 def copy(whole, tmp_path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "copy"))
+    return Path(shutil.copytree(whole, tmp_path / "whole"))
 
 
 def made_of(paths, folder, head, code=()) -> bundles.Bundle:
@@ -174,6 +174,16 @@ def other_code(folder):
     sealed(folder, run)
 
 
+def another_role(folder):
+    """The control as exact training, beside which all others look good."""
+    for system, role in (("zero_halo", "reference"), ("sancus", "control")):
+        for seed in (1, 2, 3):
+            run = run_of(folder, system, seed)
+            told = files.read_json(run / "resolved.json")
+            files.write_json_atomic(run / "resolved.json", {**told, "role": role})
+            sealed(folder, run)
+
+
 def without(folder, system, seeds):
     for seed in seeds:
         shutil.rmtree(run_of(folder, system, seed))
@@ -200,6 +210,7 @@ def another_systems_run(folder):
         (another_generator, "was trained on a graph of other files, or another generator, than are here"),
         (another_partition, "shards.json differs from the partition that is made here in edges"),
         (other_code, "sancus-2w-seed3-.*: computed by other code than is here; check with revision"),
+        (another_role, r"zero_halo-.*/resolved.json says role='reference'; its system is role='control'"),
         (lambda folder: without(folder, "sancus", [2]), "sancus on twin/flickr.* lacks seed 2"),
         (lambda folder: without(folder, "zero_halo", [1, 2, 3]), "has no runs of the control"),
         (lambda folder: without(folder, "vanilla", [1, 2, 3]), "has no runs of exact training"),
@@ -343,7 +354,7 @@ def test_of_what_was_tuned_a_bundle_takes_its_track(places, tmp_path):
         files.write_json_atomic(run / "summary.json", {**told, "files": {**told["files"], **checksums(run)}})
     for which, seed, trials in (("fixed", 2, 0), ("tuned", 3, 20)):
         head = bundles.Submission("mine", "A", "CC0", which, trials)
-        made = made_of([str(folder)], tmp_path / which, head)
+        made = made_of([str(folder)], tmp_path / which / "mine", head)
         assert [run.seed for run in made.runs.values() if run.name == "sancus"] == [seed]
 
 
@@ -386,6 +397,23 @@ def test_rows_of_one_system_are_named_by_what_differs_and_no_more():
 
     rows = [row("vanilla"), *(row("mine", **{"system.share": share, "epochs": 4}) for share in (0.1, 0.25))]
     assert labels(rows) == ["vanilla", "mine share=0.1", "mine share=0.25"]
+    coded = row("vanilla", **{"combine._target_": "harness.core.combine.Quantised"})
+    assert labels([rows[0], coded]) == ["vanilla", "vanilla combine=quantised"]
+
+
+def test_exact_training_with_coded_weights_is_no_exact_training():
+    told = {"role": "reference"}
+    assert resolved.role(told, {}) == "reference" and resolved.role(None, {}) == ""
+    assert resolved.role(told, {"combine._target_": "harness.core.combine.Exact"}) == "reference"
+    assert resolved.role(told, {"combine._target_": "harness.core.combine.Quantised"}) == ""
+
+
+def test_a_bundle_has_its_folders_name_and_stands_on_a_page_once(whole, tmp_path, capsys):
+    again = Path(shutil.copytree(whole, tmp_path / "whole"))
+    assert cli.main(["submit", "page", str(whole), str(again), "--out", str(tmp_path / "page.html")]) == 2
+    assert "2 of the bundles are called whole: give each once" in capsys.readouterr().err
+    with pytest.raises(InputError, match="is of the bundle whole: give its folder that name"):
+        bundles.read(again.rename(tmp_path / "other"))
 
 
 def test_two_machines_stand_on_one_page(ranked):

@@ -102,7 +102,7 @@ def imported(target: str, field: str, base: type[T]) -> type[T]:
         cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f'{field}="{target}" cannot be imported: {error}; is its module on the Python path?'
+            f'{field}="{target}" cannot be imported: {error}; put its folder on PYTHONPATH'
         ) from None
     if not (isinstance(cls, type) and issubclass(cls, base)):
         article = "an" if base.__name__[0] in "AEIO" else "a"

@@ -17,6 +17,7 @@ from string import Template
 
 from harness.base.errors import InputError, choice, writing
 from harness.base.subcommand import Parser, command
+from harness.base.target import TREE
 from harness.run.runner import CONF
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -46,7 +47,9 @@ def main(words: list[str], program: str) -> None:
     if (Path(CONF) / given.kind / f"{name}.yaml").exists():
         raise InputError(f'name="{name}" is one of this program\'s own: give another')
     module = PathFinder.find_spec(name)
-    if given.kind != "experiment" and (name in sys.stdlib_module_names or (module and module.origin)):
+    if given.kind != "experiment" and (
+        name in (*TREE, *sys.stdlib_module_names) or (module and module.origin)
+    ):
         raise InputError(f'name="{name}" is that of a Python module here: give another')
     folder = given.out or Path(name)
     files = rendered(given.kind, name)

@@ -13,6 +13,7 @@ that became. A run that goes on from a checkpoint keeps the values that its bits
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,18 @@ def read(run_dir: Path) -> dict[str, Any] | None:
         raise InputError(f"{path} is damaged: it lists no attempts; start the run anew with fresh=true")
     kinds.check(path, found, "start the run anew with fresh=true")
     return found
+
+
+def role(found: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> str:
+    """Of a run's system (`harness.core.system.System.role`); none of exact training whose sums of gradients
+    are coded (`combine=quantised`), which is exact no more.
+
+    found   what `read` gives
+    keys    of its config, in one level
+    """
+    told = str((found or {}).get("role", ""))
+    coded = not str(keys.get("combine._target_", "Exact")).endswith("Exact")
+    return "" if told == "reference" and coded else told
 
 
 def adds_alike(one: str, other: str) -> bool:

@@ -124,6 +124,18 @@ class Run:
         return code_of("harness.run.train", *(type(piece).__module__ for piece in pieces), *kernel)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What its system says of itself, as resolved.json has it."""
+        traits = self.system.traits()
+        return {
+            "role": self.system.role,
+            "asynchronous": isinstance(self.system, AsynchronousSystem),
+            "devices": traits.devices,
+            "overlaps": traits.overlaps,
+            "combine": str(self.combine or traits.combine),
+        }
+
+    @property
     def follows_epochs(self) -> bool:
         """Whether what an epoch does depends on how many the whole run has."""
         return self.system.traits().follows_epochs or self.schedule.follows_epochs()
@@ -294,12 +306,11 @@ def load(run_dir: Path) -> Run:
 def stored(run_dir: Path) -> dict[str, Any]:
     """The composed config in a run folder, unchecked. InputError where there is none or it is damaged."""
     path = Path(run_dir) / "config.yaml"
-    if not Path(run_dir).exists():
-        raise InputError(
-            f"{run_dir} is no folder of a run: `halobench runs list results` names those of results"
-        )
     if not path.is_file():
-        raise InputError(f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with halobench prepare ...')
+        raise InputError(
+            f"{run_dir} is no folder of a run, which holds a config.yaml: `halobench runs list` names those"
+            " there are, and `halobench prepare` makes one"
+        )
     try:
         config: Any = OmegaConf.to_container(OmegaConf.create(files.read_yaml_text(path)))
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:

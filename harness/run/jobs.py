@@ -29,7 +29,7 @@ from harness.run import launch, prepare
 from harness.run.process import RunFailed
 from harness.run.sweep import Sweep
 
-KEPT = "keep_checkpoint=true fresh=true makes it again, so that it can be"
+KEPT = "make {} again with keep_checkpoint=true fresh=true where that is needed"
 NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
 
 
@@ -69,7 +69,7 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True, wait: bool
         console.say(f"halobench runs show {run.directory} says more, as verbose=true does at once", "dim")
         kept = (run.directory / "checkpoints" / "latest").exists()
         if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:
-            console.say(f"it cannot be extended to more epochs: {KEPT}", "dim")
+            console.say(f"it cannot be extended to more epochs: {KEPT.format('it')}", "dim")
     if said and finished:
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory
@@ -221,7 +221,7 @@ class Jobs:
         for note in notes:
             console.print(note, highlight=False)
         if not any((folder / "checkpoints" / "latest").exists() for _, folder in finished):
-            console.say(f"none of these runs can be extended to more epochs: {KEPT}", "dim")
+            console.say(f"none of these runs can be extended to more epochs: {KEPT.format('them')}", "dim")
         valued = [(job.value, job) for job, _ in finished if job.value is not None]
         if valued:
             order = max if self.sweep.direction == "maximize" else min

@@ -118,7 +118,8 @@ def _option(group: str, block: Mapping[str, Any]) -> str:
     found = {name: o for name, o in found.items() if o.get("_target_", target) == target}
     if not found:
         raise InputError(
-            f"{group}._target_={target} is none of this tree's: give its folder with --config-dir"
+            f"{group}._target_={target} is none of this tree's: give the folder of its yaml with"
+            " --config-dir, and that of its module with PYTHONPATH"
         )
     return min(found, key=lambda name: apart(found[name]))
 

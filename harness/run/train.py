@@ -267,17 +267,7 @@ def train(
             "machine": resolved.machine(machine),
             "code": machine.get("code"),
         }
-        traits = run.system.traits()
-        facts = {
-            "role": run.system.role,
-            "steps": trainer.steps,
-            "asynchronous": isinstance(run.system, AsynchronousSystem),
-            "devices": traits.devices,
-            "overlaps": traits.overlaps,
-            "combine": str(run.combine or traits.combine),
-            "knobs": trainer.chosen,
-            "run": name,
-        }
+        facts = {**run.facts, "steps": trainer.steps, "knobs": trainer.chosen, "run": name}
         resolved.record(run_dir, met, attempt, facts)
     own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
     rounds = (

@@ -6,6 +6,7 @@ import argparse
 import random
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 
 from harness.base.bounds import MOST
@@ -123,6 +124,9 @@ def page(words: list[str], program: str) -> None:
         )
     check_place("out", given.out)
     read = [bundles.read(folder) for folder in folders]
+    for name, count in Counter(each.head.name for each in read).items():
+        if count > 1:
+            raise InputError(f"{count} of the bundles are called {name}: give each once")
     for each in read:
         for problem in checks.quick(each):
             raise InputError(f"{each.folder}: {problem}")

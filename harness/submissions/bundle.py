@@ -29,7 +29,7 @@ from harness.base.disk import refuse_links
 from harness.base.errors import InputError, choice, typed, writing
 from harness.base.target import TREE
 from harness.base.terminal import printable
-from harness.results import consistency, files, track
+from harness.results import consistency, files, resolved, track
 from harness.results.identity import identity
 from harness.results.reader import BUNDLE, Trace, find_runs
 from harness.results.report.groups import flatten
@@ -120,7 +120,7 @@ class Submitted(Trace):
     @property
     def role(self) -> str:
         """ "reference" of exact training, "control", or ""."""
-        return str((self.resolved or {}).get("role", ""))
+        return resolved.role(self.resolved, self.keys)
 
     @property
     def own_graph(self) -> bool:
@@ -201,6 +201,8 @@ def read(folder: Path) -> Bundle:
     if not isinstance(given, dict):
         raise InputError(f"{path} holds no keys: give name, by, licence, track and runs")
     head = typed(Submission, given, str(path))
+    if head.name != folder.resolve().name:
+        raise InputError(f"{path} is of the bundle {head.name}: give its folder that name")
     known = {path, *(folder / RUNS / run / name for run in head.runs for name in FILES)}
     for each in files_below(folder):
         if each not in known and each.relative_to(folder).parts[0] != CODE:

@@ -100,6 +100,10 @@ def quick(bundle: Bundle) -> list[str]:
 
 def _of_files(bundle: Bundle) -> Iterator[str]:
     for name, run in bundle.runs.items():
+        code = bundle.folder / CODE / f"{run.module}.py"
+        if run.module not in TREE and not code.is_file():
+            yield f"{code}, which {name} ran, is missing: make the bundle again with --code"
+            continue
         if digest(run.run_dir / "summary.json") != bundle.head.runs[name]:
             yield f"{run.run_dir}/summary.json is not the one that the bundle was made of"
             continue
@@ -160,6 +164,12 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
                 made[name].dataset.fingerprint(places.data_dir, run.seed)
         except InputError as error:
             absent[str(error)].append(name)
+        told = run.resolved or {}
+        for key, value in made[name].facts.items():
+            if told.get(key) != value:
+                wrong.append(
+                    f"{name}/resolved.json says {key}={told.get(key)!r}; its system is {key}={value!r}"
+                )
         if by_other_code(run, made[name]):
             mend = f"check with revision {run.environment.get('revision')}"
             if run.module not in TREE:

@@ -118,7 +118,7 @@ def table(caption: str, rows: Sequence[Row]) -> Table:
         exact = sum(map(megabytes, row.exact)) / len(row.exact)
         words = [
             str(rank) if row.ranked else "",
-            label + (" (control)" if row.first.role == "control" else ""),
+            label + _beside(row.first),
             row.bundle.head.name,
             "diverged" if row.diverged else f"{row.score:.2f}",
             f"{row.ahead:+.2f}" if row.runs is not row.exact else "",
@@ -130,6 +130,13 @@ def table(caption: str, rows: Sequence[Row]) -> Table:
         ]
         cells.append([Cell(word, best=row.ranked and rank == 1) for word in words])
     return Table(caption, HEADINGS, cells)
+
+
+def _beside(run: Submitted) -> str:
+    """What a row's name leaves out: the system of a run that has a label, and that it is the control."""
+    system = str(run.keys.get("system._target_", "")).rpartition(".")[0].rpartition(".")[2]
+    said = [system] * (run.name != system) + ["control"] * (run.role == "control")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def blind(rows: Sequence[Row]) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -104,11 +104,7 @@ class Run:
 
     @property
     def role(self) -> str:
-        """Of its system (`harness.core.system.System.role`); none of exact training whose sums of gradients
-        are coded (`combine=quantised`), which is exact no more."""
-        role = str((self.trace.resolved or {}).get("role", ""))
-        coded = not str(self.keys.get("combine._target_", "Exact")).endswith("Exact")
-        return "" if role == "reference" and coded else role
+        return resolved.role(self.trace.resolved, self.keys)
 
     @property
     def combine(self) -> str:
@@ -342,14 +338,19 @@ def _ran_on(group: Group, members: list[Group]) -> list[str]:
 
 
 def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
-    """Keys on whose value the groups that have them do not agree, in the configs' order; of a block that may
-    be left out also those that some groups lack."""
-    keys = dict.fromkeys(k for g in groups for k in g.first.keys if wanted(k) and k not in COLUMN_KEYS)
+    """`differing` keys of groups, but for those with a column of their own."""
+    found = differing([group.first.keys for group in groups])
+    return [key for key in found if wanted(key) and key not in COLUMN_KEYS]
+
+
+def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Keys on whose value the configs that have them do not agree, in the configs' order; of a block that may
+    be left out also those that some configs lack."""
     found = []
-    for key in keys:
-        having = [g for g in groups if key in g.first.keys]
-        lacked = key.partition(".")[0] in OPTIONAL and len(having) < len(groups)
-        if lacked or len({repr(g.first.keys[key]) for g in having}) > 1:
+    for key in dict.fromkeys(key for config in configs for key in config):
+        values = [config[key] for config in configs if key in config]
+        lacked = key.partition(".")[0] in OPTIONAL and len(values) < len(configs)
+        if lacked or len({repr(value) for value in values}) > 1:
             found.append(key)
     return found
 

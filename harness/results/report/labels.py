@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from harness.results.report.groups import knob
+from harness.results.report.groups import differing, knob
 
 
 class Named(Protocol):
@@ -29,15 +28,10 @@ def labels(runs: Sequence[Named], unsaid: Collection[str] = ()) -> list[str]:
     for run in runs:
         alike[run.name].append(run.keys)
     elsewhere = {"seed", "dataset", "label", *unsaid}
-
-    def differs(key: str, name: str) -> bool:
-        return len({repr(config[key]) for config in alike[name] if key in config}) > 1
-
     found = {
-        name: [key for key in dict.fromkeys(itertools.chain(*configs))
-               if not {key, key.partition(".")[0]} & elsewhere and differs(key, name)]
+        name: [key for key in differing(configs) if not {key, key.partition(".")[0]} & elsewhere]
         for name, configs in alike.items()
-    }  # fmt: skip
+    }
     return [
         " ".join(
             [name, *(knob(key.removeprefix("system."), keys[key]) for key in found[name] if key in keys)]
