@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import harness
@@ -26,3 +28,9 @@ def own_config() -> Path | None:
 def own_config_option() -> list[str]:
     """What a command needs beside its words to find configs of one's own; nothing where there are none."""
     return ["--config-dir", str(own)] if (own := own_config()) else []
+
+
+def typed(words: Sequence[str], own: bool) -> str:
+    """A command as one types it; with PYTHONPATH, as it is here, where it imports a piece of one's `own`."""
+    path = os.environ.get("PYTHONPATH", "") if own else ""
+    return (f"PYTHONPATH={shlex.quote(path)} " if path else "") + shlex.join(words)

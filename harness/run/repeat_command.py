@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import yaml
 
 from harness.base.errors import InputError
-from harness.base.places import own_config, own_config_option
+from harness.base.places import own_config, own_config_option, typed
 from harness.results.report.groups import flatten
 from harness.run import config as configs
 from harness.run import runner
@@ -39,14 +37,10 @@ def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) ->
     chosen = words(stored[0])
     own = any(not (Path(runner.CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
     given = [*(own_config_option() if own else []), *chosen, *_places(stored[0], results)]
-    path = os.environ.get("PYTHONPATH")
-    before = f"PYTHONPATH={shlex.quote(path)} " if own and path else ""
     if len(seeds) > 1:
         given = [word for word in given if not word.startswith("seed=")]
-        whole = shlex.join(["halobench", "run", "-m", *given]) + f" seed={','.join(map(str, seeds))}"
-    else:
-        whole = shlex.join(["halobench", "run", *given])
-    return before + whole
+        return typed(["halobench", "run", "-m", *given], own) + f" seed={','.join(map(str, seeds))}"
+    return typed(["halobench", "run", *given], own)
 
 
 def words(stored: Mapping[str, Any]) -> list[str]:

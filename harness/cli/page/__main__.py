@@ -1,7 +1,8 @@
 """One page of finished runs, in one file that needs no network.
 
 It says which system to take on each graph, and how to make every number again; it has pictures, tables that
-can be sorted, and on request what holds of the papers' claims."""
+can be sorted, and on request what holds of the papers' claims. Runs of a system of one's own have a command
+there where --config-dir FOLDER names its yaml and PYTHONPATH its module, as for the runs themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from harness.base.errors import InputError, check_place
 from harness.base.loading import load
-from harness.base.places import own_config_option
+from harness.base.places import own_config, own_config_option, typed
 from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.cli.page import content
 from harness.cli.page.layout import rendered, write
@@ -43,8 +44,8 @@ def main(words: list[str], program: str) -> None:
     again = [f"--{name}={value}" for name, value in options.items() if value]
     again += [*["--claims"] * given.claims, *own_config_option()]
     check_place("out", given.out)
-    typed = shlex.join(["halobench", "report", "html", *given.runs, *again])
-    text = page(given.runs, typed, given.title, given.figures, given.claims)
+    made_by = typed(["halobench", "report", "html", *given.runs, *again], bool(own_config()))
+    text = page(given.runs, made_by, given.title, given.figures, given.claims)
     write("out", given.out, text)
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
 
