@@ -75,7 +75,7 @@ def accept(*arguments: str) -> config.Run:
         (["model=gcn,sage"], ["model=gcn,sage", "-m"]),
         (["dataset=npz"], ["dataset.path", "VALUE"]),
         (["hydra.searchpath=[file:///no/such]"], ["/no/such", "file://FOLDER"]),
-        (["system._target_=foo.Bar"], ['system._target_="foo.Bar"', "Python path"]),
+        (["system._target_=foo.Bar"], ['system._target_="foo.Bar"', "PYTHONPATH"]),
     ],
     ids=lambda x: x[-1] if isinstance(x, list) else None,
 )

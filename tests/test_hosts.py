@@ -104,7 +104,7 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(
         assert command.said.count(f"run 8: {refusal}\n") == 2
     assert f"{long}: 4 workers on 2 hosts (2 + 2), on cpu" in first.said
     lost = {line for line in first.said.splitlines() if line.startswith("error: ")}
-    assert lost and all("lost a peer in" in line and "GLOO_SOCKET_IFNAME=eth0" in line for line in lost)
+    assert lost and all(" lost a peer " in line and "GLOO_SOCKET_IFNAME=eth0" in line for line in lost)
     for said in (first.said, second.said, *holding(place.folder), *holding(hosts.apart)):
         assert secret not in said
     # What host 1 had of runs that ended is gone; it keeps what it was refused, or cut off from.

@@ -49,8 +49,6 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     if made.directory.exists():
         return made  # finished, or under way from this or another start
     trace, at = Trace(run_dir), run_dir / "checkpoints" / "latest"
-    if trace.shards.get("workers") != run.settings.workers:
-        raise _cannot(run_dir, "its config.yaml has other workers than its shards.json")
     if isinstance(run.system, AsynchronousSystem):
         raise _cannot(run_dir, "its system is asynchronous, so no two runs have the same updates")
     if made.follows_epochs:
@@ -65,6 +63,8 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
             "it kept no checkpoint of its last epoch: the command that started it, with keep_checkpoint=true"
             " fresh=true, runs it again and keeps one",
         )
+    if trace.shards.get("workers") != run.settings.workers:
+        raise _cannot(run_dir, "its config.yaml has other workers than its shards.json")
     with prepare.locked(run_dir):
         _lay_out(made, run_dir, number_in(at), trace.finished)
     return made
