@@ -85,7 +85,8 @@ def fails_alone(comm) -> None:
 @pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
 def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
     with pytest.raises(
-        AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer (in|starting) all_reduce .*the first cause"
+        AssertionError,
+        match=r"(?s)PeerLost: worker [02] lost a peer (in|starting) all_reduce .*the first cause",
     ):
         pool.run(fails_alone, 3, transport=transport)
 

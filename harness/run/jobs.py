@@ -33,11 +33,17 @@ KEPT = "make {} again with keep_checkpoint=true fresh=true where that is needed"
 NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
 
 
-def run_job(composed: DictConfig | dict[str, Any], show: bool = True, wait: bool = False) -> Path:
+def run_job(
+    composed: DictConfig | dict[str, Any],
+    show: bool = True,
+    wait: bool = False,
+    older: list[Path] | None = None,
+) -> Path:
     """One run from a composed config; returns its folder. A run that has finished before is shown, not run
     again; with `show=False` neither says anything when it has ended.
 
-    wait   a run that is going on in another process is waited for, and shown when it has finished there
+    wait    a run that is going on in another process is waited for, and shown when it has finished there
+    older   gets its folder where it is shown and other code computed it
     """
     run = configs.check(composed)
     console = Terminal()
@@ -71,6 +77,8 @@ def run_job(composed: DictConfig | dict[str, Any], show: bool = True, wait: bool
         if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:
             console.say(f"it cannot be extended to more epochs: {KEPT.format('it')}", "dim")
     if said and finished:
+        if older is not None:
+            older.append(run.directory)
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory
 
@@ -111,6 +119,7 @@ class Job:
     value    what a sweeper is to optimise; null where none asked for it
     error    why it failed; "" where it did not
     code     the exit code that stands for the failure
+    older    whether what is shown was computed before, by other code
     """
 
     asked: str
@@ -119,6 +128,7 @@ class Job:
     value: float | None = None
     error: str = "it had not ended when the sweep did"
     code: int = 1
+    older: bool = False
 
 
 @dataclass
@@ -164,7 +174,9 @@ class Jobs:
         self._note(number, job)
         try:
             composed = compose()
-            job.folder = str(run_job(composed, wait=bool(self.sweep and self.sweep.keys)))
+            older: list[Path] = []
+            job.folder = str(run_job(composed, wait=bool(self.sweep and self.sweep.keys), older=older))
+            job.older = bool(older)
             if self.sweep and self.sweep.optimises:
                 job.value = _value(Path(job.folder), composed.objective)
             job.error, job.code = "", 0
@@ -220,6 +232,9 @@ class Jobs:
         console.print(table)
         for note in notes:
             console.print(note, highlight=False)
+        if older := sum(job.older for job, _ in finished):
+            said = f"note: {older} of these {len(finished)} runs other code computed before"
+            console.print(f"{said}; stale=rerun computes them again", highlight=False)
         if not any((folder / "checkpoints" / "latest").exists() for _, folder in finished):
             console.say(f"none of these runs can be extended to more epochs: {KEPT.format('them')}", "dim")
         valued = [(job.value, job) for job, _ in finished if job.value is not None]
