@@ -168,7 +168,7 @@ def test_a_config_that_somebody_changed_is_named_before_anything_trains(place, c
     (run,) = place.runs()
     written = files.read_yaml_text(run / "config.yaml").partition("# xxh3")[0]
     for old, new, why in (
-        ("workers: 2", "workers: 1", "its config.yaml has other workers than its shards.json"),
+        ("workers: 2", "workers: 1", "its config.yaml has workers=1, its shards.json 2: put the config back"),
         ("hidden: ", "hidden: -", "config.yaml: model.hidden=-"),
     ):
         assert old in written

@@ -207,7 +207,7 @@ def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_w
         and shown.code == 0
     )
     swept = place.run("-m", "epochs=2", "seed=1,2")
-    assert "note: 1 of these 2 runs other code computed before; stale=rerun" in swept.out
+    assert "note: other code computed 1 of these 2 runs; stale=rerun computes such" in swept.out
     again = place.run("epochs=2", "stale=rerun")
     assert again.code == 0 and "kept the earlier run as" in again.out
     assert resolved.read(run_dir)["attempts"][0]["code"] == now

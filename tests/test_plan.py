@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,9 +60,13 @@ def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, here, tm
     for word, says in {  # as the run itself says
         "cluster.host_cores=x": "cluster.host_cores=x is not a whole number",
         "device=tpu": 'device="tpu" is not known; did you mean "cpu"?',
+        "device=cuda": "device=cuda but no CUDA device is visible",
     }.items():
+        if word == "device=cuda" and torch.cuda.is_available():
+            continue
         assert cli.main(["run", "--dry", *words, word]) == 2
         assert says in capsys.readouterr().err
+    assert cli.main(["run", "--dry", "-m", *words, "device=auto,cpu"]) == 0
 
 
 @pytest.mark.parametrize(

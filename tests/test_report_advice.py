@@ -94,6 +94,8 @@ def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
     assert not found.decided
     assert "Take frugal to send the fewest bytes" in found.sentence
     assert found.sentence.startswith("What remote rows are worth on metis cannot be told by test accuracy")
+    assert "which has none of them and sends 0.000 MB per epoch. More seeds, fewer training" in found.sentence
+    assert any("over 3 seeds, not told from 0." in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def another_systems_run(folder):
         (another_generator, "was trained on a graph of other files, or another generator, than are here"),
         (another_partition, "shards.json differs from the partition that is made here in edges"),
         (other_code, "sancus-2w-seed3-.*: computed by other code than is here; check with revision"),
-        (another_role, r"zero_halo-.*/resolved.json says role='reference'; its system is role='control'"),
+        (another_role, r"zero_halo-.*/resolved.json says role='reference'; its system says role='control'"),
         (lambda folder: without(folder, "sancus", [2]), "sancus on twin/flickr.* lacks seed 2"),
         (lambda folder: without(folder, "zero_halo", [1, 2, 3]), "has no runs of the control"),
         (lambda folder: without(folder, "vanilla", [1, 2, 3]), "has no runs of exact training"),
@@ -317,7 +317,13 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch, c
     )
     words = ["submit", str(folder), "--out", str(tmp_path / "third"), "--by", "A"]
     assert cli.main([*words, "--code", str(tmp_path / "my_idea.py")]) == 2
-    assert "my_idea.py is not what" in capsys.readouterr().err and not (tmp_path / "third").exists()
+    assert "by other code than is here and in my_idea.py: make its runs again" in capsys.readouterr().err
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "my_idea.py").write_text("")
+    assert cli.main([*words, "--code", str(tmp_path / "other" / "my_idea.py")]) == 2
+    assert f"is not the my_idea that runs import here: give {tmp_path}/my_idea.py" in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
 
 
 def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_public_one(
@@ -356,6 +362,26 @@ def test_of_what_was_tuned_a_bundle_takes_its_track(places, tmp_path):
         head = bundles.Submission("mine", "A", "CC0", which, trials)
         made = made_of([str(folder)], tmp_path / which / "mine", head)
         assert [run.seed for run in made.runs.values() if run.name == "sancus"] == [seed]
+
+
+def test_a_label_hides_neither_the_system_nor_its_role():
+    def run(label, system, role=""):
+        return SimpleNamespace(name=label, role=role, keys={"system._target_": f"systems.{system}.S"})
+
+    assert ranking._beside(run("sancus", "sancus")) == ""
+    assert ranking._beside(run("zero_halo", "zero_halo", "control")) == " (control)"
+    assert ranking._beside(run("best ever", "zero_halo", "control")) == " (zero_halo, control)"
+
+
+@pytest.mark.parametrize("path", [5, ["g.npz"]])
+def test_a_graphs_path_of_another_kind_is_one_sentence(copy, places, path):
+    run = run_of(copy, "vanilla", 2)
+    config = yaml.safe_load(files.read_yaml_text(run / "config.yaml"))
+    config["dataset"]["path"] = path
+    files.write_yaml_atomic(run / "config.yaml", yaml.safe_dump(config))
+    sealed(copy, run)
+    found = faults(copy, places)
+    assert any("dataset.path" in each for each in found), found
 
 
 def test_a_files_name_moves_no_terminal(copy):

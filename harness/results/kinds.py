@@ -24,7 +24,8 @@ KINDS: dict[str, dict[str, Kinds]] = {
     "config.yaml": {
         **dict.fromkeys(BLOCKS, BLOCK),
         **{f"{block}._target_": TEXT for block in BLOCKS},
-        **dict.fromkeys(("dataset.name", "dataset.source", "model.name", "cluster.name"), TEXT + NONE),
+        **dict.fromkeys(("dataset.name", "dataset.source", "dataset.path"), TEXT + NONE),
+        **dict.fromkeys(("model.name", "cluster.name"), TEXT + NONE),
         **dict.fromkeys(("gpus", "epochs"), WHOLE + NONE),
         "workers": WHOLE,
         "evaluate.patience": WHOLE,

@@ -64,7 +64,11 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
             " fresh=true, runs it again and keeps one",
         )
     if trace.shards.get("workers") != run.settings.workers:
-        raise _cannot(run_dir, "its config.yaml has other workers than its shards.json")
+        raise _cannot(
+            run_dir,
+            f"its config.yaml has workers={run.settings.workers}, its shards.json"
+            f" {trace.shards.get('workers')}: put the config back, or run it anew with fresh=true",
+        )
     with prepare.locked(run_dir):
         _lay_out(made, run_dir, number_in(at), trace.finished)
     return made

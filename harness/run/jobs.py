@@ -233,8 +233,8 @@ class Jobs:
         for note in notes:
             console.print(note, highlight=False)
         if older := sum(job.older for job, _ in finished):
-            said = f"note: {older} of these {len(finished)} runs other code computed before"
-            console.print(f"{said}; stale=rerun computes them again", highlight=False)
+            said = f"note: other code computed {older} of these {len(finished)} runs"
+            console.print(f"{said}; stale=rerun computes such runs again", highlight=False)
         if not any((folder / "checkpoints" / "latest").exists() for _, folder in finished):
             console.say(f"none of these runs can be extended to more epochs: {KEPT.format('them')}", "dim")
         valued = [(job.value, job) for job, _ in finished if job.value is not None]

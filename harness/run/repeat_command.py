@@ -22,6 +22,9 @@ from harness.run.settings import RunConfig
 GROUPS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "cluster")
 # Keys by which an option of a group stands apart from all others: equal, or it is another.
 OWN = {"system": "_target_", "dataset": "source", "model": "name", "partition": "_target_"}
+# A key of a run at its default says nothing: of a class that is not imported here nobody knows whether its
+# workers meet where they save (`harness.results.identity.MEETING_KEYS`).
+DEFAULTS = dataclasses.asdict(RunConfig())
 PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][\w./-]*")
 WORDS = frozenset({"null", "true", "false", "inf", "nan"})  # which Hydra reads as something else than text
 
@@ -52,18 +55,13 @@ def words(stored: Mapping[str, Any]) -> list[str]:
         option = _option(group, wanted[group])
         if option != _option(group, usual[group]):
             chosen.append(f"{group}={option}")
-    # A key of a run at its default says nothing: of a class that is not imported here nobody knows whether
-    # its workers meet where they save (MEETING_KEYS).
-    known, asked = {**_DEFAULTS, **flatten(_base(tuple(chosen)))}, flatten(wanted)
+    known, asked = {**DEFAULTS, **flatten(_base(tuple(chosen)))}, flatten(wanted)
     more = [
         f"{'' if key in known else '+'}{key}={written(value)}"
         for key, value in asked.items()
         if key not in known or known[key] != value
     ]
     return [*chosen, *more]
-
-
-_DEFAULTS = dataclasses.asdict(RunConfig())
 
 
 def _places(stored: Mapping[str, Any], results: Path | None) -> list[str]:

@@ -7,6 +7,7 @@ import random
 import shlex
 import sys
 from collections import Counter
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from harness.base.bounds import MOST
@@ -14,7 +15,7 @@ from harness.base.errors import InputError, check_place, within
 from harness.base.places import ROOT
 from harness.base.scratch import scratch
 from harness.base.subcommand import RUN_HELP, Parser, command
-from harness.base.target import ALLOW
+from harness.base.target import ALLOW, untrusted
 from harness.cli.page.layout import write
 from harness.results.environment import revision
 from harness.run import config as configs
@@ -65,16 +66,24 @@ def main(words: list[str], program: str) -> None:
 
 
 def _check_code(made: bundles.Bundle, code: list[Path]) -> None:
-    """InputError where runs of this revision were not computed by these files: the user has named them, so
-    they are imported."""
-    stems, here, before = {path.stem for path in code}, revision(ROOT), list(sys.path)
-    own = [run for run in made.runs.values() if run.module in stems]
+    """InputError where these files are not what runs of this revision were computed by. The user has named
+    them, so they are imported, and nothing else that only a run names."""
+    before, here = list(sys.path), revision(ROOT)
     sys.path += [str(path.parent.resolve()) for path in code]
+    stems = {path.stem for path in code}
     try:
-        for run in own:
-            ours = run.environment.get("revision") == here
-            if ours and checks.by_other_code(run, configs.check(configs.stored(run.run_dir))):
-                said = f"code={run.module}.py is not what {run.run_dir} ran"
+        for path in code:
+            spec = PathFinder.find_spec(path.stem)
+            found = Path(spec.origin) if spec and spec.origin else path
+            if found.read_bytes() != path.read_bytes():
+                raise InputError(f"code={path} is not the {path.stem} that runs import here: give {found}")
+        for run in made.runs.values():
+            config = configs.stored(run.run_dir)
+            others = {module.partition(".")[0] for module in untrusted(config)} - stems
+            if run.module not in stems or others or run.environment.get("revision") != here:
+                continue
+            if checks.by_other_code(run, configs.check(config)):
+                said = f"{run.run_dir} was computed by other code than is here and in {run.module}.py"
                 raise InputError(f"{said}: make its runs again with stale=rerun")
     finally:
         sys.path[:] = before
@@ -126,7 +135,7 @@ def page(words: list[str], program: str) -> None:
     read = [bundles.read(folder) for folder in folders]
     for name, count in Counter(each.head.name for each in read).items():
         if count > 1:
-            raise InputError(f"{count} of the bundles are called {name}: give each once")
+            raise InputError(f"{count} of the bundles are called {name}: give each once, or rename one")
     for each in read:
         for problem in checks.quick(each):
             raise InputError(f"{each.folder}: {problem}")

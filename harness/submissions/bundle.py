@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ class Submitted(Trace):
     @property
     def own_graph(self) -> bool:
         """Whether its graph is a file that the user had: dataset=npz."""
-        return "dataset.path" in self.keys
+        return self.keys.get("dataset.path") is not None
 
     @property
     def module(self) -> str:
@@ -246,8 +246,9 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
     for run in found.values():
         run.check()
         if run.module not in TREE and run.module not in stems:
-            spec = importlib.util.find_spec(run.module)
-            where = spec.origin if spec and spec.origin else f"PATH/TO/{run.module}.py"
+            spec = PathFinder.find_spec(run.module)
+            found_at = Path(spec.origin) if spec and spec.origin else Path("PATH/TO", f"{run.module}.py")
+            where = found_at if found_at.stem == run.module else f"a file {run.module}.py"
             raise InputError(f"{run.run_dir} runs code of {run.module}: add --code {where}")
     digests = {name: digest(run.run_dir / "summary.json") for name, run in found.items()}
     return Bundle(folder, dataclasses.replace(head, runs=digests), found)

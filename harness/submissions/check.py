@@ -100,14 +100,14 @@ def quick(bundle: Bundle) -> list[str]:
 
 def _of_files(bundle: Bundle) -> Iterator[str]:
     for name, run in bundle.runs.items():
-        code = bundle.folder / CODE / f"{run.module}.py"
-        if run.module not in TREE and not code.is_file():
-            yield f"{code}, which {name} ran, is missing: make the bundle again with --code"
-            continue
         if digest(run.run_dir / "summary.json") != bundle.head.runs[name]:
             yield f"{run.run_dir}/summary.json is not the one that the bundle was made of"
             continue
         try:
+            code = bundle.folder / CODE / f"{run.module}.py"
+            if run.module not in TREE and not code.is_file():
+                yield f"{code}, which {name} ran, is missing: make the bundle again with --code"
+                continue
             run.check()
         except InputError as error:
             yield str(error)
@@ -165,12 +165,13 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
         except InputError as error:
             absent[str(error)].append(name)
         told = run.resolved or {}
-        for key, value in made[name].facts.items():
-            if told.get(key) != value:
+        differing = {key: value for key, value in made[name].facts.items() if told.get(key) != value}
+        if not by_other_code(run, made[name]):
+            for key, value in differing.items():
                 wrong.append(
-                    f"{name}/resolved.json says {key}={told.get(key)!r}; its system is {key}={value!r}"
+                    f"{name}/resolved.json says {key}={told.get(key)!r}; its system says {key}={value!r}"
                 )
-        if by_other_code(run, made[name]):
+        else:
             mend = f"check with revision {run.environment.get('revision')}"
             if run.module not in TREE:
                 mend += f", or, where {run.module}.py has changed, make them again with stale=rerun"
@@ -198,7 +199,7 @@ def _of_own_graph(run: Submitted) -> str:
     """What to do for the file of a run's own graph to be here; "" where it is, or its graph is another's."""
     if not run.own_graph:
         return ""
-    path = Path(run.keys["dataset.path"]).expanduser()
+    path = Path(os.path.expanduser(run.keys["dataset.path"]))
     if not path.is_file():
         return f"copy its file to {path.absolute()}"
     known = run.graph.get("files", {}).get(path.name, {})

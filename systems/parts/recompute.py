@@ -178,7 +178,7 @@ class Cuts:
 
     def bound(self, most: float) -> float:
         """Bytes that every choice of at most so many operations sends, at the best of the prices of cuts that
-        were made; without what coding rounds up and scales."""
+        were made; without what coding a column rounds up and scales."""
         return (
             max(
                 (size - self.price(step) * (1 + SPREAD) * most for step, (_, size) in self.cuts.items()),
@@ -225,7 +225,7 @@ class Plan:
 
     def sizes(self, sent: Sent) -> tuple[int, int]:
         """Bytes of the messages that this worker receives, and of their gradients that it sends back; and
-        without what coding rounds up and scales."""
+        without what coding a column rounds up and scales."""
         from scipy import sparse  # most runs need no plan, and start without it
 
         of, found = self.of, self.extension.rows

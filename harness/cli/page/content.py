@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib
 import yaml
@@ -198,7 +200,10 @@ def _table(part: Section, repeats: Sequence[Repeats]) -> Table:
 def _repeats(anchor: str, name: str, group: Group, environments: Environments) -> Repeats:
     stored = [run.trace.config for run in group.runs]
     try:
-        command, mend = repeat_command.command(stored, group.first.path.parent.parent), ""
+        path = group.first.path
+        inside = len(path.parts) > 2  # as RESULTS/GRAPH/RUN; else the command was given from within
+        results = path.parent.parent if inside else Path(os.path.relpath(path.resolve().parent.parent))
+        command, mend = repeat_command.command(stored, results), ""
     except InputError as error:
         command, mend = "", str(error)
     first = group.first

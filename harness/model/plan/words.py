@@ -64,7 +64,6 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     here = here and name in (None, MEASURED)
     if here:  # what is said of the cluster is the run's own, and checked as that
         rest += [f"cluster.{change}" for change in changes]
-        rest = [word for word in rest if word != "device=auto"]
         if not torch.cuda.is_available() and "device" not in map(key_of, rest):
             rest.append("device=cpu")
     elif name is None:
@@ -88,7 +87,8 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     sample, probe, per_host = (own.get(key) for key in OWN)
     runs, assumed = composed(lists), list[str]()
     cluster = cluster_of(name, changes) if name and not here else _this_machine(runs)
-    if all(run.settings.device != "cpu" for run in runs):
+    gpus = not here or torch.cuda.is_available()
+    if gpus and all(run.settings.device != "cpu" for run in runs):
         cluster, assumed = with_launches(cluster)
     return Given(
         list(zip(lists, runs)),
@@ -107,7 +107,7 @@ def _this_machine(runs: Sequence[Run]) -> Cluster:
         check_device(run.settings.device)
     workers = max(run.settings.workers for run in runs)
     kind, memory = processor(), host_memory() / workers
-    if any(run.settings.device != "cpu" for run in runs):
+    if torch.cuda.is_available() and any(run.settings.device != "cpu" for run in runs):
         gpu, number = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         kind, memory = gpu.name, gpu.total_memory / math.ceil(workers / number)
     devices = [Device(kind=kind, memory_gb=memory / GIB) for _ in range(workers)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from harness.results import track
@@ -106,7 +107,7 @@ def advise(section: Section) -> Advice:
         untold = (
             f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"
             f" {SCORE_NAMES[section.score]}: exact training is not told to be ahead of the control, which has"
-            f" none of them{_sent_by_control(section, without[0], costs[0])}. More seeds{more} may show it."
+            f" none of them{_sent_by_control(section, without, costs[0])}. More seeds{more} may show it."
         )
         return Advice(False, f"{untold} {taken}", reasons, choices)
     if not any(group.first.role == "control" for group in finished):
@@ -120,10 +121,12 @@ def advise(section: Section) -> Advice:
     return Advice(True, taken, reasons, choices)
 
 
-def _sent_by_control(section: Section, partition: str, cost: Column) -> str:
-    """What the control sends on a partition."""
-    control = next(g for g in section.groups if g.first.role == "control" and g.partition == partition)
-    return f" and sends {estimate_of(control, cost).mean:.3f} MB per epoch"
+def _sent_by_control(section: Section, partitions: Collection[str], cost: Column) -> str:
+    """What the control sends, where it is told on one partition."""
+    controls = [g for g in section.groups if g.first.role == "control" and g.partition in partitions]
+    if len(controls) != 1:
+        return ""
+    return f" and sends {estimate_of(controls[0], cost).mean:.3f} MB per epoch"
 
 
 def _unknown(why: str) -> Advice:
