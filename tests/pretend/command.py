@@ -17,7 +17,8 @@ from harness.comm import group, members
 from harness.comm.nccl import NcclTransport
 from harness.comm.recorder import Recorder
 from harness.comm.transport import NullTransport
-from harness.run import launch, worker
+from harness.run import launch
+from harness.run import train as training
 from tests.pretend.install import pretended
 
 
@@ -28,7 +29,7 @@ def pretend(gpus: int) -> None:
     torch.cuda.set_device = lambda device: None
     members.visible_gpus = lambda: tuple(f"pretended {index}" for index in range(gpus))
     launch.start_method = lambda device: "fork"
-    open_group, train = dist.init_process_group, worker.train
+    open_group, train = dist.init_process_group, training.train
 
     def init_process_group(backend: str, **options: Any) -> None:
         open_group("gloo", **options)
@@ -43,7 +44,7 @@ def pretend(gpus: int) -> None:
 
     dist.init_process_group = init_process_group
     group.NcclTransport = Later
-    worker.train = train_pretended
+    training.train = train_pretended
 
 
 if __name__ == "__main__":
