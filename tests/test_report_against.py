@@ -14,7 +14,7 @@ from PIL import Image
 from harness.results.report import columns, groups, plot, plot_data, style, sweep_plots, table
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import section_of
+from tests.reported import runs, section_of
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +142,13 @@ def test_its_title_names_the_score_as_axes_do(sweep, score, named, monkeypatch):
     assert f"{named} against its cost" in [text.get_text() for text in figure.texts]
     (legend,) = figure.legends
     assert ("Pareto front" in {text.get_text() for text in legend.get_texts()}) == (score == "acc")
+
+
+def test_one_point_is_no_front(tmp_path):
+    runs(tmp_path, "alone", [0.7, 0.8])
+    figure = sweep_plots.pareto(section_of(tmp_path))
+    names = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert "Pareto front" not in names
 
 
 @pytest.mark.parametrize("ending", style.FORMATS)

@@ -446,6 +446,7 @@ def test_two_machines_stand_on_one_page(ranked):
     text = ranked.read_text()
     assert "Another CPU" in text and "Twins: synthetic graphs" in text and "fixed track" in text
     assert text.count("zero_halo (control)") == 2 and "Public data sets" not in text
+    assert "split own" not in text
 
 
 def test_the_page_is_fit_for_a_browser(ranked):
