@@ -30,7 +30,7 @@ def own_config_option() -> list[str]:
     return ["--config-dir", str(own)] if (own := own_config()) else []
 
 
-def typed(words: Sequence[str], own: bool) -> str:
+def command_line(words: Sequence[str], own: bool) -> str:
     """A command as one types it; with PYTHONPATH, as it is here, where it imports a piece of one's `own`."""
     path = os.environ.get("PYTHONPATH", "") if own else ""
     return (f"PYTHONPATH={shlex.quote(path)} " if path else "") + shlex.join(words)

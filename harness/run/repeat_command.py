@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from harness.base.errors import InputError
-from harness.base.places import own_config, own_config_option, typed
+from harness.base.places import command_line, own_config, own_config_option
 from harness.results.report.groups import flatten
 from harness.run import config as configs
 from harness.run import runner
@@ -42,8 +42,8 @@ def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) ->
     given = [*(own_config_option() if own else []), *chosen, *_places(stored[0], results)]
     if len(seeds) > 1:
         given = [word for word in given if not word.startswith("seed=")]
-        return typed(["halobench", "run", "-m", *given], own) + f" seed={','.join(map(str, seeds))}"
-    return typed(["halobench", "run", *given], own)
+        return command_line(["halobench", "run", "-m", *given], own) + f" seed={','.join(map(str, seeds))}"
+    return command_line(["halobench", "run", *given], own)
 
 
 def words(stored: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.base.errors import InputError, check_place
 from harness.base.loading import load
-from harness.base.places import own_config, own_config_option, typed
+from harness.base.places import command_line, own_config, own_config_option
 from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.cli.page import content
 from harness.cli.page.layout import rendered, write
@@ -44,7 +44,7 @@ def main(words: list[str], program: str) -> None:
     again = [f"--{name}={value}" for name, value in options.items() if value]
     again += [*["--claims"] * given.claims, *own_config_option()]
     check_place("out", given.out)
-    made_by = typed(["halobench", "report", "html", *given.runs, *again], bool(own_config()))
+    made_by = command_line(["halobench", "report", "html", *given.runs, *again], bool(own_config()))
     text = page(given.runs, made_by, given.title, given.figures, given.claims)
     write("out", given.out, text)
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")

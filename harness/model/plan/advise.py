@@ -9,7 +9,6 @@ training's best validation score, and who does not reach that is out.
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pandas as pd
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place
-from harness.base.places import own_config_option
+from harness.base.places import command_line, own_config, own_config_option
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.cli.page.layout import write
@@ -98,7 +97,9 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     for line in [*said, *command, *(f"note: {note}" for note in exact.plan.notes)]:
         console.say(line)
     if html is not None:
-        again = shlex.join(["halobench", "advise", *own_config_option(), *words, "--html", str(html)])
+        again = command_line(
+            ["halobench", "advise", *own_config_option(), *words, "--html", str(html)], bool(own_config())
+        )
         write("html", html, page.made(found, exact, rows, said, winner, again))
         console.say(f"{html}: open it in a browser")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
-from harness.base.places import own_config_option
+from harness.base.places import command_line, own_config, own_config_option
 from harness.model.plan.plan import Plan
 from harness.model.plan.trial import Trial
 from harness.model.replay.times import Times
@@ -40,7 +39,7 @@ class Candidate:
     @property
     def command(self) -> str:
         """What trains it."""
-        return shlex.join(["halobench", "run", *own_config_option(), *self.words])
+        return command_line(["halobench", "run", *own_config_option(), *self.words], bool(own_config()))
 
     @property
     def role(self) -> str:
