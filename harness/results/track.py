@@ -31,10 +31,13 @@ def parted(label: str) -> tuple[str, str]:
 
 
 def of(keys: Mapping[str, Any]) -> tuple[str, str]:
-    """The same of a run's config with its keys in one level: what its label says, else its system's module,
-    which is the name in `system=NAME`."""
-    target = str(keys.get("system._target_", "?"))
-    return parted(str(keys.get("label") or target.rpartition(".")[0].rpartition(".")[2]))
+    """The same of a run's config with its keys in one level: what its label says, else its system."""
+    return parted(str(keys.get("label") or system_of(keys)))
+
+
+def system_of(keys: Mapping[str, Any]) -> str:
+    """Its system's module, which is the name in `system=NAME`, whatever the config calls the run."""
+    return str(keys.get("system._target_", "?")).rpartition(".")[0].rpartition(".")[2]
 
 
 def without_trials(folders: list[Path]) -> list[Path]:

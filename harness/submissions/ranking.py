@@ -18,6 +18,7 @@ from harness.results.report.advice import keeps
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.labels import labels
 from harness.results.summary import graph_name
+from harness.results.track import system_of
 from harness.submissions.bundle import Bundle, Submitted
 
 HEADINGS = [
@@ -134,7 +135,7 @@ def table(caption: str, rows: Sequence[Row]) -> Table:
 
 def _beside(run: Submitted) -> str:
     """What a row's name leaves out: the system of a run that has a label, and that it is the control."""
-    system = str(run.keys.get("system._target_", "")).rpartition(".")[0].rpartition(".")[2]
+    system = system_of(run.keys)
     said = [system] * (run.name != system) + ["control"] * (run.role == "control")
     return f" ({', '.join(said)})" if said else ""
 

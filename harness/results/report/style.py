@@ -19,6 +19,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from harness.base.target import TREE
 from harness.base.terminal import counted
 from harness.results.report.groups import Group
+from harness.results.track import system_of
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
@@ -173,11 +174,11 @@ def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
     rows: dict[str, set[Row]] = {}
     own = []
     for group in groups:
-        rows.setdefault(_system(group), set()).add(row_of(group))
+        rows.setdefault(system_of(group.first.keys), set()).add(row_of(group))
         if not str(group.first.keys.get("system._target_", "")).startswith(
             tuple(f"{each}." for each in TREE)
         ):
-            own.append(_system(group))
+            own.append(system_of(group.first.keys))
     colours = {name: _hash(name) % len(COLOURS) for name in rows}
     for name in sorted(set(own)):
         others = {colour for other, colour in colours.items() if other != name}
@@ -197,11 +198,6 @@ def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
 
 def _hash(name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{SALT}{name}".encode()).digest()[:4], "big")
-
-
-def _system(group: Group) -> str:
-    """The name in `system=NAME`, whatever the config calls the run."""
-    return str(group.first.keys.get("system._target_", "?")).rpartition(".")[0].rpartition(".")[2]
 
 
 def _look(number: int) -> tuple[Any, str]:
