@@ -30,7 +30,7 @@ ALL = commands()
 HERE = {
     "test_docs_runs.py": ("run",),
     "test_docs_reports.py": (
-        *("report", "plot", "report html", "report claims", "report history", "replay", "runs", "import"),
+        *("report", "plot", "report html", "report claims", "replay", "runs", "import"),
     ),
     "test_docs_commands.py": (*("figures", "study", "fidelity", "bench", "git", "make", "pip"),),
 }

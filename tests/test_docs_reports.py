@@ -18,7 +18,6 @@ from harness.papers.claims import reference
 from tests.commands import ROOT, of
 from tests.graphs import edge_list, random_graph
 from tests.launching import Started
-from tests.test_history import runs as computed_by
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def written(words: list[str]) -> list[Path]:
 
 
 REPORTS = [
-    *of("report", "plot", "report claims", "report history", "replay", "runs"),
+    *of("report", "plot", "report claims", "replay", "runs"),
     *of("report html", nightly=("docs/howto/page",)),
 ]
 
@@ -98,10 +97,6 @@ def test_a_report_of_a_page_is_written(command, reader, capsys):
         if extra in command.rest:
             pytest.importorskip(extra)
     words = filled_in([*command.name.split(), *command.rest])
-    if command.name == "report history":
-        codes = {"results": ("aaaa", "bbbb"), "results-before": ("aaaa",), "results-now": ("bbbb",)}
-        for folder, code, when in ((f, code, n) for f in codes for n, code in enumerate(codes[f])):
-            computed_by(Path(folder) / "twice", code, when=when)
     if "--figures" in words:
         Path("results/figures").mkdir()
         for suffix in ("png", "csv"):
@@ -110,8 +105,6 @@ def test_a_report_of_a_page_is_written(command, reader, capsys):
         words += ["--reference", str(ROOT / reference.FOLDER)]
     code, (said, wrong) = cli.main(words), capsys.readouterr()
     assert code == 0 and said.strip(), wrong
-    if command.name == "report history":
-        assert "steps from one code to the next" in " ".join(said.split()), said
     for path in written(words):
         assert path.is_file() or any(path.iterdir()), path
 

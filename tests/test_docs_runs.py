@@ -68,7 +68,6 @@ def test_a_run_of_a_page_is_composed(command, tmp_path):
 AT_NIGHT = (
     "docs/faq",
     "docs/findings",
-    "docs/howto/history",
     "docs/howto/sweep",
     "docs/index",
     "docs/results",

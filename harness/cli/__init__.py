@@ -48,8 +48,6 @@ COMMANDS = {
         "verdicts on what the papers print, from the runs of experiments"),
     "report html": Command("harness.cli.page.__main__",
         "one page of finished runs: the answer, verdicts, pictures, tables"),
-    "report history": Command("harness.dev.history.__main__",
-        "what became slower or sends more, over the code that computed runs"),
     "plot": Command("harness.results.report.__main__", "pictures of finished runs"),
     "replay": Command("harness.model.replay.__main__",
         "what finished runs would take on another cluster: modelled, from traces"),

@@ -1,1 +1,1 @@
-"""What developers run: bench, conformance, history, fidelity. No package of the core needs it."""
+"""What developers run: bench, conformance, fidelity. No package of the core needs it."""

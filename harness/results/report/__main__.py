@@ -33,8 +33,7 @@ def main(words: list[str], program: str) -> None:
         prog=program,
         description="Tables and pictures of finished runs.",
         epilog="`halobench report RUN...` is `table`. `halobench report html`: one page with the answer."
-        " `halobench report claims`: verdicts on what papers print. `halobench report history`: what changed"
-        " between revisions.",
+        " `halobench report claims`: verdicts on what papers print.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
 

@@ -1,1 +1,0 @@
-"""The same runs by other code: what became slower, or sends more."""
