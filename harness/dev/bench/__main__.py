@@ -1,18 +1,19 @@
 """`halobench bench [--only PART ...]`: our values beside their peers', in one run.
 
-`halobench bench --against CHECKOUT [KEY=VALUE ...]` runs this code beside another revision's, and `halobench
-bench compare OLD.json NEW.json` compares two files of one machine. The exit code is 1 where a target was
-missed, or something became slower; 3 where none was, but other processes kept the machine too busy to judge.
+`halobench bench --against CHECKOUT [KEY=VALUE ...]` runs this code beside another revision's. The exit code
+is 1 where a target was missed, or something became slower; 3 where none was, but other processes kept the
+machine too busy to judge.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from datetime import datetime
 from pathlib import Path
 
-from harness.base.errors import InputError, at_least
+from harness.base.errors import InputError, at_least, within
 from harness.base.scratch import scratch
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, unfolded
@@ -63,7 +64,7 @@ def parser(program: str) -> argparse.ArgumentParser:
         type=Path,
         default=Path("data"),
         metavar="FOLDER",
-        help="where parts bags and lean find their graphs; nothing is downloaded (default data)",
+        help="where part lean finds its graphs; nothing is downloaded (default data)",
     )
     made.add_argument(
         "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
@@ -74,18 +75,22 @@ def parser(program: str) -> argparse.ArgumentParser:
     made.add_argument(
         "keys", nargs="*", metavar="KEY=VALUE", help="with --against: keys that the runs of both sides have"
     )
-    compare.add_bounds(made)
+    made.add_argument(
+        "--margin",
+        type=float,
+        default=compare.MARGIN,
+        metavar="SHARE",
+        help=f"with --against: how much slower a line may be, relative (default {compare.MARGIN})",
+    )
     return made
 
 
 @command("halobench bench")
 def main(words: list[str], program: str) -> int:
-    if words[:1] == ["compare"]:
-        return compare.main(words[1:], f"{program} compare")
     asked = parser(program).parse_intermixed_args(words)
     console = unfolded()
     at_least("--rounds", asked.rounds, 1)
-    compare.check_bounds(asked)
+    within("--margin", asked.margin, 0, math.inf)
     keys = keys_of(asked.keys)
     other = None if asked.against is None else checkout(asked.against)
     if other is None and keys:
@@ -111,11 +116,9 @@ def _beside(
         line.busy = load.busy
     record.write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
     console.say(str(load))
-    verdicts = [
-        compare.judge(line, line.peer_samples, line.samples, asked.margin, asked.alpha) for line in lines
-    ]
+    verdicts = [compare.judge(line, asked.margin) for line in lines]
     console.say(f"old: {other}, revision {revision(other)}; new: this code")
-    return compare.show(verdicts, console, asked.margin, asked.alpha)
+    return compare.show(verdicts, console, asked.margin)
 
 
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
@@ -132,7 +135,7 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
         found = part.measure(setting)
         loads[name] = watch.load()
         for line in found:
-            line.busy = part.timed and loads[name].busy
+            line.busy = loads[name].busy
             if not extent.targets:
                 line.target = None
         lines += found

@@ -11,7 +11,6 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,28 +23,22 @@ from harness.base.extras import package
 from harness.base.heap import keep_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
-from harness.core.architectures import Gcn
 from harness.core.config import ModelConfig
 from harness.core.kernels.spmm import NumbaKernel
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.trainer import Trainer
-from harness.data import sources
-from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
 from harness.data.partition.build import build_shards
 from harness.data.partition.shard import Shard
-from harness.data.twin_specs import SPECS
-from harness.dev.bench.lines import BenchLine, exponent, interleaved
+from harness.dev.bench.lines import BenchLine, interleaved
 from harness.dev.bench.products import order_of, tilings_of
 from harness.run.config import make_system
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-3  # of every epoch's loss, relative
 EXACT = "systems.vanilla.Vanilla"
-CURVE = "ogbn-products"
 TARGETS = {"refetch": 0.95, "once": 0.50}  # largest ratio to DGL's epoch, by `features`
 PYG_TARGET = 1.0
-LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
 
 
 def whole(graph: Graph) -> Shard:
@@ -258,35 +251,6 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Bench
     if "DGL" not in found:
         lines.append(BenchLine.absent("epoch", "DGL", "s"))
     return lines
-
-
-def curve_lines(
-    points: int = 7, least: float = 1e5, most: float = 1e7, width: int = 128, rounds: int = 5
-) -> list[BenchLine]:
-    """Nanoseconds per edge of one worker's epoch over twins of ogbn-products from 10^5 to 10^7 directed
-    edges, all sizes in turn, and the exponent k of seconds ~ edges^k.
-
-    Of the twins it is the one that has those sizes at its own mean degree: scaling keeps the degree, and with
-    it what an edge costs.
-    """
-    torch.set_num_threads(cpu_count())
-    keep_freed_memory()
-    sizes: dict[str, tuple[int, int]] = {}  # edges, vertices
-    runs: dict[str, Ours] = {}
-    for asked in np.geomspace(least, most, points):
-        dataset = DatasetConfig(name=CURVE, source="twin", scale=float(asked / SPECS[CURVE].edges))
-        graph = sources.load(dataset, Path("data"), seed=1)
-        name = f"{graph.num_edges:>10,} edges, epoch of twin/{CURVE}"
-        sizes[name] = graph.num_edges, graph.num_vertices
-        runs[name] = Ours(whole(graph), Gcn(layers=2, hidden=width, dropout=0.0), Adam(), "once")
-    seconds = interleaved(runs, rounds)
-    lines, rows = [], []
-    for name, (edges, vertices) in sizes.items():
-        each = [1e9 * taken / edges for taken in seconds[name]]
-        lines.append(BenchLine.of("curve", name, "ns/edge", each, note=f"{vertices:,} vertices"))
-        rows.append({"edges": edges, "seconds": statistics.median(seconds[name])})
-    grown = BenchLine("curve", "exponent of an epoch's cost over edges", exponent(rows), "", target=LINEAR)
-    return [*lines, grown]
 
 
 def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:
