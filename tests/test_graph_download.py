@@ -1,4 +1,4 @@
-"""Downloads from a local server: tried again, held to known checksums, and else to the first download's."""
+"""Downloads from a local server: tried again, and held to known checksums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pooch
 import pytest
 
 from harness.base.errors import InputError
-from harness.data import download, real
+from harness.data import real
 from harness.data.sources import load
 from tests import raw_files, sets
 from tests.raw_files import block, small
@@ -96,7 +96,7 @@ def test_after_the_last_try_one_sentence_says_what_failed(tmp_path, server):
     with pytest.raises(InputError) as error:
         load(block("coauthor-cs"), tmp_path / "data", seed=1)
     assert "503" in str(error.value) and CS in str(error.value) and "\n" not in str(error.value)
-    assert len(server.asked) == 1 + download.RETRIES
+    assert len(server.asked) == 1 + real.RETRIES
     assert not (tmp_path / "data").exists()
 
 
@@ -104,44 +104,10 @@ def test_a_file_of_another_checksum_than_the_known_is_refused(tmp_path, server, 
     server.files["ms_academic_cs.npz"] = cs_file(tmp_path)
     with pytest.raises(InputError) as error:
         load(block("coauthor-cs"), tmp_path / "data", seed=1)
-    assert f"SHA-256 begins with {real.DATASETS['coauthor-cs'].known[CS][:12]}" in str(error.value)
-    assert len(server.asked) == 1 + download.RETRIES and not (tmp_path / "data" / CS).exists()
-
-
-def test_elsewhere_the_first_downloads_checksum_is_kept_and_held_to(tmp_path, server):
-    data, file = tmp_path / "data", "cora/raw/cora.npz"
-    assert not real.DATASETS["corafull"].sha256
-    server.files["cora.npz"] = first = cs_file(tmp_path)
-    load(block("corafull"), data, seed=1)
-    assert (data / download.KEPT).read_text() == f"{file} {hashlib.sha256(first).hexdigest()}\n"
-    (data / file).unlink()
-    server.files["cora.npz"] = cs_file(tmp_path, seed=1)
-    with pytest.raises(InputError, match=hashlib.sha256(first).hexdigest()[:12]):
-        load(block("corafull"), data, seed=1)
-    assert not (data / file).exists()
-    server.files["cora.npz"] = first
-    load(block("corafull"), data, seed=1)
-    assert (data / file).read_bytes() == first
-
-
-def test_what_a_library_downloads_is_held_to_its_first_checksum_too(tmp_path, monkeypatch):
-    seed = 0
-
-    def fetch(source, root):
-        raw_files.write_saint(root / "fetched", small(seed=seed))
-        return root / "fetched"
-
-    monkeypatch.setattr(real, "_fetch_torch_geometric", fetch)
-    load(block("flickr"), tmp_path / "data", seed=1)
-    kept = (tmp_path / "data" / download.KEPT).read_text()
-    assert kept.count("Flickr/raw/") == 4
-    role, seed = tmp_path / "data" / "Flickr/raw/role.json", 1
-    role.unlink()
-    with pytest.raises(InputError, match="is not the file whose SHA-256 begins with"):
-        load(block("flickr"), tmp_path / "data", seed=1)
-    assert not role.exists() and (tmp_path / "data" / download.KEPT).read_text() == kept
-    seed = 0
-    load(block("flickr"), tmp_path / "data", seed=1)
+    assert f"SHA-256 begins with {real.DATASETS['coauthor-cs'].sha256['ms_academic_cs.npz'][:12]}" in str(
+        error.value
+    )
+    assert len(server.asked) == 1 + real.RETRIES and not (tmp_path / "data" / CS).exists()
 
 
 def test_the_docs_say_where_every_data_set_comes_from():
@@ -159,4 +125,4 @@ def test_known_checksums_are_those_of_the_real_files(real_data):
         if not (real_data / folder).is_dir():
             continue
         for file in source.files:
-            assert pooch.file_hash(str(real_data / folder / file)) == source.known[f"{folder}/{file}"]
+            assert pooch.file_hash(str(real_data / folder / file)) == source.sha256[Path(file).name]

@@ -192,7 +192,7 @@ def no_network(monkeypatch):
 
     monkeypatch.setattr(real, "_fetch_torch_geometric", refuse)
     monkeypatch.setattr(real, "_fetch_ogb", refuse)
-    monkeypatch.setattr(real.download, "fetch", refuse)
+    monkeypatch.setattr(real, "_fetch", refuse)
 
 
 def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_network):

@@ -95,28 +95,6 @@ def test_a_scipy_matrix(tmp_path, capsys, directed, weighted):
     assert_same(loaded(tmp_path / "g.npz"), graph, split=False)
 
 
-def test_an_ogb_folder(tmp_path, capsys):
-    graph, folder = sample(directed=True, weighted=True), tmp_path / "ogb"
-    (folder / "raw").mkdir(parents=True)
-    (folder / "split" / "time").mkdir(parents=True)
-    write_table(folder / "raw" / "edge.csv.gz", pairs(graph).tolist())
-    write_table(folder / "raw" / "edge-weight.csv.gz", graph.weights[:, None].tolist())
-    write_table(folder / "raw" / "node-feat.csv.gz", graph.features.tolist())
-    labels = [["nan" if label < 0 else label] for label in graph.labels.tolist()]
-    write_table(folder / "raw" / "node-label.csv.gz", labels)
-    for name, part in (("train", "train"), ("val", "valid"), ("test", "test")):
-        rows = np.flatnonzero(getattr(graph, name))[:, None].tolist()
-        write_table(folder / "split" / "time" / f"{part}.csv.gz", rows)
-    assert "split/time" in imported(tmp_path, capsys, "ogb", folder)
-    assert_same(loaded(tmp_path / "g.npz"), graph)
-    (folder / "split" / "random").mkdir()
-    assert "give --split with one of random, time" in refused(tmp_path, capsys, "ogb", folder)
-    assert "--split" in refused(tmp_path, capsys, "ogb", folder, "--split", "tme")
-    imported(tmp_path, capsys, "ogb", folder, "--split", "time")
-    (folder / "raw" / "edge.csv.gz").unlink()
-    assert "edge.csv.gz" in refused(tmp_path, capsys, "ogb", folder, "--split", "time")
-
-
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("suffix", [".graphml", ".gml", ".gexf", ".json"])
 def test_a_networkx_graph(tmp_path, capsys, suffix, directed):
@@ -239,7 +217,7 @@ def test_repeated_edges_add_up_their_weights(tmp_path, capsys):
     assert sorted(loaded(tmp_path / "g.npz").weights.tolist()) == [1.5, 1.5, 2, 2]
 
 
-@pytest.mark.parametrize("kind", ["", "edges", "pyg", "dgl", "ogb", "networkx", "scipy"])
+@pytest.mark.parametrize("kind", ["", "edges", "pyg", "dgl", "networkx", "scipy"])
 def test_help_is_there(capsys, kind):
     with pytest.raises(SystemExit) as end:
         main([*([kind] if kind else []), "--help"])

@@ -10,11 +10,12 @@ from pathlib import Path
 from harness.base.errors import InputError
 from harness.base.extras import package
 from harness.base.scratch import scratch
-from harness.data import download, sets
+from harness.data import sets
 from harness.data.raw import Raw
 from harness.data.sets import RealSet
 from harness.data.twin_specs import SPECS
 
+RETRIES = 2  # of a download that fails
 DATASETS = {name: sets.one(name) for name in sets.NAMES}
 # Other names under which a file is passed around.
 ALIASES = {"raw/cora.npz": "raw/cora_full.npz"}
@@ -100,31 +101,53 @@ def _first_missing(source: RealSet, data_dir: Path) -> str:
 
 
 def _download(source: RealSet, data_dir: Path) -> None:
-    """Fetch the raw files into a folder of its own, hold them to their checksums, then move each into place,
-    at once and whole."""
+    """Fetch the raw files into a folder of its own, then move each into place, at once and whole."""
     folder = source.folders[0]
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
         with scratch(parent=data_dir, prefix=".download.") as beside:
             if source.url:
-                (fetched := beside / "fetched").mkdir()
-                known = download.expected(data_dir, folder, source.files, source.known)
-                download.fetch(source.url, source.files, known, fetched)
+                fetched = _fetch(source, beside / "fetched")
             elif source.library == "ogb":
                 fetched = _fetch_ogb(source, beside)
             else:
                 fetched = _fetch_torch_geometric(source, beside)
-            download.hold(data_dir, folder, fetched, source.files, source.known)
             for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
                 target = data_dir / folder / file.relative_to(fetched)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(file, target)
     finally:
         if created:
-            (data_dir / f".{download.KEPT}.lock").unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # no longer empty: the download came through
                 data_dir.rmdir()
+
+
+def _fetch(source: RealSet, into: Path) -> Path:
+    """Download url + the last part of each file's name to into/file.
+
+    A download that fails, or whose SHA-256 is not the known one, is tried again RETRIES times, 1 and 2
+    seconds later. Raises InputError where the last one has another SHA-256, and what requests raises where it
+    fails."""
+    pooch = package("pooch", "download")
+    names = {file: Path(file).name for file in source.files}
+    downloads = pooch.create(
+        path=into,
+        base_url=source.url,
+        registry={file: source.sha256.get(name) for file, name in names.items()},
+        urls={file: source.url + name for file, name in names.items()},
+        retry_if_failed=RETRIES,
+    )
+    for file, name in names.items():
+        try:
+            downloads.fetch(file, downloader=pooch.HTTPDownloader())
+        except ValueError as error:
+            if name not in source.sha256:
+                raise
+            raise InputError(
+                f"{source.url}{name} is not the file whose SHA-256 begins with {source.sha256[name][:12]}"
+            ) from error
+    return into
 
 
 def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:

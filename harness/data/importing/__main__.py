@@ -3,7 +3,6 @@
 edges EDGES --features FILE [--labels FILE]   an edge list and tables, CSV, TSV or spaces, gzipped or not
 pyg FILE                                      a torch_geometric Data that torch.save wrote
 dgl FILE                                      a graph that dgl.save_graphs wrote
-ogb FOLDER                                    a folder of the Open Graph Benchmark
 networkx FILE                                 GraphML, GML, GEXF, node-link JSON or an edge list
 scipy FILE --features FILE --labels FILE      a matrix that scipy.sparse.save_npz wrote
 """
@@ -52,8 +51,6 @@ def _read(given: argparse.Namespace) -> ImportedGraph:
     module = importlib.import_module(f"harness.data.importing.{MODULES[given.kind]}")
     if given.kind in ("pyg", "dgl"):
         return getattr(module, f"read_{given.kind}")(given.source)
-    if given.kind == "ogb":
-        return module.read(given.source, given.split)
     files = given.source, given.features, given.labels
     return (
         module.read_scipy(*files) if given.kind == "scipy" else module.read(*files, **_table_options(given))
@@ -61,13 +58,12 @@ def _read(given: argparse.Namespace) -> ImportedGraph:
 
 
 TENSORS = dict.fromkeys(("pyg", "dgl", "scipy"), "tensors")
-MODULES = {**TENSORS, "edges": "edge_list", "ogb": "ogb_folder", "networkx": "networkx_graph"}
+MODULES = {**TENSORS, "edges": "edge_list", "networkx": "networkx_graph"}
 HELP = {
     "edges": "an edge list (source, target and, where there is a third column, weight) with"
     " tables of vertices",
     "pyg": "a torch_geometric Data, or the dict of its tensors, that torch.save wrote",
     "dgl": "one homogeneous graph that dgl.save_graphs wrote",
-    "ogb": "a folder of the Open Graph Benchmark with raw/ and split/",
     "networkx": "a .graphml, .gml, .gexf, .json (node-link) or .edgelist file",
     "scipy": "a square matrix that scipy.sparse.save_npz wrote; row u, column v is the edge u -> v",
 }
@@ -89,10 +85,6 @@ def _parser(program: str) -> argparse.ArgumentParser:
         direction = command.add_mutually_exclusive_group()
         direction.add_argument("--directed", action="store_true", help="keep edges as they are listed")
         direction.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
-        if kind == "ogb":
-            command.add_argument(
-                "--split", metavar="NAME", help="which folder of split/, if there are several"
-            )
         if kind == "scipy":
             command.add_argument(
                 "--features", type=Path, required=True, help="an .npy or a sparse .npz, [V, F]"

@@ -56,12 +56,6 @@ class RealSet:
     origin: str = ""
     licence: str = "not stated"
 
-    @property
-    def known(self) -> dict[str, str]:
-        """SHA-256 of files by their path in data_dir."""
-        places = {Path(file).name: f"{self.folders[0]}/{file}" for file in self.files}
-        return {places[name]: value for name, value in self.sha256.items()}
-
 
 @cache
 def one(name: str) -> RealSet:
