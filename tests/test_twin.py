@@ -122,7 +122,7 @@ def test_degrees_have_a_power_law_tail(graphs):
 def test_a_block_structure_is_there_for_a_partitioner_to_find():
     graph = twin.generate("coauthor-physics", scale=0.15)
     random = np.random.default_rng(0).integers(0, 4, graph.num_vertices, dtype=np.int32)
-    scattered = fidelity_measure._halos(graph.indptr, graph.indices, random, 4) / graph.num_vertices
+    scattered = fidelity_measure.halos(graph, random, 4) / graph.num_vertices
     assert fidelity_measure.halo_ratio(graph, 4) < 0.6 * scattered
 
 

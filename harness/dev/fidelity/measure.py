@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 
 from harness.data.graph import Graph
 from harness.data.partition.assign import assign
@@ -19,18 +18,35 @@ def quick_scale(name: str) -> float:
     return min(1.0, QUICK_EDGES / SPECS[name].edges)
 
 
+def _targets(graph: Graph) -> np.ndarray:
+    """[E] the vertex whose row each edge stands in."""
+    return np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
+
+
 def homophily(graph: Graph) -> float:
     """Share of labelled vertices' edges inside a class; multi-label: mean Jaccard index of label sets."""
-    return (
-        _jaccard(graph.indptr, graph.indices, graph.labels)
-        if graph.multilabel
-        else _same(graph.indptr, graph.indices, graph.labels)
-    )
+    ends, labels = (_targets(graph), graph.indices), graph.labels
+    if not graph.multilabel:
+        own, others = (labels[each] for each in ends)
+        both = (own >= 0) & (others >= 0)
+        return float((both & (own == others)).sum() / max(both.sum(), 1))
+    common = either = np.zeros(len(graph.indices))
+    for label in labels.T:  # one label at a time, so that no table of edges and labels is made
+        own, others = (label[each] for each in ends)
+        common, either = common + (own & others), either + (own | others)
+    return float((common / np.maximum(either, 1)).sum() / max(len(graph.indices), 1))
 
 
 def halo_ratio(graph: Graph, parts: int) -> float:
     """Mean halo vertices of a METIS part over its mean inner vertices (PSC-GCN Table I: boundary / inner)."""
-    return _halos(graph.indptr, graph.indices, assign(graph, "metis", parts, 0), parts) / graph.num_vertices
+    return halos(graph, assign(graph, "metis", parts, 0), parts) / graph.num_vertices
+
+
+def halos(graph: Graph, owner: np.ndarray, parts: int) -> int:
+    """Halo vertices summed over the parts: of each vertex, the other parts that hold a neighbour of it."""
+    there, here = _targets(graph), owner[graph.indices]
+    cut = owner[there] != here
+    return len(np.unique(there[cut].astype(np.int64) * parts + here[cut]))
 
 
 def replication(graph: Graph, parts: int) -> float:
@@ -84,10 +100,7 @@ def _score(z: torch.Tensor, y: torch.Tensor, multilabel: bool) -> float:
 def _propagation(graph: Graph):
     """x -> D^-1/2 (A + I) D^-1/2 x, differentiable: its own adjoint, since a twin is symmetric."""
     root = ((np.diff(graph.indptr) + 1.0) ** -0.5).astype(np.float32)
-    weight = (
-        root[np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))]
-        * root[graph.indices]
-    )
+    weight = root[_targets(graph)] * root[graph.indices]
     matrix = torch.sparse_csr_tensor(
         torch.from_numpy(graph.indptr),
         torch.from_numpy(graph.indices),
@@ -107,43 +120,3 @@ def _propagation(graph: Graph):
             return torch.addcmul(torch.sparse.mm(matrix, gradient), loop, gradient)
 
     return Multiply.apply
-
-
-@njit(cache=True)
-def _same(indptr, indices, labels):
-    same, both = 0, 0
-    for v in range(len(indptr) - 1):
-        if labels[v] >= 0:
-            for e in range(indptr[v], indptr[v + 1]):
-                if labels[indices[e]] >= 0:
-                    both += 1
-                    same += labels[indices[e]] == labels[v]
-    return same / max(both, 1)
-
-
-@njit(cache=True)
-def _jaccard(indptr, indices, labels):
-    total = 0.0
-    for v in range(len(indptr) - 1):
-        for e in range(indptr[v], indptr[v + 1]):
-            common, either = 0, 0
-            for c in range(labels.shape[1]):
-                common += labels[v, c] & labels[indices[e], c]
-                either += labels[v, c] | labels[indices[e], c]
-            total += common / max(either, 1)
-    return total / max(len(indices), 1)
-
-
-@njit(cache=True)
-def _halos(indptr, indices, owner, parts):
-    """Halo vertices summed over the parts: for each vertex, the other parts that hold a neighbour of it."""
-    total = 0
-    seen = np.full(parts, -1, np.int64)
-    for v in range(len(owner)):
-        seen[owner[v]] = v
-        for e in range(indptr[v], indptr[v + 1]):
-            part = owner[indices[e]]
-            if seen[part] != v:
-                seen[part] = v
-                total += 1
-    return total
