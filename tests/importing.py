@@ -12,7 +12,7 @@ import torch_geometric.data  # noqa: F401 -- once here, and not in the process o
 
 from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
-from harness.data.importing import networkx_graph, tensors  # noqa: F401 -- likewise
+from harness.data.importing import pyg  # noqa: F401 -- likewise
 from harness.data.importing.__main__ import main
 from harness.data.sources import load
 from tests.oracles.samples import random_graph, with_edge_weights

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
-import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.base.dgl import load_dgl
 from harness.data.importing.__main__ import main
 from harness.results.report.__main__ import main as report
 from tests.importing import (
@@ -21,10 +16,7 @@ from tests.importing import (
     edge_tables,
     imported,
     loaded,
-    pairs,
-    refused,
     sample,
-    split_word,
     tensors_of,
     write,
     write_table,
@@ -58,71 +50,6 @@ def test_a_pyg_data_with_weights_in_edge_attr_and_several_splits(tmp_path, capsy
     said = imported(tmp_path, capsys, "pyg", tmp_path / "a.pt")
     assert_same(loaded(tmp_path / "g.npz"), graph)
     assert "edge_attr, which has one number per edge" in said and "the first of 3" in said
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_dgl_graph(tmp_path, capsys, weighted):
-    dgl = load_dgl()
-    if dgl is None:
-        pytest.skip("dgl 2.1.0 cannot be loaded here")
-    graph = sample(directed=True, weighted=weighted)
-    given = tensors_of(graph)
-    made = dgl.graph(tuple(given["edge_index"]), num_nodes=graph.num_vertices)
-    made.ndata.update(feat=given["x"], label=given["y"])
-    made.ndata.update({name: mask for name, mask in given.items() if name.endswith("_mask")})
-    if weighted:
-        made.edata["w"] = given["edge_weight"]
-    dgl.save_graphs(str(tmp_path / "a.bin"), [made])
-    imported(tmp_path, capsys, "dgl", tmp_path / "a.bin")
-    assert_same(loaded(tmp_path / "g.npz"), graph)
-    dgl.save_graphs(str(tmp_path / "b.bin"), [made, made])
-    assert "2 graphs: save one" in refused(tmp_path, capsys, "dgl", tmp_path / "b.bin")
-    (tmp_path / "c.bin").write_text("no graph")
-    assert "is not a file of dgl.save_graphs" in refused(tmp_path, capsys, "dgl", tmp_path / "c.bin")
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_scipy_matrix(tmp_path, capsys, directed, weighted):
-    graph = sample(directed=directed, weighted=weighted)
-    src, dst = pairs(graph).T
-    values = np.ones(len(src)) if graph.weights is None else graph.weights
-    sp.save_npz(tmp_path / "a.npz", sp.csr_matrix((values, (src, dst)), (16, 16)))
-    sp.save_npz(tmp_path / "x.npz", sp.csr_matrix(graph.features))
-    np.save(tmp_path / "y.npy", graph.labels)
-    what = ("scipy", tmp_path / "a.npz", "--features", tmp_path / "x.npz", "--labels", tmp_path / "y.npy")
-    assert "row u and column v is the edge u -> v" in imported(tmp_path, capsys, *what)
-    assert_same(loaded(tmp_path / "g.npz"), graph, split=False)
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("suffix", [".graphml", ".gml", ".gexf", ".json"])
-def test_a_networkx_graph(tmp_path, capsys, suffix, directed):
-    graph = sample(directed=directed, weighted=True)
-    made = (nx.DiGraph if directed else nx.Graph)()
-    for v in range(16):
-        features = {f"f{i}": float(x) for i, x in enumerate(graph.features[v])}
-        made.add_node(f"v{v}", **features, label="none" if graph.labels[v] < 0 else f"c{graph.labels[v]}")
-        made.nodes[f"v{v}"]["split"] = split_word(graph, v) or "none"
-    if suffix in (".gml", ".gexf"):  # these two keep an attribute "label" of their own
-        for v in made:
-            made.nodes[v]["kind"] = made.nodes[v].pop("label")
-    made.add_weighted_edges_from(
-        (f"v{u}", f"v{v}", float(w))
-        for (u, v), w in zip(pairs(graph).tolist(), graph.weights)
-        if directed or u <= v
-    )
-    path = tmp_path / f"a{suffix}"
-    if suffix == ".json":
-        path.write_text(json.dumps(nx.node_link_data(made, edges="links")))
-    else:
-        getattr(nx, f"write_{suffix[1:]}")(made, path)
-    more = ("--label-column", "kind", "--drop", "label") if suffix == ".gexf" else ()
-    more = ("--label-column", "kind") if suffix == ".gml" else more
-    said = imported(tmp_path, capsys, "networkx", path, *more)
-    assert_same(loaded(tmp_path / "g.npz"), graph)
-    assert "0 = c0" in said and ("undirected, as the source says" in said) == (not directed)
-    assert np.load(tmp_path / "g.npz")["vertex_ids"].tolist() == [f"v{v}" for v in range(16)]
 
 
 @settings(max_examples=10)
@@ -217,12 +144,12 @@ def test_repeated_edges_add_up_their_weights(tmp_path, capsys):
     assert sorted(loaded(tmp_path / "g.npz").weights.tolist()) == [1.5, 1.5, 2, 2]
 
 
-@pytest.mark.parametrize("kind", ["", "edges", "pyg", "dgl", "networkx", "scipy"])
+@pytest.mark.parametrize("kind", ["", "edges", "pyg"])
 def test_help_is_there(capsys, kind):
     with pytest.raises(SystemExit) as end:
         main([*([kind] if kind else []), "--help"])
     said = capsys.readouterr().out
-    assert end.value.code == 0 and ("--out" in said if kind else "scipy" in said)
+    assert end.value.code == 0 and ("--out" in said if kind else "pyg" in said)
 
 
 def test_an_own_edge_list_trains_in_three_commands(place, capsys):

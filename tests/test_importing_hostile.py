@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import pickle
 import resource
@@ -109,55 +108,18 @@ def test_a_table_that_unpacks_to_more_than_may_be_is_refused(tmp_path, capsys, m
     assert "memory" in said and "edges.csv.gz" in said
 
 
-MATRICES = {
-    "rows without end": ("csr", {"shape": [1 << 40, 1 << 40], "indptr": [0, 1]}),
-    "indptr that falls": ("csr", {"shape": [4, 4], "indptr": [0, 1 << 40, 3, 2, 1]}),
-    "a column that is not there": ("csr", {"shape": [4, 4], "indptr": [0, 1, 1, 1, 1], "indices": [1 << 30]}),
-    "a negative shape": ("csr", {"shape": [-4, -4], "indptr": [0]}),
-    "no square": ("csr", {"shape": [1, 5], "indptr": [0, 1]}),
-    "text for a shape": ("csr", {"shape": ["a", "b"], "indptr": [0, 1]}),
-    "coordinates": ("coo", {"shape": [1 << 40, 1 << 40], "row": [1 << 39], "col": [0]}),
-    "diagonals": ("dia", {"shape": [1 << 20, 1 << 20], "offsets": [1 << 30]}),
-    "blocks": ("bsr", {"shape": [1 << 33, 1 << 33], "indptr": [0, 1]}),
-    "an unknown format": ("xyz", {"shape": [4, 4]}),
-    "no format": (b"\xff\xfe", {"shape": [4, 4]}),
-}
-
-
-@pytest.mark.parametrize("name", MATRICES)
-@pytest.mark.parametrize("as_features", [False, True])
-def test_a_matrix_that_cannot_be_is_one_sentence(tmp_path, capsys, name, as_features):
-    form, parts = MATRICES[name]
-    given = {"data": np.ones(1), "indices": np.zeros(1, np.int64), **parts}
-    np.savez(tmp_path / "bad.npz", format=np.array(form), **{key: np.array(v) for key, v in given.items()})
-    given = {"data": np.ones(2), "indices": np.array([1, 0]), "indptr": np.array([0, 1, 2]), "shape": [2, 2]}
-    np.savez(tmp_path / "good.npz", format=np.array("csr"), **given)
-    np.save(tmp_path / "x.npy", np.ones((2, 2)))
-    np.save(tmp_path / "y.npy", np.array([0, 1]))
-    adjacency, features = ("good.npz", "bad.npz") if as_features else ("bad.npz", "x.npy")
-    refused(
-        tmp_path, capsys, "scipy", tmp_path / adjacency, "--features", tmp_path / features, "--labels",
-        tmp_path / "y.npy",
-    )  # fmt: skip
-
-
 def test_names_out_of_a_file_are_shown_printably_and_on_one_line(tmp_path, capsys):
     """In the summary, and in a refusal."""
-    evil = "\x1b[31m\n\u202e"
-    nodes = [{"id": f"{v}{evil}", "x": 1.0 + v, "label": f"{evil}{v % 2}"} for v in range(6)]
-    links = [{"source": nodes[v]["id"], "target": nodes[v - 1]["id"]} for v in range(6)]
-    path = tmp_path / "a.json"
-    path.write_text(
-        json.dumps({"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links})
-    )
-    said = imported(tmp_path, capsys, "networkx", path)
-    assert r"\x1b[31m\n\u202e0" in said and "\x1b" not in said and "\u202e" not in said
-    links[0]["weight"] = 1.0
-    path.write_text(
-        json.dumps({"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links})
-    )
-    said = refused(tmp_path, capsys, "networkx", path)
-    assert r"\x1b[31m\n" in said and "\x1b" not in said
+    evil = "\x1b[31m\u202e"
+    (tmp_path / "x.csv").write_text("id,x,label\n" + "".join(f"{v},{v}.0,{evil}{v % 2}\n" for v in range(6)))
+    edges = tmp_path / "edges.csv"
+    edges.write_text("".join(f"{v},{v - 1}\n" for v in range(1, 6)))
+    what = ("edges", edges, "--features", tmp_path / "x.csv")
+    said = imported(tmp_path, capsys, *what)
+    assert r"\x1b[31m\u202e0" in said and "\x1b" not in said and "\u202e" not in said
+    edges.write_text(f"0,1\n1,{evil}\n")
+    said = refused(tmp_path, capsys, *what)
+    assert r"\x1b[31m" in said and "\x1b" not in said
 
 
 # -- the process that reads --

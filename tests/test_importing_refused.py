@@ -5,9 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 from harness.data.importing.__main__ import main
@@ -22,24 +20,11 @@ def test_a_pickle_is_never_loaded(tmp_path, capsys):
     assert "torch.save(data.to_dict(), FILE)" in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
     (tmp_path / "b.pt").write_bytes(pickle.dumps(HARM))
     assert "is not loaded" in refused(tmp_path, capsys, "pyg", tmp_path / "b.pt")
-    np.save(tmp_path / "y.npy", np.array([HARM], dtype=object), allow_pickle=True)
-    sp.save_npz(tmp_path / "a.npz", sp.eye(1, format="csr"))
-    what = ("scipy", tmp_path / "a.npz", "--features", tmp_path / "y.npy", "--labels", tmp_path / "y.npy")
-    assert "Python objects, which are never loaded" in refused(tmp_path, capsys, *what)
 
 
-@pytest.mark.parametrize(
-    "kind, package, suffix", [("pyg", "torch_geometric.data", "pt"), ("networkx", "networkx", "gml")]
-)
-def test_without_its_package_a_kind_names_the_extra(tmp_path, capsys, monkeypatch, kind, package, suffix):
-    monkeypatch.setitem(sys.modules, package, None)
-    assert 'pip install "halobench[import]"' in refused(tmp_path, capsys, kind, tmp_path / f"a.{suffix}")
-
-
-def test_without_dgl_its_files_are_refused(tmp_path, capsys, monkeypatch):
-    (tmp_path / "a.bin").write_text("")
-    monkeypatch.setattr("harness.data.importing.tensors.load_dgl", lambda: None)
-    assert "install dgl==2.1.0" in refused(tmp_path, capsys, "dgl", tmp_path / "a.bin")
+def test_without_its_package_a_kind_names_the_extra(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
+    assert 'pip install "halobench[import]"' in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize(
@@ -106,9 +91,7 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path, capsys):
     (tmp_path / "edges.csv").write_bytes(b"\xff\xfe\x00a,b\n\x9f")
     assert "edges.csv" in refused(tmp_path, capsys, *arguments)
     assert "is not there" in refused(tmp_path, capsys, "edges", tmp_path / "no.csv", *arguments[2:])
-    for kind in ("pyg", "networkx"):
-        assert "is not there" in refused(tmp_path, capsys, kind, tmp_path / "no.json")
-    assert "did you mean" in refused(tmp_path, capsys, "networkx", tmp_path / "no.graphm")
+    assert "is not there" in refused(tmp_path, capsys, "pyg", tmp_path / "no.pt")
 
 
 def test_a_file_that_is_there_is_kept(tmp_path, capsys):

@@ -70,7 +70,7 @@ COMMANDS = {
     "submit page": Command("harness.submissions.__main__", "a page that ranks bundles", "page"),
     "new": Command("harness.cli.new", "the files of a system, a data set or an experiment of one's own"),
     "import": Command("harness.data.importing.__main__",
-        "an npz graph from CSV, PyG, DGL, networkx or scipy"),
+        "an npz graph from CSV tables or a PyG Data"),
     "check": Command("harness.dev.conformance.__main__",
         "the checks that every system inherits, for one system"),
     "bench": Command("harness.dev.bench.__main__",

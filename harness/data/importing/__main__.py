@@ -2,20 +2,15 @@
 
 edges EDGES --features FILE [--labels FILE]   an edge list and tables, CSV, TSV or spaces, gzipped or not
 pyg FILE                                      a torch_geometric Data that torch.save wrote
-dgl FILE                                      a graph that dgl.save_graphs wrote
-networkx FILE                                 GraphML, GML, GEXF, node-link JSON or an edge list
-scipy FILE --features FILE --labels FILE      a matrix that scipy.sparse.save_npz wrote
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from pathlib import Path
 
 from harness.base.errors import InputError, writing
-from harness.base.extras import package
 from harness.base.scratch import scratch
 from harness.base.subcommand import Parser, command
 from harness.data.importing.apart import apart
@@ -46,26 +41,21 @@ def main(words: list[str], program: str) -> None:
 
 def _read(given: argparse.Namespace) -> ImportedGraph:
     """The graph of the source, by the module for its kind, which is imported when it is needed."""
-    if given.kind == "networkx":
-        package("networkx", "import")
-    module = importlib.import_module(f"harness.data.importing.{MODULES[given.kind]}")
-    if given.kind in ("pyg", "dgl"):
-        return getattr(module, f"read_{given.kind}")(given.source)
-    files = given.source, given.features, given.labels
-    return (
-        module.read_scipy(*files) if given.kind == "scipy" else module.read(*files, **_table_options(given))
-    )
+    if given.kind == "pyg":
+        from harness.data.importing import pyg
+
+        return pyg.read(given.source)
+    from harness.data.importing import edge_list
+
+    names = ("header", "rows_in_order", "label_column", "split_column", "drop")
+    how = {name: getattr(given, name) for name in names}
+    return edge_list.read(given.source, given.features, given.labels, **how)
 
 
-TENSORS = dict.fromkeys(("pyg", "dgl", "scipy"), "tensors")
-MODULES = {**TENSORS, "edges": "edge_list", "networkx": "networkx_graph"}
 HELP = {
     "edges": "an edge list (source, target and, where there is a third column, weight) with"
     " tables of vertices",
     "pyg": "a torch_geometric Data, or the dict of its tensors, that torch.save wrote",
-    "dgl": "one homogeneous graph that dgl.save_graphs wrote",
-    "networkx": "a .graphml, .gml, .gexf, .json (node-link) or .edgelist file",
-    "scipy": "a square matrix that scipy.sparse.save_npz wrote; row u, column v is the edge u -> v",
 }
 
 
@@ -85,24 +75,18 @@ def _parser(program: str) -> argparse.ArgumentParser:
         direction = command.add_mutually_exclusive_group()
         direction.add_argument("--directed", action="store_true", help="keep edges as they are listed")
         direction.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
-        if kind == "scipy":
-            command.add_argument(
-                "--features", type=Path, required=True, help="an .npy or a sparse .npz, [V, F]"
-            )
-            command.add_argument("--labels", type=Path, required=True, help="an .npy, [V] or [V, C]")
-        if kind in ("edges", "networkx"):
-            _add_table_options(command, kind)
+        if kind == "edges":
+            _add_table_options(command)
     return parser
 
 
-def _add_table_options(command: argparse.ArgumentParser, kind: str) -> None:
+def _add_table_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--features",
         type=Path,
-        required=kind == "edges",
+        required=True,
         metavar="FILE",
-        help="a row per vertex: its id, then its features; the labels too if --labels is not given"
-        + ("" if kind == "edges" else " (default: attributes of the vertices)"),
+        help="a row per vertex: its id, then its features; the labels too if --labels is not given",
     )
     command.add_argument(
         "--labels", type=Path, metavar="FILE", help="a row per vertex: its id, its label, its split if known"
@@ -127,11 +111,6 @@ def _add_table_options(command: argparse.ArgumentParser, kind: str) -> None:
     command.add_argument(
         "--rows-in-order", action="store_true", help="tables have no ids: row i describes vertex i, from 0"
     )
-
-
-def _table_options(given: argparse.Namespace) -> dict:
-    names = ("header", "rows_in_order", "label_column", "split_column", "drop")
-    return {name: getattr(given, name) for name in names}
 
 
 if __name__ == "__main__":

@@ -27,9 +27,7 @@ def read(edges: Path, features: Path, labels: Path | None, *, header: bool | Non
             f'file "{edges}" has {width} columns: give source, target and, where edges have one, a weight'
         )
     found = vertices.read(features, labels, header=header, **how)
-    # Both columns together, so that ids are numbers in both or in none.
-    named = table.cells[:, :2].reshape(-1)
-    ends = vertices.endpoints(found, named, lambda end, what: table.refuse(end // 2, what)).reshape(-1, 2)
+    ends = vertices.endpoints(found, table)
     alone = len(found.ids) - len(np.unique(ends))
     assumed = {"files": f"{edges}: {_first_line(table)}; {len(found.ids)} vertices from {features}"}
     if alone:

@@ -23,17 +23,15 @@ COMMENTS = ("#", "%")
 @dataclass
 class Table:
     """cells [rows, columns] text without blanks at the ends; names of the columns, or None; the number of the
-    first row's line, or what else tells each row."""
+    first row's line."""
 
     path: Path
     cells: np.ndarray
     names: list[str] | None
-    first_line: int = 0
-    rows: Sequence[str] | None = None
+    first_line: int
 
     def refuse(self, row: int, what: str) -> InputError:
-        where = f"line {self.first_line + row}" if self.rows is None else self.rows[row]
-        return InputError(f'file "{self.path}", {where}: {what}')
+        return InputError(f'file "{self.path}", line {self.first_line + row}: {what}')
 
     def column(self, name: str) -> int:
         """The place of the column `name`. InputError where there is none."""

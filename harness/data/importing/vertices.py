@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def read(
     table = text.read(features, header, IDS)
     ids, columns = _ids(table, rows_in_order, drop)
     if labels is None:
-        return described(table, ids, columns, label_column, split_column, drop)
+        return _described(table, ids, columns, label_column, split_column, drop)
     kept = _kept(table, columns, drop)
     of_labels = text.read(labels, header, IDS)
     own, columns = _ids(of_labels, rows_in_order)
@@ -80,29 +80,27 @@ def read(
     return _vertices(table, ids, kept, of_labels, label_columns, split, order)
 
 
-def described(
+def _described(
     table: Table,
     ids: pd.Index,
     columns: list[int],
     label_column: str | None,
     split_column: str | None,
     drop: Sequence[str],
-    otherwise: str = "--labels FILE",
 ) -> Vertices:
-    """The vertices `ids`, whose features, label and split are `columns` of one table; `otherwise` says what
-    may be given where no column is the label."""
+    """The vertices `ids`, whose features, label and split are `columns` of one table."""
     kept = _kept(table, columns, drop)
     label = _special(table, label_column, LABEL, kept)
     split = _special(table, split_column, SPLIT, kept)
     if label is None and table.names is None:
         raise InputError(
             f'file "{table.path}" has no line of column names, so none is the label: add such a line, or give'
-            f" {otherwise}"
+            " --labels FILE"
         )
     if label is None:
         raise InputError(
             f'file "{table.path}" has no column named {", ".join(LABEL[:-1])} or {LABEL[-1]}: give'
-            f" --label-column NAME, or {otherwise}"
+            " --label-column NAME, or --labels FILE"
         )
     kept = [c for c in kept if c not in (label, split)]
     return _vertices(table, ids, kept, table, [label], split, np.arange(len(ids)))
@@ -125,17 +123,19 @@ def _vertices(
     return Vertices(ids, table.numbers(kept).astype(np.float32), found, names, masks, table.path)
 
 
-def endpoints(vertices: Vertices, named: np.ndarray, refuse: Callable[[int, str], InputError]) -> np.ndarray:
-    """[rows] the numbers of the vertices `named` [rows]; `refuse(row, what)` makes the error."""
+def endpoints(vertices: Vertices, edges: Table) -> np.ndarray:
+    """[rows, 2] the numbers of the vertices that the first two columns of `edges` name."""
+    # Both columns together, so that ids are numbers in both or in none.
+    named = edges.cells[:, :2].reshape(-1)
     at = vertices.ids.get_indexer(_plain(named))
     if (at < 0).any():
-        row = int(np.argmin(at))
-        raise refuse(
-            row,
-            f'vertex "{named[row]}" has no row in {vertices.table}: add one, remove this edge, or give'
+        first = int(np.argmin(at))
+        raise edges.refuse(
+            first // 2,
+            f'vertex "{named[first]}" has no row in {vertices.table}: add one, remove this edge, or give'
             " --rows-in-order where rows have no ids",
         )
-    return at
+    return at.reshape(-1, 2)
 
 
 def _ids(table: Table, rows_in_order: bool, drop: Sequence[str] = ()) -> tuple[pd.Index, list[int]]:

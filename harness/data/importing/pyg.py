@@ -1,4 +1,4 @@
-"""Graphs kept as tensors and matrices: torch_geometric's Data, DGL's graph files, scipy's sparse matrices."""
+"""A torch_geometric Data that torch.save wrote."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 
-from harness.base.dgl import load_dgl
 from harness.base.errors import InputError, listed
 from harness.base.extras import package
 from harness.data import raw
@@ -20,14 +18,13 @@ from harness.data.importing.imported import ImportedGraph
 
 FEATURES, LABELS = ("x", "feat", "feature", "features"), ("y", "label", "labels")
 MASKS = {"train": ("train_mask",), "val": ("val_mask", "valid_mask"), "test": ("test_mask",)}
-WEIGHTS = ("edge_weight", "weight", "weights", "w")
 DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
 )
 
 
-def read_pyg(path: Path) -> ImportedGraph:
+def read(path: Path) -> ImportedGraph:
     """What torch.save wrote of a torch_geometric Data, the dict of its tensors, or an InMemoryDataset of one.
 
     Read with weights_only: a file that asks for more than tensors is refused by InputError."""
@@ -37,7 +34,8 @@ def read_pyg(path: Path) -> ImportedGraph:
     )
     classes = [data.Data, attributes.DataEdgeAttr, attributes.DataTensorAttr]
     classes += [getattr(storage, f"{kind}Storage") for kind in ("Base", "Node", "Edge", "Global")]
-    _exists(path)
+    if not path.is_file():
+        raise InputError(f'file "{path}" is not there: give the path of a file')
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(classes):
             warnings.simplefilter("ignore")  # of other pickles, which are refused below
@@ -81,51 +79,6 @@ def read_pyg(path: Path) -> ImportedGraph:
     elif attribute is not None:
         assumed["edge_attr"] = "left out: training uses one weight per edge, not features of edges"
     return _found(path, edges.T, stored, weights, assumed)
-
-
-def read_dgl(path: Path) -> ImportedGraph:
-    """A file of dgl.save_graphs with one homogeneous graph. InputError where DGL cannot be loaded here."""
-    _exists(path)
-    dgl = load_dgl()
-    if dgl is None:
-        raise InputError(
-            "dgl cannot be loaded here: install dgl==2.1.0, or store the graph as a torch_geometric Data"
-        )
-    try:
-        graphs, _ = dgl.load_graphs(str(path))
-    except Exception as error:  # DGLError and what its C library raises of bytes from anywhere
-        raise InputError(
-            f'file "{path}" is not a file of dgl.save_graphs ({type(error).__name__}): give one'
-        ) from None
-    if len(graphs) != 1 or not graphs[0].is_homogeneous:
-        kinds = "several types of vertices or edges" if len(graphs) == 1 else f"{len(graphs)} graphs"
-        raise InputError(f'file "{path}" holds {kinds}: save one homogeneous graph')
-    graph = graphs[0]
-    src, dst = graph.edges(order="eid")
-    weights = next((graph.edata[key] for key in WEIGHTS if key in graph.edata), None)
-    return _found(path, torch.stack([src, dst], 1).numpy(), dict(graph.ndata), weights, {})
-
-
-def read_scipy(path: Path, features: Path, labels: Path) -> ImportedGraph:
-    """A matrix of scipy.sparse.save_npz, whose entry (u, v) is the weight of the edge u -> v.
-
-    Features are an .npy or such a matrix, [V, F]; labels an .npy, [V] or [V, C]."""
-    matrix = _matrix(path)
-    if matrix.shape[0] != matrix.shape[1]:
-        raise InputError(f'file "{path}" holds a matrix of {matrix.shape}: an adjacency matrix is square')
-    x = raw.array(features) if features.suffix == ".npy" else _dense(features)
-    matrix = matrix.tocoo()
-    edges = np.stack([matrix.row, matrix.col], 1).astype(np.int64)
-    weights = None if matrix.dtype == np.bool_ else matrix.data
-    given = {"x": x, "y": raw.array(labels)}
-    if len(x) != matrix.shape[0]:
-        raise InputError(
-            f'file "{features}" has {len(x)} rows for the {matrix.shape[0]} vertices of {path}:'
-            " give one per vertex"
-        )
-    return _found(
-        path, edges, given, weights, {"matrix": "the entry in row u and column v is the edge u -> v"}
-    )
 
 
 def _found(
@@ -203,26 +156,3 @@ def _array(path: Path, name: str, value: Any) -> np.ndarray:
         raw.affordable(path, value.numel() * value.element_size())
     value = value.detach().resolve_conj().resolve_neg()
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-
-
-def _matrix(path: Path) -> sparse.spmatrix:
-    _exists(path)
-    with raw.reading(path):
-        raw.array_names(path, "give what scipy.sparse.save_npz wrote")
-        found = sparse.load_npz(path)  # it loads no pickle
-        if found.format in ("csr", "csc", "bsr"):
-            found.check_format(full_check=True)
-        return found
-
-
-def _dense(path: Path) -> np.ndarray:
-    matrix = _matrix(path)
-    with raw.reading(path):
-        raw.affordable(path, matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize)
-    dense: np.ndarray = matrix.toarray()
-    return dense
-
-
-def _exists(path: Path) -> None:
-    if not path.is_file():
-        raise InputError(f'file "{path}" is not there: give the path of a file')
