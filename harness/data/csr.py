@@ -1,9 +1,4 @@
-"""Building the CSR of in-edges: counting sorts, linear in the edges, in 32-bit indices.
-
-Two counting sorts make every row ascending without a comparison: bucket the edges by source, then deal the
-sources out in ascending order to the rows of their targets. A repeated edge then sits beside its twin and is
-dropped on the way. The largest moment holds about 24 bytes per edge beside the caller's arrays (symmetrising
-an asymmetric graph)."""
+"""Building the CSR of in-edges, in 32-bit indices: rows ascend, and a repeated edge is there once."""
 
 from __future__ import annotations
 
@@ -54,11 +49,23 @@ def from_edges(
         )
     src, dst = (_vertices(ends, num_vertices, where, "features") for ends in (src, dst))
     weights = weighted.checked(weights, len(src))
+    if not self_loops:
+        kept = src != dst
+        src, dst, weights = src[kept], dst[kept], None if weights is None else weights[kept]
+    # Without weights an edge is there or not, however often; sums of weights are rounded once.
+    values = np.ones(len(src), np.bool_) if weights is None else weights.astype(np.float64)
+    rows = weighted.rows_of(src, dst, values, num_vertices)
     if weights is not None:
-        entries = weighted.summed(src, dst, weights, num_vertices, self_loops)
-        return _in_weighted_edges(*entries, symmetrise)
-    indptr, targets = _bucket(src, dst, num_vertices)
-    return _in_edges(indptr, targets, symmetrise, self_loops)
+        rows.data = rows.data.astype(np.float32)
+    reverse = rows.T.tocsr()
+    parts = ("indptr", "indices", "data")
+    symmetric = all(np.array_equal(getattr(rows, part), getattr(reverse, part)) for part in parts)
+    if symmetrise and not symmetric:
+        rows = rows + reverse if weights is None else weighted.with_reverse(rows)
+        symmetric = True
+    indptr = rows.indptr.astype(np.int32 if rows.nnz < 2**31 else np.int64)
+    carried = None if weights is None or np.all(rows.data == 1) else rows.data
+    return InEdges(indptr, rows.indices.astype(np.int32, copy=False), symmetric, carried)
 
 
 def from_csr(
@@ -77,18 +84,16 @@ def from_csr(
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
     targets = _vertices(indices, num_vertices, where, "indptr")
-    if weights is not None:
-        src = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
-        return from_edges(
-            src,
-            targets,
-            num_vertices,
-            symmetrise=symmetrise,
-            self_loops=self_loops,
-            where=where,
-            weights=weights,
-        )
-    return _in_edges(indptr.astype(np.int64), targets, symmetrise, self_loops)
+    src = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
+    return from_edges(
+        src,
+        targets,
+        num_vertices,
+        symmetrise=symmetrise,
+        self_loops=self_loops,
+        where=where,
+        weights=weights,
+    )
 
 
 def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:
@@ -101,14 +106,24 @@ def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:
         raise InputError(f"{where} must rise from 0 to {entries}, the number of entries")
 
 
-def is_symmetric(indptr: np.ndarray, indices: np.ndarray) -> bool:
-    """Whether u -> v is there exactly when v -> u is; rows ascend without repeats. One pass, [V] extra."""
-    return bool(_is_symmetric(indptr, indices))
-
-
 def rows_ascend(indptr: np.ndarray, indices: np.ndarray) -> bool:
     """Whether every row is strictly ascending."""
-    return bool(_rows_ascend(indptr, indices))
+    rising = indices[1:] > indices[:-1]
+    starts = indptr[(indptr > 0) & (indptr < len(indices))]
+    rising[starts - 1] = True  # from the last entry of a row to the first of the next
+    return bool(rising.all())
+
+
+def incidence(
+    low: np.ndarray, high: np.ndarray, num_vertices: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr [V+1] int64, neighbour [2M] int32, edge [2M] int32): the edges of each vertex, by edge id, of
+    undirected edges low[m] - high[m]."""
+    ends = np.stack([low, high], 1).reshape(-1)
+    order = np.argsort(ends, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=num_vertices))])
+    # The other end of an edge stands beside the one, at an even or an odd place.
+    return indptr, ends[order ^ 1], (order >> 1).astype(np.int32)
 
 
 def sparse_rows(
@@ -155,43 +170,16 @@ def _vertices(ids: np.ndarray, num_vertices: int, where: str, rows_of: str) -> n
     return np.ascontiguousarray(ids, dtype=np.int32)
 
 
-def _in_edges(indptr: np.ndarray, targets: np.ndarray, symmetrise: bool, self_loops: bool) -> InEdges:
-    indptr, indices = _transpose(indptr, targets, self_loops)
-    symmetric = is_symmetric(indptr, indices)
-    if symmetrise and not symmetric:
-        indptr, indices = _union(indptr, indices, *_transpose(indptr, indices, True))
-        symmetric = True
-    return InEdges(indptr if len(indices) >= 2**31 else indptr.astype(np.int32), indices, symmetric)
-
-
-def _in_weighted_edges(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, symmetrise: bool
-) -> InEdges:
-    symmetric = weighted.is_symmetric(indptr, indices, weights)
-    if symmetrise and not symmetric:
-        indptr, indices, weights = weighted.with_reverse(indptr, indices, weights)
-        symmetric = True
-    indptr = indptr if len(indices) >= 2**31 else indptr.astype(np.int32)
-    return InEdges(indptr, indices, symmetric, None if np.all(weights == 1) else weights)
-
-
-@njit(cache=True, nogil=True)
-def _begin(keys, starts):
-    """A counting sort's first pass: fill `starts` [n + 1], zeros, with where the entries of each key begin;
-    returns its cursor [n]."""
-    for i in range(len(keys)):
-        starts[keys[i] + 1] += 1
-    for v in range(len(starts) - 1):
-        starts[v + 1] += starts[v]
-    return starts[:-1].copy()
-
-
 @njit(cache=True, nogil=True)
 def transpose_entries(indptr, indices, num_columns, keep_order):
     """(indptr, indices, order) of the transpose of a block of compressed rows, by a counting sort by column:
     rows of the result ascend. `order` holds each entry's old place, or nothing."""
     starts = np.zeros(num_columns + 1, indptr.dtype)
-    place = _begin(indices, starts)
+    for j in indices:
+        starts[j + 1] += 1
+    for j in range(num_columns):
+        starts[j + 1] += starts[j]
+    place = starts[:-1].copy()
     rows = np.empty(len(indices), indices.dtype)
     order = np.empty(len(indices) if keep_order else 0, indptr.dtype)
     for v in range(len(indptr) - 1):
@@ -202,92 +190,3 @@ def transpose_entries(indptr, indices, num_columns, keep_order):
                 order[place[j]] = e
             place[j] += 1
     return starts, rows, order
-
-
-@njit(cache=True, nogil=True)
-def _bucket(src, dst, n):
-    """Compressed rows of `dst` by `src`, in the edges' own order."""
-    indptr = np.zeros(n + 1, np.int64)
-    cursor = _begin(src, indptr)
-    out = np.empty(len(src), np.int32)
-    for i in range(len(src)):
-        out[cursor[src[i]]] = dst[i]
-        cursor[src[i]] += 1
-    return indptr, out
-
-
-@njit(cache=True, nogil=True)
-def _transpose(indptr, indices, self_loops):
-    """The transpose, rows ascending, repeats dropped, and self-loops too where they are not wanted."""
-    n = len(indptr) - 1
-    start = np.zeros(n + 1, np.int64)
-    cursor = _begin(indices, start)
-    out = np.empty(len(indices), np.int32)
-    for u in range(n):
-        for k in range(indptr[u], indptr[u + 1]):
-            v = indices[k]
-            c = cursor[v]
-            if (c > start[v] and out[c - 1] == u) or (v == u and not self_loops):
-                continue
-            out[c] = u
-            cursor[v] = c + 1
-    # Close the gaps the dropped edges left; nothing moves where there were none.
-    end = 0
-    for v in range(n):
-        first, last = start[v], cursor[v]
-        start[v] = end
-        if end == first:
-            end = last
-        else:
-            for k in range(first, last):
-                out[end] = out[k]
-                end += 1
-    start[n] = end
-    return start, out[:end]
-
-
-@njit(cache=True, nogil=True)
-def _union(indptr_a, a, indptr_b, b):
-    """Row by row the union of two CSRs with ascending rows."""
-    n = len(indptr_a) - 1
-    indptr = np.zeros(n + 1, np.int64)
-    out = np.empty(0, np.int32)
-    for fill in range(2):
-        end = 0
-        for v in range(n):
-            i, last_i, j, last_j = indptr_a[v], indptr_a[v + 1], indptr_b[v], indptr_b[v + 1]
-            while i < last_i or j < last_j:
-                take_a = j == last_j or (i < last_i and a[i] <= b[j])
-                take_b = i == last_i or (j < last_j and b[j] <= a[i])
-                if fill:
-                    out[end] = a[i] if take_a else b[j]
-                i += take_a
-                j += take_b
-                end += 1
-            indptr[v + 1] = end
-        if not fill:
-            out = np.empty(end, np.int32)
-    return indptr, out
-
-
-@njit(cache=True, nogil=True)
-def _is_symmetric(indptr, indices):
-    # Walking rows v in ascending order, each row u must be met by exactly its own entries, in its own order.
-    cursor = indptr[:-1].copy()
-    for v in range(len(indptr) - 1):
-        for k in range(indptr[v], indptr[v + 1]):
-            u = indices[k]
-            c = cursor[u]
-            if c == indptr[u + 1] or indices[c] != v:
-                return False
-            cursor[u] = c + 1
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _rows_ascend(indptr, indices):
-    for v in range(len(indptr) - 1):
-        for k in range(indptr[v] + 1, indptr[v + 1]):
-            if indices[k - 1] >= indices[k]:
-                return False
-    return True

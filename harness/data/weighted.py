@@ -44,25 +44,6 @@ def checked(weights: np.ndarray | None, edges: int) -> np.ndarray | None:
     return None if np.all(wide == 1) else weights.astype(np.float32)
 
 
-def summed(
-    src: np.ndarray, dst: np.ndarray, weights: np.ndarray, num_vertices: int, self_loops: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, weights) of the in-edges by target, rows ascending, repeated edges added up."""
-    if not self_loops:
-        kept = src != dst
-        src, dst, weights = src[kept], dst[kept], weights[kept]
-    rows = _rows(src, dst, weights.astype(np.float64), num_vertices)
-    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32)
-
-
-def is_symmetric(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> bool:
-    """Whether every edge has a reverse of the same weight."""
-    dst = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    reverse = _rows(dst, indices, weights, len(indptr) - 1)
-    same = np.array_equal(reverse.indptr, indptr) and np.array_equal(reverse.indices, indices)
-    return bool(same and np.array_equal(reverse.data, weights))
-
-
 def conflict(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
 ) -> tuple[int, int, float, float] | None:
@@ -75,12 +56,11 @@ def conflict(
     return int(src[edge]), int(dst[edge]), float(weights[edge]), float(weights[at][edge])
 
 
-def with_reverse(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def with_reverse(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     """The edges and the reverse of each, which has its weight.
 
     Raises InputError where the two directions of an edge are there with different weights."""
+    indptr, indices, weights = rows.indptr, rows.indices, rows.data
     if found := conflict(indptr, indices, weights):
         u, v, there, back = found
         raise InputError(
@@ -90,13 +70,12 @@ def with_reverse(
         )
     dst, src, _, both = _reverses(indptr, indices)
     lacking = ~both
-    rows = _rows(
+    return rows_of(
         np.concatenate([src, dst[lacking]]),
         np.concatenate([dst, src[lacking]]),
         np.concatenate([weights, weights[lacking]]),
         len(indptr) - 1,
     )
-    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
 
 
 def _reverses(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -109,9 +88,8 @@ def _reverses(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, ...]
     return dst, src, at, keys[at] == reverse
 
 
-def _rows(src: np.ndarray, dst: np.ndarray, weights: np.ndarray, n: int) -> sparse.csr_matrix:
-    from scipy import sparse  # most graphs have no weights and start without it
+def rows_of(src: np.ndarray, dst: np.ndarray, values: np.ndarray, n: int) -> sparse.csr_matrix:
+    """The in-edges of n vertices by target, rows ascending; values of repeated edges add up."""
+    from scipy import sparse  # a graph that is cached starts without it
 
-    rows = sparse.coo_matrix((weights, (dst, src)), shape=(n, n)).tocsr()
-    rows.sum_duplicates()  # sorts the rows too
-    return rows
+    return sparse.coo_matrix((values, (dst, src)), shape=(n, n)).tocsr()

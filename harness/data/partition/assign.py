@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 import pymetis
 
@@ -160,8 +159,11 @@ def pattern(graph: Graph, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     if not graph.symmetric:
         undirected = from_csr(indptr, indices, symmetrise=True, where=graph.name)
         indptr, indices = undirected.indptr, undirected.indices
-    starts, neighbours = np.zeros(len(indptr), index), np.empty(len(indices), index)
-    return starts, neighbours[: _drop_loops(indptr, indices, starts, neighbours)]
+    rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    kept = indices != rows
+    starts = np.zeros(len(indptr), index)
+    np.cumsum(np.bincount(rows[kept], minlength=len(indptr) - 1), out=starts[1:])
+    return starts, indices[kept].astype(index)
 
 
 def fill_empty(assignment: np.ndarray, parts: int) -> np.ndarray:
@@ -174,16 +176,3 @@ def fill_empty(assignment: np.ndarray, parts: int) -> np.ndarray:
         sizes[part] = len(taken)
         sizes[largest] -= len(taken)
     return assignment
-
-
-@numba.njit(cache=True, nogil=True)
-def _drop_loops(indptr, indices, starts, neighbours):
-    """Copy the rows without self-loops into (starts, neighbours); returns how many entries are left."""
-    end = 0
-    for v in range(len(indptr) - 1):
-        for k in range(indptr[v], indptr[v + 1]):
-            if indices[k] != v:
-                neighbours[end] = indices[k]
-                end += 1
-        starts[v + 1] = end
-    return end

@@ -112,15 +112,16 @@ def of_worker(vertices: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray
 def _halo(indptr, indices, assignment, inner, rank, parts) -> tuple[np.ndarray, np.ndarray]:
     """Remote neighbours of `inner`: ids by owner, ascending inside an owner, and how many of each owner."""
     seen = np.zeros(len(assignment), np.bool_)
-    _mark(indptr, indices, assignment, inner, rank, seen)
+    mark_neighbours(indptr, indices, assignment, inner, rank, seen)
     halo = np.flatnonzero(seen).astype(np.int32)
     owners = assignment[halo]
     return halo[np.argsort(owners, kind="stable")], np.bincount(owners, minlength=parts).astype(np.int64)
 
 
-@numba.njit(cache=True)
-def _mark(indptr, indices, assignment, inner, rank, seen):
-    for v in inner:
+@numba.njit(cache=True, nogil=True)
+def mark_neighbours(indptr, indices, assignment, vertices, rank, seen):
+    """Mark in `seen` [V] the in-neighbours of `vertices` that worker `rank` does not own."""
+    for v in vertices:
         for e in range(indptr[v], indptr[v + 1]):
             if assignment[indices[e]] != rank:
                 seen[indices[e]] = True

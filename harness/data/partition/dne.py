@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from harness.data.partition.incidence import incidence
+from harness.data.csr import incidence
 
 SHARE = 0.1
 IMBALANCE = 1.1

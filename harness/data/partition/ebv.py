@@ -17,24 +17,10 @@ def assign(
     )
 
 
-@njit(cache=True, nogil=True)
-def degree_order(low, high, num_vertices):
-    """[M] edge ids, ascending by degree sum, ties by id: a counting sort."""
-    degrees = np.zeros(num_vertices, np.int64)
-    for e in range(len(low)):
-        degrees[low[e]] += 1
-        degrees[high[e]] += 1
-    starts = np.zeros(2 * degrees.max() + 2, np.int64)
-    for e in range(len(low)):
-        starts[degrees[low[e]] + degrees[high[e]] + 1] += 1
-    for d in range(len(starts) - 1):
-        starts[d + 1] += starts[d]
-    order = np.empty(len(low), np.int64)
-    for e in range(len(low)):
-        d = degrees[low[e]] + degrees[high[e]]
-        order[starts[d]] = e
-        starts[d] += 1
-    return order
+def degree_order(low: np.ndarray, high: np.ndarray, num_vertices: int) -> np.ndarray:
+    """[M] edge ids, ascending by degree sum, ties by id."""
+    degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
+    return np.argsort(degrees[low] + degrees[high], kind="stable")
 
 
 @njit(cache=True, nogil=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from harness.data.partition.incidence import incidence
+from harness.data.csr import incidence
 
 IMBALANCE = 1.05
 LAMBDA = 1.1  # HDRF's weight of balance

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pymetis
 
+from harness.data.csr import incidence
 from harness.data.partition.assign import by_hosts, fill_empty
 from harness.data.partition.config import VertexCutPartitioner
-from harness.data.partition.incidence import incidence
 
 
 @dataclass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from harness.data.graph import Graph
+from harness.data.partition.build import mark_neighbours
 from harness.data.partition.shard import Csr, ReplicaShard, Shard
 
 
@@ -139,24 +139,13 @@ def two_hops(graph: Graph, owner: np.ndarray, parts: int) -> dict[str, Any]:
     owner [V]. Takes O(P E) steps and V bytes."""
     sizes, found = [], np.zeros(graph.num_vertices, np.int32)
     for part in range(parts):
-        inner = owner == part
         one_hop = np.zeros(graph.num_vertices, np.bool_)
-        _mark(graph.indptr, graph.indices, inner, inner, one_hop)
+        mark_neighbours(graph.indptr, graph.indices, owner, np.flatnonzero(owner == part), part, one_hop)
         both = one_hop.copy()
-        _mark(graph.indptr, graph.indices, one_hop, inner, both)
+        mark_neighbours(graph.indptr, graph.indices, owner, np.flatnonzero(one_hop), part, both)
         sizes.append(int(both.sum()))
         found += both
     return {"halo_two_hops": sizes, "shared_halo_two_hops": int((found > 1).sum())}
-
-
-@numba.njit(cache=True, nogil=True)
-def _mark(indptr, indices, rows, inner, marked):
-    """Mark the in-neighbours of `rows` that are not `inner`; all [V] bool."""
-    for v in range(len(rows)):
-        if rows[v]:
-            for e in range(indptr[v], indptr[v + 1]):
-                if not inner[indices[e]]:
-                    marked[indices[e]] = True
 
 
 def _weights(shard: Shard) -> np.ndarray:

@@ -42,7 +42,12 @@ class EdgeAssignment:
         """(indptr [V+1] int64, worker [R] int32): the workers that hold each vertex, ascending.
 
         A vertex without edges has a single replica, on the worker that a hash of its id names."""
-        return _replicas(self.low, self.high, self.owner, self.num_vertices, self.parts)
+        holds = np.zeros((self.num_vertices, self.parts), np.bool_)
+        holds[self.low, self.owner] = holds[self.high, self.owner] = True
+        (alone,) = np.nonzero(~holds.any(1))
+        holds[alone, _hash.py_func(alone.astype(np.uint64)) % np.uint64(self.parts)] = True
+        indptr = np.concatenate([[0], np.cumsum(holds.sum(1))])
+        return indptr, np.nonzero(holds)[1].astype(np.int32)
 
     def masters(self, rule: str = VertexCutPartitioner.masters) -> np.ndarray:
         """[V] int32: each vertex's master, chosen by a hash of its id.
@@ -135,7 +140,9 @@ def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     indptr, indices = graph.indptr, graph.indices
     if not graph.symmetric:
         indptr, indices, *_ = from_csr(indptr, indices, symmetrise=True, where=graph.name)
-    return _upper(indptr, indices)
+    rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    above = indices > rows
+    return rows[above], indices[above]
 
 
 def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.masters) -> dict[str, Any]:
@@ -170,50 +177,9 @@ def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.master
 
 
 @njit(cache=True, nogil=True)
-def _upper(indptr, indices):
-    count = 0
-    for v in range(len(indptr) - 1):
-        for k in range(indptr[v], indptr[v + 1]):
-            count += indices[k] > v
-    low, high = np.empty(count, np.int32), np.empty(count, np.int32)
-    end = 0
-    for v in range(len(indptr) - 1):
-        for k in range(indptr[v], indptr[v + 1]):
-            if indices[k] > v:
-                low[end], high[end] = v, indices[k]
-                end += 1
-    return low, high
-
-
-@njit(cache=True, nogil=True)
 def _hash(v):
-    """splitmix64 of a vertex id."""
-    return mix(np.uint64(v) + np.uint64(GOLDEN))
-
-
-@njit(cache=True, nogil=True)
-def _replicas(low, high, owner, num_vertices, parts):
-    holds = np.zeros((num_vertices, parts), np.bool_)
-    for e in range(len(owner)):
-        holds[low[e], owner[e]] = True
-        holds[high[e], owner[e]] = True
-    indptr = np.zeros(num_vertices + 1, np.int64)
-    for v in range(num_vertices):
-        held = 0
-        for p in range(parts):
-            held += holds[v, p]
-        if held == 0:
-            holds[v, np.int64(_hash(v) % np.uint64(parts))] = True
-            held = 1
-        indptr[v + 1] = indptr[v] + held
-    worker = np.empty(indptr[-1], np.int32)
-    end = 0
-    for v in range(num_vertices):
-        for p in range(parts):
-            if holds[v, p]:
-                worker[end] = p
-                end += 1
-    return indptr, worker
+    """splitmix64 of a vertex id, uint64."""
+    return mix(v + np.uint64(GOLDEN))
 
 
 @njit(cache=True, nogil=True)
@@ -226,7 +192,8 @@ def _masters(indptr, worker, parts, per_host):
         for k in range(indptr[v], indptr[v + 1]):
             on_host[worker[k] // per_host] += 1
         # Hosts are looked at from one that the hash names: ties must not all fall to the first.
-        turn = np.int64((_hash(v) >> np.uint64(32)) % np.uint64(hosts))
+        hashed = _hash(np.uint64(v))
+        turn = np.int64((hashed >> np.uint64(32)) % np.uint64(hosts))
         host = turn
         for i in range(hosts):
             if on_host[(turn + i) % hosts] > on_host[host]:
@@ -234,19 +201,18 @@ def _masters(indptr, worker, parts, per_host):
         first = indptr[v]  # replicas ascend, so a host's stand together
         while worker[first] // per_host != host:
             first += 1
-        masters[v] = worker[first + np.int64(_hash(v) % np.uint64(on_host[host]))]
+        masters[v] = worker[first + np.int64(hashed % np.uint64(on_host[host]))]
     return masters
 
 
-@njit(cache=True, nogil=True)
-def _messages(indptr, worker, masters, parts, per_host):
-    inner, outer = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
-    for v in range(len(masters)):
-        master = masters[v]
-        for k in range(indptr[v], indptr[v + 1]):
-            mirror = worker[k]
-            if mirror != master:
-                sent = inner if mirror // per_host == master // per_host else outer
-                sent[mirror] += 1
-                sent[master] += 1
+def _messages(
+    indptr: np.ndarray, worker: np.ndarray, masters: np.ndarray, parts: int, per_host: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """[P] each, of `statistics`: messages inside a host and between hosts, counted at both ends."""
+    master = np.repeat(masters, np.diff(indptr))
+    mirror, inside = worker != master, worker // per_host == master // per_host
+    inner, outer = (
+        np.bincount(worker[sent], minlength=parts) + np.bincount(master[sent], minlength=parts)
+        for sent in (mirror & inside, mirror & ~inside)
+    )
     return inner, outer
