@@ -13,7 +13,7 @@ import sys
 import traceback
 
 from harness import cli
-from harness.base.ending import end_with
+from harness.base.machine import end_with
 from harness.results.report import table  # noqa: F401
 from harness.run import command, preload  # noqa: F401
 

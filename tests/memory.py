@@ -22,6 +22,6 @@ def exchange_bytes(process: psutil.Process) -> int:
 
 
 def _labels(process: psutil.Process, kind: str) -> list[str]:
-    """Memory without a name has a label all the same (`harness.comm.anonymous_memory`)."""
+    """Memory without a name has a label all the same (`harness.comm.segments`)."""
     begins = f"/memfd:halobench-{kind}-"
     return sorted({part.path for part in process.memory_maps() if part.path.startswith(begins)})

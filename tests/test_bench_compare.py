@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.base.machine import cache_bytes, cpu_flags
 from harness.dev.bench import __main__ as bench
-from harness.dev.bench import against, compare, lines, parts, record, runs
+from harness.dev.bench import against, lines, parts, runs
 from harness.dev.bench.load import Load
 from tests.launching import ROOT, Started
 
@@ -25,7 +25,7 @@ def line(samples, name="x", unit="s", **more) -> lines.BenchLine:
 
 
 def judged(old, new, *margin, unit="s"):
-    return compare.judge(line(new, unit=unit, peer_samples=old), *margin)
+    return against.judge(line(new, unit=unit, peer_samples=old), *margin)
 
 
 FAST, SLOW = [1.0, 1.01, 1.02, 1.03, 1.04], [1.2, 1.21, 1.22, 1.23, 1.24]
@@ -55,9 +55,9 @@ def test_who_is_faster_one_way_is_slower_the_other(old, new, margin):
 
 
 def test_a_value_beside_zero_has_no_ratio():
-    assert lines.BenchLine("against", "x", 3, compare.EXACT, 0).ratio is None
-    assert lines.BenchLine("against", "x", 0, compare.EXACT, 0).ratio == 1
-    assert lines.BenchLine("against", "x", 3, compare.EXACT, 0, target=1.0).met is False
+    assert lines.BenchLine("against", "x", 3, against.EXACT, 0).ratio is None
+    assert lines.BenchLine("against", "x", 0, against.EXACT, 0).ratio == 1
+    assert lines.BenchLine("against", "x", 3, against.EXACT, 0, target=1.0).met is False
 
 
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
@@ -66,7 +66,7 @@ def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tm
         line(FAST, peer_samples=[1.9, 2.0, 2.1]),
         lines.BenchLine("epoch", "DGL", math.nan, "s"),
     ]
-    record.write(found, path, {"epoch": Load(before=1.0, after=2.0, others=0.25)})
+    lines.write(found, path, {"epoch": Load(before=1.0, after=2.0, others=0.25)})
     content = json.loads(path.read_text())
     assert content["lines"][0]["samples"] == FAST and content["lines"][0]["peer_samples"] == [1.9, 2.0, 2.1]
     assert {"processor", "cores", "revision"} <= set(content["environment"])

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from harness.base.errors import InputError
-from harness.base.spent import spent
 from harness.data.partition import cache as caches
 from harness.data.partition import io
 from harness.data.partition.assign import Block, Metis, Random, assign
-from harness.data.partition.cache import Cache, check_file, shards_for, took
+from harness.data.partition.cache import Cache, check_file, shards_for, spent, took
 from harness.data.partition.config import EdgeCutPartitioner
 from harness.data.partition.vertexcut import Ebv
 from tests.graphs import random_graph

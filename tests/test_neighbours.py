@@ -9,7 +9,7 @@ import socket
 import psutil
 import pytest
 
-from harness.comm.socket_access import let_nobody_in, listening
+from harness.comm.group import let_nobody_in, listening
 
 JUNK = 20
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from harness.base.errors import InputError
 from harness.base.machine import LimitReached
-from harness.comm import anonymous_memory, group, memory_transport, segments
+from harness.comm import group, memory_transport, segments
 from harness.comm.comm import Comm
 from harness.comm.meeting import Meeting
 from harness.comm.members import WorkerPlace
@@ -159,7 +159,7 @@ def cannot_share(comm, where, folder) -> str:
         "others": ("readlink", _refuse),
         "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
     }[where]
-    with mock.patch.object(anonymous_memory.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
+    with mock.patch.object(segments.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
         try:
             memory_transport.MemoryTransport(meeting_of(comm, folder))
             return "made"
@@ -174,7 +174,7 @@ def meeting_of(comm, folder) -> Meeting:
 
 def lacks_files(comm, folder) -> str:
     """What a worker says of a transport when worker 1 can open no file."""
-    fails = mock.patch.object(anonymous_memory.os, "ftruncate", side_effect=OSError(24, os.strerror(24)))
+    fails = mock.patch.object(segments.os, "ftruncate", side_effect=OSError(24, os.strerror(24)))
     with fails if comm.rank == 1 else contextlib.nullcontext(), pytest.raises(LimitReached) as raised:
         memory_transport.MemoryTransport(meeting_of(comm, folder))
     return str(raised.value)
@@ -218,7 +218,7 @@ def test_auto_is_memory_on_one_host_and_sockets_between_hosts():
 def chosen_without_memory(comm, folder) -> tuple[str, str]:
     """What auto takes where worker 1 has no memory to give, and what is said of it."""
     said = io.StringIO()
-    without = mock.patch.object(anonymous_memory.os, "ftruncate", _refuse)
+    without = mock.patch.object(segments.os, "ftruncate", _refuse)
     with without if comm.rank == 1 else contextlib.nullcontext(), contextlib.redirect_stderr(said):
         carrier = group.memory_of(meeting_of(comm, folder), "auto")
     return type(carrier).__name__, said.getvalue()

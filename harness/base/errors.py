@@ -7,9 +7,11 @@ import dataclasses
 import difflib
 import errno
 import functools
+import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -97,6 +99,15 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
         return f"; known: {', '.join(sorted(names.values()))}"
     nearest = difflib.get_close_matches(str(word).lower(), sorted(names), n=3, cutoff=0.0)
     return f"; nearest of {len(names)}: {', '.join(names[name] for name in nearest)}"
+
+
+def package(name: str, extra: str) -> ModuleType:
+    """The module `name`. InputError, which names the extra that brings it, where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        missing = name.partition(".")[0]
+        raise InputError(f'{missing} is not installed: pip install "halobench[{extra}]"') from None
 
 
 def check_place(field: str, path: Path) -> None:

@@ -17,8 +17,7 @@ from typing import Any
 import yaml
 
 from harness.base.bounds import KEY, SEED, Bounds, number
-from harness.base.errors import InputError, typed
-from harness.base.extras import package
+from harness.base.errors import InputError, package, typed
 from harness.base.places import CONF
 from harness.base.scratch import scratch
 from harness.base.subcommand import Parser, command

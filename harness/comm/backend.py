@@ -8,8 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.base.errors import InputError
-from harness.base.extras import package
+from harness.base.errors import InputError, package
 
 PASSWORD = "HALOBENCH_REDIS_PASSWORD"  # the environment variable: a password is no part of a run
 EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written

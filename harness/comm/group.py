@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import datetime
 import os
 import socket
+import stat
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +21,6 @@ from harness.comm.meeting import Meeting
 from harness.comm.members import WorkerPlace
 from harness.comm.memory_transport import MemoryTransport
 from harness.comm.nccl import NcclTransport
-from harness.comm.socket_access import let_nobody_in, listening
 from harness.comm.sockets import SocketTransport
 from harness.comm.transport import (
     ALONE,
@@ -28,6 +30,8 @@ from harness.comm.transport import (
     losing_peers,
 )
 
+DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of Linux's packet filter: keep 0 bytes
+SO_ATTACH_FILTER = 26
 LEAVING = 30.0  # seconds that a group has to end, after which the process does so without it
 
 
@@ -170,3 +174,37 @@ def memory_of(meeting: Meeting, transport: str) -> MemoryTransport | None:
                 file=sys.stderr,
             )
         return None
+
+
+def listening() -> set[int]:
+    """Inodes of this process's sockets that listen to a network."""
+    return {os.fstat(each.fileno()).st_ino for each in _sockets() if _listens(each)}
+
+
+def let_nobody_in(kept: set[int]) -> None:
+    """Drop whatever arrives at this process's listening sockets, but for those `kept` (inodes), before there
+    is a connection. gloo listens for as long as its group is open and accepts whoever connects; its workers
+    have all connected to each other when the group is open.
+    """
+    code = ctypes.create_string_buffer(DROP)
+    program = struct.pack("HP", 1, ctypes.addressof(code))
+    for each in _sockets():
+        if _listens(each) and os.fstat(each.fileno()).st_ino not in kept:
+            each.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """This process's sockets, each through a descriptor of its own."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            own = os.dup(number) if stat.S_ISSOCK(os.fstat(number).st_mode) else None
+        except OSError:  # closed meanwhile
+            continue
+        if own is not None:
+            with socket.socket(fileno=own) as each:
+                yield each
+
+
+def _listens(each: socket.socket) -> bool:
+    network = each.family in (socket.AF_INET, socket.AF_INET6)
+    return network and bool(each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

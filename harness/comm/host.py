@@ -7,8 +7,8 @@ import random
 from collections.abc import Collection, Sequence
 
 from harness.base.errors import InputError
-from harness.comm import anonymous_memory
 from harness.comm.comm import Comm
+from harness.comm.segments import make_memory, open_memory
 
 
 def draw_token(comm: Comm) -> str:
@@ -25,7 +25,7 @@ def map_shared(
              is an empty piece here
 
     Collective, outside the train clock. Nothing is left behind however the workers end
-    (`harness.comm.anonymous_memory`). InputError where they are not on one host, or it has no room; the
+    (`harness.comm.segments`). InputError where they are not on one host, or it has no room; the
     sentence ends with `instead`.
     """
     token, own = draw_token(comm), lengths[comm.rank]
@@ -36,7 +36,7 @@ def map_shared(
     try:
         try:
             if own:
-                descriptor = anonymous_memory.make(labels[comm.rank], own)
+                descriptor = make_memory(labels[comm.rank], own)
                 # else what does not fit is found out by a signal, when it is written
                 os.posix_fallocate(descriptor, 0, own)
         except OSError as error:
@@ -54,7 +54,7 @@ def map_shared(
             if min(told) >= 0:
                 maps = [
                     memoryview(
-                        anonymous_memory.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length)
+                        open_memory(int(told[p]), int(told[comm.size + p]), labels[p], length)
                         if length and (among is None or p in among)
                         else b""
                     )

@@ -5,8 +5,9 @@
     data segment    the bytes that its owner sends, in regions that it chooses
 
 Of an inbox only the head is written by its owner; the others put into its rings. A data segment is written by
-its owner alone. The segments have no names: a worker opens another's through that process's descriptors in
-/proc, and they are gone with the last process that has them mapped.
+its owner alone. The segments are files without a name (memfd): their maker tells the others its process, the
+descriptors and a label, and they open them through the maker's descriptors in /proc, which only this user's
+processes can. They are gone with the last process that has them mapped, however the processes end.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import mmap
 import os
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.base.errors import InputError
 from harness.base.machine import LIMITS, LimitReached
-from harness.comm import anonymous_memory
 from harness.comm.meeting import Meeting
 from harness.comm.ring import Ring
 
@@ -28,6 +29,30 @@ HEAD = LINE = 64  # bytes: a cache line, where regions begin
 LEFT = 0  # where in the head of its inbox a worker writes that it has left
 ADDRESSES = 1 << 46  # bytes of addresses that all data segments together may take of a process's 2^47
 MESSAGES, ACKNOWLEDGEMENTS = 0, 1  # the two rings of each worker in an inbox
+
+
+def make_memory(label: str, length: int) -> int:
+    """The descriptor of `length` bytes of zeros, to be closed once everybody has them mapped: maps stay.
+    OSError where there are none to be had.
+    """
+    descriptor = os.memfd_create(label)
+    try:
+        os.ftruncate(descriptor, length)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_memory(process: int, descriptor: int, label: str, length: int) -> mmap.mmap:
+    """Map what another process, or this one, has made. FileNotFoundError where `process` has no such memory:
+    in another container or on another host its number means another process.
+    """
+    path = Path(f"/proc/{process}/fd/{descriptor}")
+    if os.readlink(path) != f"/memfd:{label} (deleted)":
+        raise FileNotFoundError(f"process {process} is another one here")
+    with open(path, "r+b") as file:
+        return mmap.mmap(file.fileno(), length)
 
 
 @dataclass
@@ -63,7 +88,7 @@ def share(meeting: Meeting) -> Segments:
     opened: list[int] = []
     reason, maps = "", {}
     try:
-        opened.extend(anonymous_memory.make(label, length) for length in lengths)
+        opened.extend(make_memory(label, length) for length in lengths)
         maps[rank] = [mmap.mmap(descriptor, length) for descriptor, length in zip(opened, lengths)]
         for p in range(size):
             for kind in (MESSAGES, ACKNOWLEDGEMENTS):
@@ -80,7 +105,7 @@ def share(meeting: Meeting) -> Segments:
                 reason = reason or f"worker {p} has none to give"
             elif p != rank and not reason:
                 maps[p] = [
-                    anonymous_memory.open_of(process, descriptor, theirs, length)
+                    open_memory(process, descriptor, theirs, length)
                     for descriptor, length in zip(descriptors, lengths)
                 ]
     except (OSError, ValueError) as error:

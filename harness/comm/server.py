@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.base.ending import end_with
+from harness.base.machine import end_with
 
 REQUEST = struct.Struct("<cIqqQ")
 ANSWER = struct.Struct("<qdQ")

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from harness.base.hollow import hollow
-from harness.base.splitmix import GOLDEN, mix, mix_int
-from harness.base.splitmix_tensor import mix_tensor, signed
+from harness.base.splitmix import GOLDEN, mix, mix_int, mix_tensor, signed
 
 CHUNK = 512  # hashes that are made before their numbers are
 

@@ -7,8 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from harness.base.errors import InputError
-from harness.base.extras import package
+from harness.base.errors import InputError, package
 from harness.base.scratch import scratch
 from harness.data import sets
 from harness.data.raw import Raw

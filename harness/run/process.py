@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from harness.base.ending import end_with
-from harness.base.machine import memory_bytes
+from harness.base.machine import end_with, memory_bytes
 
 FORKING = 300  # seconds; a fork takes some milliseconds
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

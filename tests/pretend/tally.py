@@ -14,7 +14,7 @@ from harness.comm.recorder import Recorder
 ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = tuple(f"{ROOT / package}/" for package in ("harness", "systems"))
 # Helpers that act for whoever calls them.
-ACTING = ("base/autograd.py", "base/splitmix_tensor.py", "comm/clock.py", "comm/recorder.py")
+ACTING = ("base/autograd.py", "base/splitmix.py", "comm/clock.py", "comm/recorder.py")
 THROUGH = tuple(str(ROOT / "harness" / path) for path in ACTING)
 
 SYNCHRONISATION = "synchronisation"  # the host waits for the device

@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from harness.base.splitmix import GOLDEN
-from harness.base.splitmix_tensor import mix_tensor, signed
+from harness.base.splitmix import GOLDEN, mix_tensor, signed
 
 LEVELS = 1 << 16  # of a rate of dropout
 SIGNS = signed(0x8000_8000_8000_8000)

@@ -9,8 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.base.splitmix import GOLDEN, MIX_1, MIX_2
-from harness.base.splitmix_tensor import signed
+from harness.base.splitmix import GOLDEN, MIX_1, MIX_2, signed
 
 ROWS, COLUMNS = 16, 64  # of a program's tile; without one an entry's row would take a division of int64
 # A kernel reads globals of this type only; int64, as Triton's shifts of it to the right keep the sign, which

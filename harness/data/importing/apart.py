@@ -16,9 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from harness.base.ending import end_with
 from harness.base.errors import InputError
-from harness.base.machine import memory_bytes, out_of_memory
+from harness.base.machine import end_with, memory_bytes, out_of_memory
 from harness.base.terminal import printable
 from harness.data.raw import EXPANSION
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.base.errors import InputError, listed
-from harness.base.extras import package
+from harness.base.errors import InputError, listed, package
 from harness.data import raw
 from harness.data.importing.imported import ImportedGraph
 

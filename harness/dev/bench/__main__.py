@@ -18,9 +18,8 @@ from harness.base.scratch import scratch
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, unfolded
 from harness.comm.recorder import cpu_count
-from harness.dev.bench import compare, record
-from harness.dev.bench.against import against_lines, checkout, keys_of
-from harness.dev.bench.lines import BenchLine, table
+from harness.dev.bench.against import MARGIN, against_lines, checkout, judge, keys_of, show
+from harness.dev.bench.lines import BenchLine, table, write
 from harness.dev.bench.load import Load, Watch
 from harness.dev.bench.parts import FULL, PARTS, QUICK, Setting
 from harness.dev.bench.runs import Folders
@@ -78,9 +77,9 @@ def parser(program: str) -> argparse.ArgumentParser:
     made.add_argument(
         "--margin",
         type=float,
-        default=compare.MARGIN,
+        default=MARGIN,
         metavar="SHARE",
-        help=f"with --against: how much slower a line may be, relative (default {compare.MARGIN})",
+        help=f"with --against: how much slower a line may be, relative (default {MARGIN})",
     )
     return made
 
@@ -114,11 +113,11 @@ def _beside(
     load = watch.load()
     for line in lines:
         line.busy = load.busy
-    record.write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
+    write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
     console.say(str(load))
-    verdicts = [compare.judge(line, asked.margin) for line in lines]
+    verdicts = [judge(line, asked.margin) for line in lines]
     console.say(f"old: {other}, revision {revision(other)}; new: this code")
-    return compare.show(verdicts, console, asked.margin)
+    return show(verdicts, console, asked.margin)
 
 
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
@@ -141,7 +140,7 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
         lines += found
         console.print(table(found))  # at once: a bench that is stopped keeps what it has measured
         console.say(f"{name}: {loads[name]}")
-        record.write(lines, path, loads)
+        write(lines, path, loads)
     unjudged, missed = (
         [f"{line.part}: {line.name.strip()}" for line in lines if of(line)]
         for of in (lambda line: line.target is not None and line.busy, lambda line: line.met is False)

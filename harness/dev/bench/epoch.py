@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.base.dgl import load_dgl
-from harness.base.extras import package
+from harness.base.errors import package
 from harness.base.heap import keep_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from harness.base import tables
+from harness.base.machine import cache_bytes, cpu_flags
+from harness.dev.bench.load import Load
+from harness.results.environment import environment
 
 NOT_JUDGED = "busy: not judged"
+SCHEMA = 1
+CACHES = (1, 2, 3)  # levels
 
 
 @dataclass
@@ -140,3 +148,20 @@ def exponent(rows: list[dict]) -> float:
     return float(
         np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0]
     )
+
+
+def write(lines: Sequence[BenchLine], path: Path, loads: Mapping[str, Load], **more: Any) -> None:
+    """JSON: `environment` as in a run folder (with the revision of this checkout), `cpu` (its flags, and the
+    bytes of its caches by level), `loads` (what else the machine did, by part), `more` and `lines`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "bench": SCHEMA,
+        "environment": environment(),
+        "cpu": {"flags": cpu_flags(), "cache_bytes": {level: cache_bytes(level) for level in CACHES}},
+        "loads": {part: load.row() for part, load in loads.items()},
+        **more,
+        "lines": [line.row() for line in lines],
+    }
+    # JSON has no NaN: null stands for it.
+    finite = json.loads(json.dumps(content), parse_constant=lambda nan: None)
+    path.write_text(json.dumps(finite, indent=1))

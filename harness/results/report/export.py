@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from harness.base.errors import writing
-from harness.base.extras import package
+from harness.base.errors import package, writing
 from harness.results.reader import find_runs
 from harness.results.report.columns import ALL
 from harness.results.report.groups import Run
