@@ -8,13 +8,11 @@ product A X.
 
 from __future__ import annotations
 
-import statistics
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 import torch.nn.functional as F
 
@@ -196,22 +194,11 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
 
 
 def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
-    """Everybody who can run here, all with our initial weights."""
-    ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
+    """Everybody who can run here, all with our initial weights. PyG's other form, over edge_index, is many
+    times slower on a CPU, and keeps three arrays of a row for every edge alive in each layer."""
+    ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in TARGETS}
     weights = ours["features=once"].weights()
-    peers = {
-        "PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"),
-        "DGL": dgl_peer(shard, weights, optimiser),
-    }
-    # Gather and scatter keeps three arrays of a row for every edge alive in each layer.
-    needed = (
-        3
-        * 4
-        * (shard.inner_edges.num_entries + shard.num_inner)
-        * (model.hidden * (model.layers - 1) + shard.num_classes)
-    )
-    if needed < psutil.virtual_memory().available:
-        peers["PyG, edge_index"] = pyg_peer(shard, weights, optimiser, "edge_index")
+    peers = {"PyG": pyg_peer(shard, weights, optimiser, "csr"), "DGL": dgl_peer(shard, weights, optimiser)}
     return {**ours, **{name: peer for name, peer in peers.items() if peer is not None}}
 
 
@@ -222,35 +209,22 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Bench
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse (CSR|CSC|invariant)", UserWarning)
         runs = contenders(whole(graph), model, Adam())
-        samples: dict[str, list[float]] = {}
-        if "PyG, edge_index" in runs:
-            # Many times slower and gigabytes in size: a few epochs beside ours tell enough, and it leaves the
-            # machine.
-            slow = {"PyG, edge_index": runs["PyG, edge_index"]}
-            samples |= interleaved(slow, min(rounds, 3), warm_up=1)
-            check_losses(runs["features=refetch"], slow, epochs=len(slow["PyG, edge_index"].losses))
-            del runs["PyG, edge_index"], slow
-        samples |= interleaved(runs, rounds)
+        samples = interleaved(runs, rounds)
         check_losses(runs["features=refetch"], runs, epochs=rounds)
-    found = {name: statistics.median(each) for name, each in samples.items()}
-    pyg = min((name for name in found if name.startswith("PyG")), key=lambda name: found[name])
-    peers = {"PyG": (pyg, f"{pyg.partition(', ')[2]}, its faster form")}
-    if "DGL" in found:
-        peers["DGL"] = ("DGL", "")
-    lines = []
-    # A line goes by what is always measured, so that files of two runs have the same ones.
-    for how, target in TARGETS.items():
-        for peer, (name, note) in peers.items():
-            most = target if peer == "DGL" else PYG_TARGET
-            ours = samples[f"features={how}"]
-            line = f"one worker features={how} / {peer}"
-            lines.append(BenchLine.of("epoch", line, "s", ours, samples[name], most, note))
-    lines += [
-        BenchLine.of("epoch", f"{name} alone", "s", samples[name]) for name in found if name.startswith("PyG")
+    lines = [
+        BenchLine.of(
+            "epoch",
+            f"one worker features={how} / {peer}",
+            "s",
+            samples[f"features={how}"],
+            samples[peer],
+            target if peer == "DGL" else PYG_TARGET,
+        )
+        for how, target in TARGETS.items()
+        for peer in ("PyG", "DGL")
+        if peer in samples
     ]
-    if "DGL" not in found:
-        lines.append(BenchLine.absent("epoch", "DGL", "s"))
-    return lines
+    return lines if "DGL" in samples else [*lines, BenchLine.absent("epoch", "DGL", "s")]
 
 
 def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:
