@@ -16,9 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
-from harness.base.errors import InputError, check_text, did_you_mean, typed
+from harness.base.errors import InputError, as_given, check_text, did_you_mean, typed
 from harness.base.machine import check_machine
-from harness.base.mistyped import as_given
 from harness.base.target import check_trusted, made, target_class, target_of, trust
 from harness.base.terminal import OF_A_LINE
 from harness.core.architectures import model_class

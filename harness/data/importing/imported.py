@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from harness.base.errors import InputError, writing
-from harness.data import weighted
 from harness.data.config import DatasetConfig
-from harness.data.csr import InEdges, from_edges
+from harness.data.csr import InEdges, conflict, from_edges
 from harness.data.graph import Graph
 from harness.data.sources import load
 
@@ -113,7 +112,7 @@ def _direction(found: ImportedGraph, listed: InEdges, asked: bool | None) -> tup
 
 def _check_weights(found: ImportedGraph, listed: InEdges, weights: np.ndarray) -> None:
     """Raise InputError where the two directions of an undirected edge have different weights."""
-    differ = weighted.conflict(listed.indptr, listed.indices, weights)
+    differ = conflict(listed.indptr, listed.indices, weights)
     if differ is not None:
         u, v = (found.vertex_ids[end] if found.vertex_ids is not None else end for end in differ[:2])
         raise InputError(
