@@ -32,10 +32,9 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number
+from harness.base.bounds import ROUNDS, number, word
 from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
-from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.coded import CodedSystem, coded, decoded, noise
 
@@ -53,14 +52,13 @@ class Adaqp(CodedSystem):
     """
 
     bits: int = number(8, 2, 8)
-    assignment: str = "uniform"
+    assignment: str = word("uniform", "adaptive")
     period: int = number(50, 1, ROUNDS)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
 
     def __post_init__(self):
-        choice("assignment", self.assignment, ("uniform", "adaptive"))
         if self.assignment == "uniform":
             choice("bits", self.bits, LEVELS)
         elif not LEVELS[0] < self.bits < LEVELS[-1]:
@@ -68,7 +66,6 @@ class Adaqp(CodedSystem):
                 f"bits={self.bits} on average leaves assignment=adaptive no choice among 2, 4 and 8; give"
                 " bits=3 to bits=7"
             )
-        check_features(self.features)
 
     def supports(self, run):
         if not run.matrix and self.assignment == "adaptive":

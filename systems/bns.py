@@ -30,13 +30,13 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import number
+from harness.base.bounds import number, word
 from harness.base.splitmix import mix_int
 from harness.comm.flight import HaloPlan
 from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
-from harness.core.system import System, check_features
+from harness.core.system import System
 from harness.core.traits import Refuses
 from harness.data.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
@@ -50,13 +50,10 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
     """
 
     rate: float = number(0.1, 0, 1, above=True)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {"rate": 1.0}
     refuses: ClassVar = Refuses(needed_rows="draws one sample of all boundary rows for all layers")
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def supports(self, run):
         if not run.matrix and self.rate < 1:

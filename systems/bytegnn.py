@@ -63,8 +63,7 @@ from functools import partial
 
 import numpy as np
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.comm.pulls import Mapped, Purpose, Read, together
 from harness.core.batches import Sampled
 from harness.core.system import without_effect
@@ -124,21 +123,15 @@ class Bytegnn(SampledBatches):
     threads   that run tasks; null: the worker's share of the cores
     """
 
-    split: str = "owner"
-    order: str = "dag"
-    launch: str = "score"
+    split: str = word("owner", "even")
+    order: str = word("dag", "fifo")
+    launch: str = word("score", "fixed")
     sigma: float = number(500.0)
     inflight: bool = False
     prefetch: int = number(4, 0, 1000)
-    dedup: str = "batch"
+    dedup: str = word("batch", "task")
     task: int = number(512, 1)
     threads: int | None = number(None, 1, 256)
-
-    def __post_init__(self):
-        super().__post_init__()
-        choice("order", self.order, ("dag", "fifo"))
-        choice("launch", self.launch, ("score", "fixed"))
-        choice("dedup", self.dedup, ("batch", "task"))
 
     def traits(self):
         common = super().traits()

@@ -32,9 +32,8 @@ of the 1.5D algorithm are from notes of the paper; its code was not at hand.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.base.bounds import number
+from harness.base.bounds import number, word
 from harness.core.adjacency import Adjacency
-from harness.core.system import check_features
 from systems.parts.blocks import BlockSystem
 from systems.parts.replicated import ReplicatedRows
 
@@ -45,13 +44,10 @@ class Cagnet(BlockSystem[Adjacency | ReplicatedRows]):
     replication  c, how many workers have a block row in common; its square divides the workers
     """
 
-    features: str = "once"
+    features: str = word("once", "refetch")
     replication: int = number(1, 1)
 
     exact: ClassVar = {}
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def supports(self, run):
         square = self.replication**2

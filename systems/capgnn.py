@@ -74,12 +74,12 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number
-from harness.base.errors import InputError, choice
+from harness.base.bounds import ROUNDS, number, word
+from harness.base.errors import InputError
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.mixins import FitsDevices
-from harness.core.system import System, check_features
+from harness.core.system import System
 from harness.core.traits import Refuses, Traits
 from systems.parts.halo_request import Request
 from systems.parts.jaca import (
@@ -124,8 +124,8 @@ class Capgnn(FitsDevices, System):
     """
 
     jaca: bool = True
-    policy: str = "jaca"
-    tiers: str = "inclusive"
+    policy: str = word(*POLICIES)
+    tiers: str = word(*TIERS)
     capacity: int | None = number(None)
     capacity_share: float | None = number(None, 0, 1)
     local_capacity: int | None = number(None)
@@ -134,12 +134,12 @@ class Capgnn(FitsDevices, System):
     reserved_device_mb: float = number(1024)
     reserved_host_mb: float = number(1024)
     refresh: int = number(10, 1, ROUNDS)
-    gradients: str = "exact"
-    features: str = "once"
+    gradients: str = word("exact", "fresh")
+    features: str = word("once", "refetch")
     rapa: bool = True
     alpha: float = number(0.35, 0, 1)
     threshold: float = number(0.01)
-    rapa_degrees: str = "global"
+    rapa_degrees: str = word("global", "local")
     vertex_bytes: float = number(8)
     edge_bytes: float = number(8)
     beta_mb: float = number(100)
@@ -150,8 +150,6 @@ class Capgnn(FitsDevices, System):
     refuses: ClassVar = Refuses(needed_rows="caches rows by their place in the whole halo")
 
     def __post_init__(self):
-        choice("policy", self.policy, POLICIES)
-        choice("tiers", self.tiers, TIERS)
         if self.tiers == "exclusive" and self.policy != "jaca":
             why = f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does not"
             raise InputError(f"{why}; give policy=jaca or tiers=inclusive")
@@ -161,9 +159,6 @@ class Capgnn(FitsDevices, System):
         if self.hosts > 1 and self.jaca and (self.policy not in FIXED or self.capacity_share is not None):
             given = f"policy={self.policy}" if self.policy not in FIXED else "capacity_share"
             raise InputError(f"{given} knows one host, and hosts={self.hosts}; give policy=jaca and capacity")
-        choice("gradients", self.gradients, ("fresh", "exact"))
-        check_features(self.features)
-        choice("rapa_degrees", self.rapa_degrees, ("global", "local"))
 
     def supports(self, run):
         if run.num_workers % self.hosts:

@@ -49,15 +49,15 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import number, one_of
-from harness.base.errors import InputError, choice, within
+from harness.base.bounds import number, one_of, word
+from harness.base.errors import InputError, within
 from harness.base.hollow import hollow
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import code, stream
 from harness.core import quantise as linear
 from harness.core.mixins import SeesOutput
 from harness.core.scores import score_counts
-from harness.core.system import ReplicaSystem, check_features
+from harness.core.system import ReplicaSystem
 from systems.parts.changes import changed, difference
 
 
@@ -90,8 +90,8 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
     cache: bool = True
     quantise: bool = True
     bits: int = one_of(8, 2, 4, 8, 16)
-    scatter: str = "value"
-    rule: str = "prose"
+    scatter: str = word("value", "diff", "fp32")
+    rule: str = word("prose", "literal")
     epsilon: float = number(0.01)
     xi: float = number(0.01)
     mu1: float = number(0.001)
@@ -102,14 +102,11 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
     lambda2: float = number(0.9, 0, 1)
     momentum: float = number(0.8, 0, 1)
     coding_error: bool = False
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {"cache": False, "quantise": False}
 
     def __post_init__(self):
-        choice("scatter", self.scatter, ("value", "diff", "fp32"))
-        choice("rule", self.rule, ("prose", "literal"))
-        check_features(self.features)
         if self.nu1 < self.nu2:
             raise InputError(
                 f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1"

@@ -40,13 +40,12 @@ import numba
 import numpy as np
 import torch
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.core.evaluate import targets
 from harness.core.mixins import KeepsInput, WeighsLoss
 from harness.core.replicas import ReplicaAdjacency, StaticSums, sum_replicas
-from harness.core.system import ReplicaSystem, check_features, without_effect
+from harness.core.system import ReplicaSystem, without_effect
 from harness.core.traits import Refuses, Traits
 from harness.data.partition.shard import Csr
 
@@ -61,20 +60,16 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
     features    "once": mirrors' features are fetched once; "refetch": in every epoch
     """
 
-    degrees: str = "global"  # type: ignore[misc]  # a knob here
+    degrees: str = word("global", "local")  # type: ignore[misc]  # a knob here
     drop_edges: int = number(0, 0, 1000)
     drop_rate: float = number(0.5, 0, 1)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     refuses: ClassVar = Refuses(
         wire="uses the features that its shards hold, and sends no other row",
         needed_rows="computes the rows of all its replicas",
         attention="trains over a vertex-cut, for which attention is not built",
     )
-
-    def __post_init__(self):
-        choice("degrees", self.degrees, ("global", "local"))
-        check_features(self.features)
 
     def traits(self):
         idle = [] if self.drop_edges else ["drop_rate"]

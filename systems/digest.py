@@ -50,7 +50,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import InputError, choice
+from harness.base.bounds import word
+from harness.base.errors import InputError
 from systems.parts.stale_system import REFUSES, StaleSystem
 
 
@@ -69,9 +70,9 @@ class Digest(StaleSystem):
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
     """
 
-    schedule: str = "after"
-    aggregate: str = "gradients"
-    weighting: str = "uniform"
+    schedule: str = word("after", "literal")
+    aggregate: str = word("gradients", "weights")
+    weighting: str = word("uniform", "train")
     form: str = "sum"
     gradient_error: bool = False
 
@@ -79,9 +80,6 @@ class Digest(StaleSystem):
 
     def __post_init__(self):
         super().__post_init__()
-        choice("schedule", self.schedule, ("after", "literal"))
-        choice("aggregate", self.aggregate, ("gradients", "weights"))
-        choice("weighting", self.weighting, ("uniform", "train"))
         if self.form != "sum":
             raise InputError(
                 f"form={self.form} gives every layer three weights that depend on the partition, so that no"

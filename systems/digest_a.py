@@ -55,7 +55,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.errors import choice
+from harness.base.bounds import word
 from harness.comm.parameters import Parameters
 from harness.core.mixins import AsynchronousSystem
 from harness.core.optimisers import Adam
@@ -74,19 +74,13 @@ class DigestA(StaleSystem, AsynchronousSystem):
               then meet
     """
 
-    update: str = "gradient"
-    scale: str = "1"
-    order: str = "arrival"
+    update: str = word("gradient", "delta")
+    scale: str = word("1", "1/M")
+    order: str = word("arrival", "rotation")
 
     refuses: ClassVar = REFUSES
     # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
     slots: ClassVar = 3
-
-    def __post_init__(self):
-        super().__post_init__()
-        choice("update", self.update, ("gradient", "delta"))
-        choice("scale", self.scale, ("1", "1/M"))
-        choice("order", self.order, ("arrival", "rotation"))
 
     def supports(self, run):
         if self.update == "gradient" and type(run.optimiser) is not Adam:

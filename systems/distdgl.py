@@ -66,16 +66,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
 from systems.parts.ahead import Ahead
 from systems.parts.feature_cache import kept_ids
 from systems.parts.neighbours import Chosen, everybodys, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
-
-POLICIES = ("degree", "random", "frequency")
 
 
 @dataclass
@@ -90,17 +87,11 @@ class Distdgl(SampledBatches):
     prefetch  steps whose structure is drawn ahead, in a thread; 0: none, in the training thread
     """
 
-    redraw: str = "hop"
+    redraw: str = word("hop", "vertex")
     cache: float = number(0.0, 0, 1)
-    policy: str = "degree"
-    service: str = "shared"
+    policy: str = word("degree", "random", "frequency")
+    service: str = word("shared", "exchange")
     prefetch: int = number(4, 0, 1000)
-
-    def __post_init__(self):
-        super().__post_init__()
-        choice("redraw", self.redraw, ("hop", "vertex"))
-        choice("policy", self.policy, POLICIES)
-        choice("service", self.service, ("shared", "exchange"))
 
     def traits(self):
         common = super().traits()

@@ -41,13 +41,11 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number, one_of
-from harness.base.errors import choice
+from harness.base.bounds import ROUNDS, number, one_of, word
 from harness.base.hollow import dry, either, hollow
 from harness.comm.work import code, stream
 from harness.core.kernels import quantise_loops as loops
 from harness.core.quantise import code_bytes, packed, unpacked
-from harness.core.system import check_features
 from harness.core.traits import Refuses
 from systems.parts.coded import CodedSystem
 
@@ -69,15 +67,11 @@ class Ecgraph(CodedSystem):
     bits: int = one_of(2, 1, 2, 4, MOST_BITS)
     backward_bits: int = one_of(4, 1, 2, 4, MOST_BITS, AS_THEY_ARE)
     tune: bool = True
-    rate: str = "sent"
-    features: str = "once"
+    rate: str = word("sent", "computed")
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {"period": 1, "backward_bits": AS_THEY_ARE}
     refuses: ClassVar = Refuses(wire="codes what it sends", needed_rows="")
-
-    def __post_init__(self):
-        choice("rate", self.rate, ("sent", "computed"))
-        check_features(self.features)
 
     def setup(self, context):
         super().setup(context)

@@ -63,8 +63,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.comm.comm import Comm
 from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.comm.work import moved
@@ -72,7 +71,7 @@ from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
 from harness.core.features import as_precise
 from harness.core.mixins import BesideClock
-from harness.core.system import Ready, check_features, without_effect
+from harness.core.system import Ready, without_effect
 from harness.core.traits import Traits
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from systems.parts.feature_cache import KeptRows, in_order
@@ -96,10 +95,10 @@ class Gas(BesideClock, BatchSystem):
 
     clusters: int = number(40, 1)
     batch: int | None = number(10, 1)
-    outside: str = "history"
-    start: str = "exact"
-    refresh: str = "never"
-    features: str = "once"
+    outside: str = word("history", "zero", "drop")
+    start: str = word("exact", "zeros")
+    refresh: str = word("never", "epoch")
+    features: str = word("once", "refetch")
 
     refuses: ClassVar = replace(
         BatchSystem.refuses,
@@ -107,12 +106,6 @@ class Gas(BesideClock, BatchSystem):
         needed_rows="keeps a history of every vertex",
     )
     smaller: ClassVar[str] = "a smaller system.batch or more system.clusters"
-
-    def __post_init__(self):
-        choice("outside", self.outside, ("history", "zero", "drop"))
-        choice("start", self.start, ("exact", "zeros"))
-        choice("refresh", self.refresh, ("never", "epoch"))
-        check_features(self.features)
 
     def traits(self):
         why = f"at system.outside={self.outside} nothing comes from outside a batch"

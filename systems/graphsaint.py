@@ -52,8 +52,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
@@ -76,11 +75,11 @@ class Graphsaint(BatchSystem):
     graph     what sets are drawn from: "all" vertices, or those of "train"
     """
 
-    sampler: str = "walk"
+    sampler: str = word("walk", "edge", "node")
     budget: int | None = number(2000, 1)
     length: int = number(2, 1, 10**6)
     coverage: float = number(50.0, 0, 10**6, above=True)
-    graph: str = "all"
+    graph: str = word("all", "train")
 
     refuses: ClassVar = replace(
         BatchSystem.refuses,
@@ -88,10 +87,6 @@ class Graphsaint(BatchSystem):
         needed_rows="computes all rows of a subgraph",
     )
     smaller: ClassVar[str] = "a smaller system.budget"
-
-    def __post_init__(self):
-        choice("sampler", self.sampler, ("walk", "edge", "node"))
-        choice("graph", self.graph, ("all", "train"))
 
     def traits(self):
         idle, why = [], f"at system.sampler={self.sampler} there is no walk"

@@ -42,8 +42,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.bounds import ROUNDS, number
-from harness.base.errors import choice
+from harness.base.bounds import ROUNDS, number, word
 from harness.comm.flight import HaloPlan
 from harness.comm.pulls import Own
 from harness.comm.work import moved
@@ -67,7 +66,7 @@ class Grappa(BatchSystem):
     """
 
     period: int = number(50, 1, ROUNDS)
-    correction: str = "scalar"
+    correction: str = word("scalar", "shrunk", "none")
     shrink: float = number(0.5, 0, 1)
 
     refuses: ClassVar = replace(
@@ -77,9 +76,6 @@ class Grappa(BatchSystem):
         combine=None,
     )
     smaller: ClassVar[str] = "more workers"
-
-    def __post_init__(self):
-        choice("correction", self.correction, ("scalar", "shrunk", "none"))
 
     def traits(self):
         idle = [] if self.correction == "shrunk" else ["shrink"]

@@ -65,12 +65,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from harness.base.bounds import number, one_of
-from harness.base.errors import choice
+from harness.base.bounds import number, one_of, word
 from harness.core.combine import Exact, Quantised
 from harness.core.mixins import ComputesOthers
 from harness.core.needed import needed_rows
-from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.extension import Extension, around
 from systems.parts.message_system import AS_THEY_ARE, MessageSystem
@@ -89,20 +87,15 @@ class Lean(ComputesOthers, MessageSystem):
     extra_work   most operations of rows that a worker computes for others, of those of its own; 0: none
     """
 
-    messages: str = "cover"
+    messages: str = word("cover", "rows")
     narrow: bool = True
     bits: int = one_of(8, 4, 8, AS_THEY_ARE)
-    scale: str = "column"
-    features: str = "once"
+    scale: str = word(*CodedMessages.CODES)
+    features: str = word("once", "refetch")
     extra_work: float = number(0.0, 0, 1000)
 
     exact: ClassVar = {"bits": AS_THEY_ARE}
     refuses: ClassVar = Refuses(needed_rows="", attention="")
-
-    def __post_init__(self):
-        choice("messages", self.messages, ("rows", "cover"))
-        choice("scale", self.scale, tuple(CodedMessages.CODES))
-        check_features(self.features)
 
     def supports(self, run):
         if not run.matrix and self.extra_work:

@@ -31,10 +31,10 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number
+from harness.base.bounds import ROUNDS, number, word
 from harness.core.mixins import OwnLoss
 from harness.core.optimisers import restore
-from harness.core.system import Ready, System, check_features
+from harness.core.system import Ready, System
 from harness.core.traits import Refuses, Traits
 
 
@@ -51,14 +51,11 @@ class Llcg(OwnLoss, System):
     server_steps: int = number(1, 0, ROUNDS)
     batch: int = number(256, 1)
     server_lr: float | None = number(None, 0, 10**6)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
     refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def supports(self, run):
         if run.norm == "batch":

@@ -30,10 +30,10 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import number
+from harness.base.bounds import number, word
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
-from harness.core.system import System, check_features
+from harness.core.system import System
 from harness.core.traits import Refuses, Traits
 from systems.parts.pipeline import Pipe
 
@@ -49,12 +49,9 @@ class Pipegcn(System):
     smooth_features: bool = False
     smooth_gradients: bool = False
     momentum: float = number(0.95, 0, 0.999)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     refuses: ClassVar = Refuses(needed_rows="")
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def traits(self):
         return Traits(overlaps=True)

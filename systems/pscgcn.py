@@ -48,8 +48,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.base.bounds import ROUNDS, number
-from harness.base.errors import choice
+from harness.base.bounds import ROUNDS, number, word
 from harness.base.hollow import Unknown, either, hollow
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved, pack, sample, stream
@@ -57,7 +56,7 @@ from harness.core.adjacency import Propagation
 from harness.core.features import Rows, rows_times
 from harness.core.kernels.spmm import spmm
 from harness.core.propagate import propagate
-from harness.core.system import System, check_features, without_effect
+from harness.core.system import System, without_effect
 from harness.core.traits import Refuses, Traits
 from harness.data.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
@@ -88,27 +87,19 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     tau: int = number(1, 0, 1000)  # graphs are drawn and kept so far ahead
     rate: float = number(0.1, 0, 1, above=True)
-    sampling: str = "variance"
-    norms: str = "layers"
-    rescale: str = "inverse"
-    gradients: str = "tg"
+    sampling: str = word("variance", "uniform")
+    norms: str = word("layers", "code")
+    rescale: str = word("inverse", "selfnorm")
+    gradients: str = word("tg", "sampled")
     inner_factor: float = number(1.1, 0, 10**6, above=True)
     boundary_factor: float = number(1.0, 0, 10**6, above=True)
     refresh: int | None = number(None, 1, ROUNDS)
     cache: float = number(0.2, 0, 1)
-    policy: str = "inclusion"
-    features: str = "once"
+    policy: str = word("inclusion", "degree", "random")
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {"tau": 0, "rate": 1.0, "gradients": "sampled"}
     refuses: ClassVar = Refuses(needed_rows="draws its samples from all boundary rows")
-
-    def __post_init__(self):
-        choice("sampling", self.sampling, ("variance", "uniform"))
-        choice("norms", self.norms, ("layers", "code"))
-        choice("rescale", self.rescale, ("inverse", "selfnorm"))
-        choice("gradients", self.gradients, ("tg", "sampled"))
-        choice("policy", self.policy, ("inclusion", "degree", "random"))
-        check_features(self.features)
 
     def supports(self, run):
         if run.weighted:

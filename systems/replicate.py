@@ -47,11 +47,10 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.core.mixins import ComputesOthers
 from harness.core.needed import PerLayer
-from harness.core.system import Ready, System, check_features, without_effect
+from harness.core.system import Ready, System, without_effect
 from harness.core.traits import Refuses, Traits
 from harness.data.partition.shard import Shard
 from systems.parts.extension import Around, Extension, around
@@ -68,19 +67,15 @@ class Replicate(ComputesOthers, System[Shard, PerLayer]):
     features  "once": layer 0's remote rows are fetched one time; "refetch": in every epoch
     """
 
-    mode: str = "hybrid"
+    mode: str = word("hybrid", "cache", "communicate")
     vertex: float = number(1.0, 0, 10**6)
     edge: float = number(1.0, 0, 10**6)
     row: float = number(16.0, 0, 10**6)
     memory: int | None = number(None)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar[dict[str, Any]] = {}
     refuses: ClassVar = Refuses(needed_rows="")
-
-    def __post_init__(self):
-        choice("mode", self.mode, ("hybrid", "cache", "communicate"))
-        check_features(self.features)
 
     def traits(self):
         idle = [] if self.mode == "hybrid" else ["vertex", "edge", "row", "memory"]

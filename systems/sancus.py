@@ -50,8 +50,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number
-from harness.base.errors import InputError, choice
+from harness.base.bounds import ROUNDS, number, word
+from harness.base.errors import InputError
 from harness.base.hollow import either, hollow
 from harness.core.mixins import SeesOutput
 from systems.parts.blocks import BlockSystem
@@ -80,29 +80,23 @@ class Sancus(SeesOutput, BlockSystem):
     warmup      epochs at the start in which everything is broadcast
     """
 
-    staleness: str = "epoch_fixed"
+    staleness: str = word("epoch_fixed", "epoch_adaptive", "variation_gap")
     bound: float = number(1.0, 0, math.inf)
-    phase: str = "stagger"
-    norm: str = "relative"
-    flags: str = "layer"
-    features: str = "once"
+    phase: str = word("stagger", "paper")
+    norm: str = word("relative", "max", "fro", "mean")
+    flags: str = word("layer", "worker")
+    features: str = word("once", "kept", "refetch")
     clip: float = number(math.inf, 0, math.inf, above=True)
-    clip_scale: str = "sqrt"
+    clip_scale: str = word("sqrt", "inverse")
     warmup: int = number(1, 1, ROUNDS)
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
 
     def __post_init__(self):
-        choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
         if self.staleness != "variation_gap" and self.bound % 1 != 0:  # of infinity too
             raise InputError(
                 f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number"
             )
-        choice("phase", self.phase, ("stagger", "paper"))
-        choice("norm", self.norm, ("relative", "max", "fro", "mean"))
-        choice("flags", self.flags, ("layer", "worker"))
-        choice("features", self.features, ("once", "kept", "refetch"))
-        choice("clip_scale", self.clip_scale, ("sqrt", "inverse"))
 
     def setup(self, context):
         super().setup(context)

@@ -26,8 +26,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import one_of
-from harness.base.errors import choice
+from harness.base.bounds import one_of, word
 from harness.core.quantise import dequantise, row_bytes
 from systems.parts.blocks import BlockRows, Blocks, PendingBlocks
 from systems.parts.coded import coded, decoded, noise
@@ -45,14 +44,10 @@ class Sanqus(Sancus):
     """
 
     bits: int = one_of(8, 2, 4, 8, AS_IT_IS)
-    gradients: str = "coded"
+    gradients: str = word("coded", "exact")
 
     exact: ClassVar = {**Sancus.exact, "bits": AS_IT_IS}
     refuses: ClassVar = replace(Sancus.refuses, wire="quantises what it sends")
-
-    def __post_init__(self):
-        super().__post_init__()
-        choice("gradients", self.gradients, ("coded", "exact"))
 
     def setup(self, context):
         super().setup(context)

@@ -21,8 +21,7 @@ block delta is what its decentralised scheme communicates, and weight gradients 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.base.bounds import ROUNDS, number
-from harness.core.system import check_features
+from harness.base.bounds import ROUNDS, number, word
 from systems.parts.blocks import BlockSystem
 
 
@@ -33,12 +32,9 @@ class Skipg(BlockSystem):
     """
 
     bound: int = number(1, 0, ROUNDS)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {"bound": 0}
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def setup(self, context):
         super().setup(context)

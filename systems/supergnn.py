@@ -38,10 +38,9 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import one_of
+from harness.base.bounds import one_of, word
 from harness.comm.work import code
 from harness.core.quantise import dequantise_even, quantise_even
-from harness.core.system import check_features
 from harness.core.traits import Refuses
 from systems.parts.message_system import AS_THEY_ARE, MessageSystem
 from systems.parts.messages import Messages
@@ -56,13 +55,10 @@ class Supergnn(MessageSystem):
     """
 
     bits: int = one_of(AS_THEY_ARE, 2, 4, 8, HALF, AS_THEY_ARE)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {"bits": AS_THEY_ARE}
     refuses: ClassVar = Refuses(needed_rows="", attention="")
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def coded(self, layer, send, receive):
         return RoundedMessages(self.comm, layer, send, receive, self.bits)

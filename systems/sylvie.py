@@ -33,15 +33,12 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number, one_of
-from harness.base.errors import choice
+from harness.base.bounds import ROUNDS, number, one_of, word
 from harness.comm.work import stream
-from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.coded import CodedSystem, coded, decoded, noise
 from systems.parts.pipeline import Pipe
 
-MODES = ("asynchronous", "synchronous")
 SLOT = 2  # of a synchronous exchange: an asynchronous one has slots 0 and 1
 
 
@@ -54,15 +51,11 @@ class Sylvie(CodedSystem):
     """
 
     bits: int = one_of(1, 1, 2, 4, 8)
-    mode: str = "asynchronous"
+    mode: str = word("asynchronous", "synchronous")
     period: int = number(20, 0, ROUNDS)
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
-
-    def __post_init__(self):
-        choice("mode", self.mode, MODES)
-        check_features(self.features)
 
     def traits(self):
         return Traits(overlaps=True)

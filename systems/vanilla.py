@@ -16,7 +16,8 @@ offered and shown. Departures: none: it is the exchange that the papers compare 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.core.system import System, check_features
+from harness.base.bounds import word
+from harness.core.system import System
 from harness.core.traits import Refuses
 
 
@@ -24,14 +25,11 @@ from harness.core.traits import Refuses
 class Vanilla(System):
     """features: fetch layer 0's halo rows "once", or "refetch" them every epoch."""
 
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar = {}
     role: ClassVar[str] = "reference"
     refuses: ClassVar = Refuses(needed_rows="")
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def halo(self, layer, h):
         return self.comm.exchange(self.plans[layer], h, layer)

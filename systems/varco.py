@@ -29,10 +29,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.base.bounds import number
+from harness.base.bounds import number, word
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
-from harness.core.system import check_features
 from harness.core.traits import Refuses, Traits
 from systems.parts.coded import CodedSystem
 
@@ -50,13 +49,10 @@ class Varco(CodedSystem):
     compression: float = number(128.0, 1)
     slope: float = number(5.0, 0, 10**6, above=True)
     rescale: bool = False
-    features: str = "once"
+    features: str = word("once", "refetch")
 
     exact: ClassVar[dict[str, Any]] = {"compression": 1}
     refuses: ClassVar = Refuses(needed_rows="")
-
-    def __post_init__(self):
-        check_features(self.features)
 
     def traits(self):
         return Traits(follows_epochs=True)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from harness import cli
-from harness.base.errors import InputError
+from harness.base.errors import InputError, typed
 from harness.base.target import target_class
 from harness.core.architectures import model_class
 from harness.core.cluster import Cluster, Device, Link
@@ -86,7 +86,7 @@ def test_every_choice_is_named():
     asked = ("device", "kernel", "transport", "stale", "diverged", "launch", "progress")
     for key in asked:
         with pytest.raises(InputError) as refused:
-            RunConfig(**{key: "zzzzzzzz"})
+            typed(RunConfig, {key: "zzzzzzzz"}, "")
         known = str(refused.value).partition("known: ")[2].split(", ")
         assert len(known) > 1 and all(f'"{choice}"' in said[key] for choice in known), key
 

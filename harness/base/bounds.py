@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-KEY = "bounds"
+KEY, WORDS = "bounds", "words"
 MOST = 2**31 - 1  # what libraries take for a count
 SEED = 2**32 - 1
 ROUNDS = 10**6  # epochs, and whatever is counted in them
@@ -48,6 +48,11 @@ def one_of(default: int, *values: int) -> Any:
 def number(default: Any, low: float = 0, high: float = MOST, above: bool = False) -> Any:
     """A dataclass field that is a number within `Bounds(low, high, above)`, or null where its type allows."""
     return dataclasses.field(default=default, metadata={KEY: Bounds(low, high, above)})
+
+
+def word(default: str | None, *others: str) -> Any:
+    """A dataclass field that is one of these words, the first by default; null too, where it comes first."""
+    return dataclasses.field(default=default, metadata={WORDS: [default, *others]})
 
 
 @functools.cache

@@ -21,7 +21,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.base.bounds import out_of_bounds
+from harness.base.bounds import WORDS, out_of_bounds
 from harness.base.machine import limit_reached
 from harness.base.terminal import CONTROL, printable
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 D = TypeVar("D", bound="DataclassInstance")
-WORDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+TYPES: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 LISTED = 20  # names that an error lists at most
 
 
@@ -176,6 +176,9 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
         assert isinstance(config, DictConfig)
         for sentence in out_of_bounds(cls, config):
             raise InputError(sentence)
+        for f in dataclasses.fields(cls):
+            if WORDS in f.metadata and config[f.name] not in f.metadata[WORDS]:
+                choice(f.name, config[f.name], filter(None, f.metadata[WORDS]))
         made = OmegaConf.to_object(config)
     except (InputError, OmegaConfBaseException, OverflowError) as error:
         # A block inside says best where it is wrong itself.
@@ -199,7 +202,7 @@ def _mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaCon
     kind, value, default = _found(cls, values, key)
     name = f"{prefix}{key}"
     options = [each for each in _options(kind) if each is not type(None)]
-    wanted = WORDS.get(options[0]) if len(options) == 1 else None
+    wanted = TYPES.get(options[0]) if len(options) == 1 else None
     if wanted is None:
         wanted = "a list" if typing.get_origin(options[0]) is list else "a block of keys"
     give = "one of them" if options == [bool] else "one"

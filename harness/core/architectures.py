@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.base.bounds import number
+from harness.base.bounds import number, word
 from harness.base.errors import InputError, choice
 from harness.base.target import target_class
-from harness.core.config import ModelConfig
+from harness.core.config import ACTIVATIONS, ModelConfig
 from harness.core.models import AttentionLayer, Layer
 
 
@@ -28,13 +28,9 @@ class Gcn(ModelConfig):
     fewer_rows: ClassVar[bool] = True
 
     name: str = "gcn"
-    normalisation: str = "symmetric"
+    normalisation: str = word("symmetric", "row")
     heads: int = number(8, 1, 2**10)
     out_heads: int = number(1, 1, 2**10)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice("normalisation", self.normalisation, ("symmetric", "row"))
 
     @property
     def aggregation(self) -> str:
@@ -65,7 +61,7 @@ class Gat(Gcn):
     """
 
     name: str = "gat"
-    activation: str = "elu"
+    activation: str = word("elu", *ACTIVATIONS)
 
     matrix: ClassVar[bool] = False
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number
-from harness.base.errors import InputError, choice
+from harness.base.bounds import ROUNDS, number, word
+from harness.base.errors import InputError
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "gelu", "tanh")
 NORMS = ("none", "layer", "batch", "l2")
@@ -38,8 +38,8 @@ class ModelConfig:
     layers: int = number(2, 1, 1000)
     hidden: int = number(64, 1, 2**20)
     dropout: float = number(0.5, 0.0, 0.99)
-    norm: str = "none"
-    activation: str = "relu"
+    norm: str = word(*NORMS)
+    activation: str = word(*ACTIVATIONS)
     residual: bool = False
     input_dropout: float = number(0.0, 0.0, 0.99)
 
@@ -52,8 +52,6 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         self.name = self.name or type(self).__name__.lower()
-        choice("norm", self.norm, NORMS)
-        choice("activation", self.activation, ACTIVATIONS)
 
     @property
     def aggregation(self) -> str:

@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
 
-from harness.base.errors import choice
 from harness.base.target import target_of
 from harness.comm.flight import HaloPlan
 from harness.comm.sparse import fetch_halo
@@ -245,7 +244,3 @@ def without_effect(system: AnySystem, knobs: Iterable[str], why: str) -> list[st
     defaults = {field.name: field.default for field in dataclasses.fields(system)}
     given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}
     return [f"system.{name}={value} has no effect: {why}" for name, value in given.items()]
-
-
-def check_features(features: str) -> None:
-    choice("features", features, ("refetch", "once"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from harness.base.bounds import ROUNDS, SEED, WAIT, number
+from harness.base.bounds import ROUNDS, SEED, WAIT, number, word
 from harness.base.errors import InputError, choice
 from harness.comm.meeting import RENDEZVOUS
 from harness.comm.sparse import FORMS
@@ -68,14 +68,14 @@ class RunConfig:
     epochs: int = number(200, 1, ROUNDS)
     seed: int = number(1, 0, SEED)
     label: str | None = None
-    rows: str | None = None
-    features_wire: str | None = None
+    rows: str | None = word(None, "all", "needed")
+    features_wire: str | None = word(None, *FORMS)
     device: str = "auto"
     threads: int | None = number(None, 1, 256)
     kernel: str = "auto"
-    order: str = "auto"
-    transport: str = "auto"
-    wire: str = "float32"
+    order: str = word(*ORDERS)
+    transport: str = word(*TRANSPORTS)
+    wire: str = word(*WIRES)
     rendezvous: float = number(RENDEZVOUS, 0, WAIT, above=True)
     patience: float | None = number(None, 0, WAIT, above=True)
     data_dir: str = "data"
@@ -85,10 +85,10 @@ class RunConfig:
     checkpoint_every: int = number(20, 0, ROUNDS)
     keep_checkpoint: bool = False
     fresh: bool = False
-    stale: str = "show"
-    diverged: str = "stop"
+    stale: str = word("show", "rerun")
+    diverged: str = word("stop", "go_on")
     objective: str | None = None
-    launch: str = "local"
+    launch: str = word("local", "prepare")
     progress: str = "auto"
     verbose: bool = False
 
@@ -97,18 +97,8 @@ class RunConfig:
             _check_path(key, getattr(self, key))
         if self.device == "gpu":
             raise InputError('device="gpu" is not known; did you mean "cuda"?')
-        if self.rows is not None:
-            choice("rows", self.rows, ("all", "needed"))
-        if self.features_wire is not None:
-            choice("features_wire", self.features_wire, FORMS)
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
-        choice("order", self.order, ORDERS)
-        choice("transport", self.transport, TRANSPORTS)
-        choice("wire", self.wire, WIRES)
-        choice("stale", self.stale, ("show", "rerun"))
-        choice("diverged", self.diverged, ("stop", "go_on"))
-        choice("launch", self.launch, ("local", "prepare"))
         choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
 
     @property

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from harness.base.bounds import KEY, MOST, Bounds, number
-from harness.base.errors import InputError, choice
+from harness.base.bounds import KEY, MOST, Bounds, number, word
+from harness.base.errors import InputError
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.features import as_precise
-from harness.core.system import check_features, without_effect
+from harness.core.system import without_effect
 from harness.core.traits import Traits
 from systems.parts.feature_cache import KeptRows, Pieces, in_order
 from systems.parts.in_neighbours import lists_of
@@ -66,15 +66,15 @@ class SampledBatches(BatchSystem):
 
     fanouts: list[int] | None = field(default_factory=lambda: [25, 10], metadata={KEY: Bounds(1, MOST)})
     batch: int | None = number(1000, 1)
-    batches: str = "worker"
+    batches: str = word("worker", "global")
     drop_last: bool = False
-    split: str = "even"
-    loss: str = "global"
+    split: str = word("even", "owner")
+    loss: str = word("global", "worker")
     replace: bool = False
-    key: str = "vertex"
-    features: str = "once"
-    remote: str = "all"
-    scale: str = "global"
+    key: str = word("vertex", "worker")
+    features: str = word("once", "refetch")
+    remote: str = word("all", "zero", "drop")
+    scale: str = word("global", "block")
 
     smaller: ClassVar = "a smaller system.batch or smaller system.fanouts"
     exact: ClassVar = {"fanouts": None, "batch": None}
@@ -82,13 +82,6 @@ class SampledBatches(BatchSystem):
     def __post_init__(self):
         if self.fanouts == []:
             raise InputError("fanouts=[] is empty: give one per layer, as fanouts=[25,10], or null for all")
-        choice("batches", self.batches, ("worker", "global"))
-        choice("split", self.split, ("even", "owner"))
-        choice("loss", self.loss, ("global", "worker"))
-        choice("key", self.key, ("vertex", "worker"))
-        check_features(self.features)
-        choice("remote", self.remote, ("all", "zero", "drop"))
-        choice("scale", self.scale, ("global", "block"))
         if self.remote != "all" and self.split != "owner":
             raise InputError(
                 f"remote={self.remote} pulls nothing, and split={self.split} gives workers seeds of others;"

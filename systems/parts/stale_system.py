@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.base.bounds import ROUNDS, WAIT, number
-from harness.base.errors import InputError, choice
+from harness.base.bounds import ROUNDS, WAIT, number, word
+from harness.base.errors import InputError
 from harness.comm.backend import check_address
 from harness.core.mixins import BesideClock, OwnLoss
 from harness.core.straggler import Straggler
-from harness.core.system import System, check_features
+from harness.core.system import System
 from harness.core.traits import Refuses, Traits
 from systems.parts.representations import Representations
 
@@ -39,9 +39,9 @@ class StaleSystem(OwnLoss, BesideClock, System):
 
     interval: int = number(10, 1, ROUNDS)
     store: str = "shared"
-    start: str = "exact"
-    loss: str = "partition"
-    features: str = "once"
+    start: str = word("exact", "zeros")
+    loss: str = word("partition", "global")
+    features: str = word("once", "refetch")
     straggler: int = number(-1, -1)
     delay: float = number(0.0, 0, WAIT)
     delay_spread: float = number(0.0, 0, WAIT)
@@ -51,9 +51,6 @@ class StaleSystem(OwnLoss, BesideClock, System):
 
     def __post_init__(self):
         check_address(self.store)
-        choice("start", self.start, ("exact", "zeros"))
-        choice("loss", self.loss, ("partition", "global"))
-        check_features(self.features)
         slow = Straggler(max(self.straggler, 0), self.delay, self.delay_spread, self.slowdown)
         self.slow = slow if self.straggler >= 0 else None
         if self.slow is None and slow != Straggler():
