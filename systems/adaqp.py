@@ -35,7 +35,7 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, Traits
 from systems.parts.coded import CodedSystem, coded, decoded, noise
 
 LEVELS = (2, 4, 8)

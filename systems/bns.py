@@ -36,8 +36,7 @@ from harness.comm.flight import HaloPlan
 from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
-from harness.core.system import System
-from harness.core.traits import Refuses
+from harness.core.system import Refuses, System
 from harness.data.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
 

@@ -79,9 +79,7 @@ from harness.base.errors import InputError
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.mixins import FitsDevices
-from harness.core.system import System
-from harness.core.traits import Refuses, Traits
-from systems.parts.halo_request import Request
+from harness.core.system import Refuses, System, Traits
 from systems.parts.jaca import (
     FIXED,
     POLICIES,
@@ -94,7 +92,7 @@ from systems.parts.jaca import (
     shares,
 )
 from systems.parts.rapa import Step, apart, restrict
-from systems.parts.tier_rows import TierRows
+from systems.parts.tier_rows import Request, TierRows
 
 
 @dataclass

@@ -45,8 +45,7 @@ from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.core.evaluate import targets
 from harness.core.mixins import KeepsInput, WeighsLoss
 from harness.core.replicas import ReplicaAdjacency, StaticSums, sum_replicas
-from harness.core.system import ReplicaSystem, without_effect
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, ReplicaSystem, Traits, without_effect
 from harness.data.partition.shard import Csr
 
 MASK = 2**64 - 1

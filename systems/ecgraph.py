@@ -46,7 +46,7 @@ from harness.base.hollow import dry, either, hollow
 from harness.comm.work import code, stream
 from harness.core.kernels import quantise_loops as loops
 from harness.core.quantise import code_bytes, packed, unpacked
-from harness.core.traits import Refuses
+from harness.core.system import Refuses
 from systems.parts.coded import CodedSystem
 
 AS_THEY_ARE, MOST_BITS = 32, 8

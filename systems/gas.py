@@ -71,12 +71,11 @@ from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
 from harness.core.features import as_precise
 from harness.core.mixins import BesideClock
-from harness.core.system import Ready, without_effect
-from harness.core.traits import Traits
-from systems.parts.clusters import ClusterBatches, metis_clusters
+from harness.core.system import Ready, Traits, without_effect
 from systems.parts.feature_cache import KeptRows, in_order
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, everybodys
+from systems.parts.seeds import ClusterBatches, metis_clusters
 
 FEATURES = Purpose("ids", "features", 0)
 

@@ -57,8 +57,7 @@ from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.features import given
-from harness.core.system import without_effect
-from harness.core.traits import Traits
+from harness.core.system import Traits, without_effect
 from harness.data.partition.shard import Csr
 from systems.parts.neighbours import everybodys
 from systems.parts.subgraphs import Counts, Sampler, induced

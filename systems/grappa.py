@@ -50,8 +50,7 @@ from harness.core.batches import Batch, BatchSystem, Block
 from harness.core.evaluate import targets
 from harness.core.features import dense, given
 from harness.core.inputs import StaticInput
-from harness.core.system import without_effect
-from harness.core.traits import Traits
+from harness.core.system import Traits, without_effect
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import Chosen, Expander, Names, everybodys
 

@@ -69,10 +69,9 @@ from harness.base.bounds import number, one_of, word
 from harness.core.combine import Exact, Quantised
 from harness.core.mixins import ComputesOthers
 from harness.core.needed import needed_rows
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, Traits
 from systems.parts.extension import Extension, around
-from systems.parts.message_system import AS_THEY_ARE, MessageSystem
-from systems.parts.messages import CodedMessages
+from systems.parts.messages import AS_THEY_ARE, CodedMessages, MessageSystem
 from systems.parts.recompute import Sent, least
 from systems.replicate import Chooser, Replicate
 

@@ -34,8 +34,7 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.core.mixins import OwnLoss
 from harness.core.optimisers import restore
-from harness.core.system import Ready, System
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Ready, Refuses, System, Traits
 
 
 @dataclass

@@ -11,8 +11,7 @@ baseline LLCG averages weights.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.core.system import Ready, System
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Ready, Refuses, System, Traits
 
 
 @dataclass

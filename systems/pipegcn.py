@@ -33,8 +33,7 @@ import torch
 from harness.base.bounds import number, word
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
-from harness.core.system import System
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, System, Traits
 from systems.parts.pipeline import Pipe
 
 

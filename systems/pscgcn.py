@@ -56,8 +56,7 @@ from harness.core.adjacency import Propagation
 from harness.core.features import Rows, rows_times
 from harness.core.kernels.spmm import spmm
 from harness.core.propagate import propagate
-from harness.core.system import System, without_effect
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, System, Traits, without_effect
 from harness.data.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
 from systems.parts.pipeline import Pipe

@@ -50,8 +50,7 @@ import numpy as np
 from harness.base.bounds import number, word
 from harness.core.mixins import ComputesOthers
 from harness.core.needed import PerLayer
-from harness.core.system import Ready, System, without_effect
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Ready, Refuses, System, Traits, without_effect
 from harness.data.partition.shard import Shard
 from systems.parts.extension import Around, Extension, around
 

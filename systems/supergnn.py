@@ -41,9 +41,8 @@ import torch
 from harness.base.bounds import one_of, word
 from harness.comm.work import code
 from harness.core.quantise import dequantise_even, quantise_even
-from harness.core.traits import Refuses
-from systems.parts.message_system import AS_THEY_ARE, MessageSystem
-from systems.parts.messages import Messages
+from harness.core.system import Refuses
+from systems.parts.messages import AS_THEY_ARE, Messages, MessageSystem
 
 HALF = 16
 

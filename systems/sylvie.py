@@ -35,7 +35,7 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, one_of, word
 from harness.comm.work import stream
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, Traits
 from systems.parts.coded import CodedSystem, coded, decoded, noise
 from systems.parts.pipeline import Pipe
 

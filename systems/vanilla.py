@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.base.bounds import word
-from harness.core.system import System
-from harness.core.traits import Refuses
+from harness.core.system import Refuses, System
 
 
 @dataclass

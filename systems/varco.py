@@ -32,7 +32,7 @@ import torch
 from harness.base.bounds import number, word
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Refuses, Traits
 from systems.parts.coded import CodedSystem
 
 MASK = 2**64 - 1

@@ -9,8 +9,7 @@ every system. Departures: none: it is a control of this project.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.core.system import Ready, System
-from harness.core.traits import Refuses, Traits
+from harness.core.system import Ready, Refuses, System, Traits
 
 
 @dataclass

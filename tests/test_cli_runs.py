@@ -14,7 +14,7 @@ from harness.results import files
 from harness.results.reader import Trace
 from harness.results.schema import SCORES
 from harness.run import prepare
-from harness.run.lock import locked
+from harness.run.prepare import locked
 from tests import traces
 from tests.launching import losses
 

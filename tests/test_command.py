@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from harness.comm.recorder import cpu_count
 from harness.results.reader import Trace
-from harness.run.lock import LOCK
+from harness.run.prepare import LOCK
 from tests.launching import ROOT, fresh_python
 from tests.memory import exchanges_through_memory
 

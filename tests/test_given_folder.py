@@ -21,7 +21,7 @@ from harness.papers.claims import experiment
 from harness.results import files, kinds, writer
 from harness.results.reader import Trace
 from harness.run import config, extend, overrides, prepare, runner
-from harness.run.lock import LOCK
+from harness.run.prepare import LOCK
 from tests import systems, traces
 
 BOMB = "a: &a [x, x]\n" + "".join(

@@ -12,7 +12,7 @@ import yaml
 from harness.base.errors import InputError
 from harness.core.cluster import Cluster, Device, Link
 from harness.core.cluster_measure import processor
-from harness.core.traits import Traits
+from harness.core.system import Traits
 from harness.model.plan import advise
 from harness.model.plan.advise import Candidate, chosen, main, verdict
 from harness.model.plan.trial import trial

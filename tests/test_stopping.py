@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from harness.core.stopping import EarlyStopping
+from harness.core.evaluate import EarlyStopping
 from harness.core.system import RunFacts
 from harness.results.reader import Trace
 from systems.digest_a import DigestA

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.run.config import make_system
-from systems.parts.clusters import ClusterBatches, metis_clusters
+from systems.parts.seeds import ClusterBatches, metis_clusters
 from tests import systems
 from tests.graphs import graphs
 from tests.oracles import gas

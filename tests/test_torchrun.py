@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from harness.results import files, resolved
-from harness.run.lock import locked
+from harness.run.prepare import locked
 from tests.launching import losses
 
 

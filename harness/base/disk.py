@@ -2,7 +2,7 @@
 
 Whatever a run folder is written or cleaned with goes through here. A file is always made anew: what stands
 under its name, a link too, goes first. A folder is refused where it holds a link, when it is taken to be
-written to (`harness.run.lock`), since below a link to a folder every name is another's."""
+written to (`harness.run.prepare.locked`), since below a link to a folder every name is another's."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ from harness.core.features import R, Rows, first_rows
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.propagate import HaloDropout, propagate
-from harness.core.system import Ready, System, display_name
-from harness.core.traits import Refuses
+from harness.core.system import Ready, Refuses, System, display_name
 from harness.data.partition.shard import Csr
 
 

@@ -5,7 +5,9 @@ It runs outside the train clock, so nothing of it is timed as training or counte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -131,3 +133,23 @@ def local_loss(
         return loss(rows, labels[train], reduction="sum") / whole
     each = loss(rows, labels[train], reduction="none")
     return (each if one_label else each.sum(1)) @ weights / whole
+
+
+@dataclass
+class EarlyStopping:
+    """patience: evaluations in a row without a better score after which a run ends; 0: it never ends early.
+
+    best    the highest score so far; without_better: evaluations that came after it
+    """
+
+    patience: int
+    best: float = -math.inf
+    without_better: int = 0
+
+    def over(self, score: float) -> bool:
+        """Whether the run ends with this evaluation. A split that cannot be scored (NaN) does not count."""
+        if math.isnan(score):
+            return False
+        self.without_better = 0 if score > self.best else self.without_better + 1
+        self.best = max(score, self.best)
+        return 0 < self.patience <= self.without_better

@@ -22,7 +22,7 @@ from harness.core.counted import Score
 from harness.core.counting import lost, stepped
 from harness.core.cuts import make_cut
 from harness.core.dropout import dropout_key
-from harness.core.evaluate import Evaluator, local_loss, targets
+from harness.core.evaluate import EarlyStopping, Evaluator, local_loss, targets
 from harness.core.features import given
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
@@ -33,7 +33,6 @@ from harness.core.order import Order
 from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
-from harness.core.stopping import EarlyStopping
 from harness.core.straggler import Straggler
 from harness.core.system import AnySystem
 from harness.data.partition.shard import ReplicaShard, Shard

@@ -69,7 +69,7 @@ def _say_how_long(words: list[str], total: int) -> None:
     """Of a sweep, before it starts; of so many runs that to compose them takes seconds nothing. A run that
     cannot be composed is said when its turn comes. InputError where the file of a graph is not there."""
     if 1 < total <= 50:
-        from harness.run import expected, runner
+        from harness.run import runner
 
         given, runs = overrides.parse(words), []
         with contextlib.suppress(InputError, HydraException, OmegaConfBaseException):
@@ -78,7 +78,7 @@ def _say_how_long(words: list[str], total: int) -> None:
         for run in runs:
             run.dataset.check_there()
         if runs:
-            print(expected.said(runs), file=sys.stderr, flush=True)
+            print(runner.how_long(runs), file=sys.stderr, flush=True)
 
 
 def _train(jobs: Jobs, parts: list[list[str]], config_dir: str | None) -> None:

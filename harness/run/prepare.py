@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
+from harness.base import disk
 from harness.base.errors import InputError
 from harness.base.machine import check_machine, limit_reached, out_of_memory
 from harness.core.config import EvaluateConfig
@@ -31,8 +33,45 @@ from harness.results.reader import Trace
 from harness.run import config as configs
 from harness.run import products, secret
 from harness.run.config import Run
-from harness.run.lock import LOCK, locked
 from harness.run.process import RunFailed, be_child, forking, limit_memory
+
+LOCK = "running.lock"
+
+
+@contextlib.contextmanager
+def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
+    """Keep a run folder for this process. InputError where another has it, it cannot be written, or it holds
+    a link, which would be written through.
+
+    wait   where another process has it, say so and wait until it lets go
+    """
+    disk.refuse_links(run_dir)
+    lock = FileLock(run_dir / LOCK)
+    lacking = [folder for folder in run_dir.parents if not folder.exists()]
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            used = f"{run_dir} is in use: the same run is going on in another process"
+            if not wait:
+                raise InputError(f"{used}; wait for it to end") from None
+            print(f"note: {used}; waiting for it to end", file=sys.stderr, flush=True)
+            lock.acquire()
+    except OSError as error:
+        raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
+    try:
+        yield
+    finally:
+        # A run that was refused before it wrote anything leaves nothing. Whoever wants the folder now finds
+        # it in use, or makes it anew.
+        with contextlib.suppress(OSError):
+            if [path.name for path in run_dir.iterdir()] == [LOCK]:
+                (run_dir / LOCK).unlink()
+                for folder in (run_dir, *lacking):
+                    folder.rmdir()
+        lock.release()
+
 
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part", secret.FILE, secret.PART)
 

@@ -49,7 +49,7 @@ from harness.results.schema import NOT_FINITE, PEAK_ALLOCATED, PEAK_RESERVED
 from harness.run import config as configs
 from harness.run import secret, separate_hosts, silence
 from harness.run.devices import cluster_of
-from harness.run.lock import locked
+from harness.run.prepare import locked
 from harness.run.process import RunFailed
 from harness.run.progress import Progress
 from harness.run.silence import Heartbeats

@@ -16,8 +16,7 @@ from harness.core.adjacency import Adjacency
 from harness.core.context import A
 from harness.core.order import GATHERED
 from harness.core.propagate import Pending, propagate_gathered
-from harness.core.system import System
-from harness.core.traits import Refuses
+from harness.core.system import Refuses, System
 from harness.data.partition.shard import Shard
 
 

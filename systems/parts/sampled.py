@@ -18,8 +18,7 @@ from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.features import as_precise
-from harness.core.system import without_effect
-from harness.core.traits import Traits
+from harness.core.system import Traits, without_effect
 from systems.parts.feature_cache import KeptRows, Pieces, in_order
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, everybodys

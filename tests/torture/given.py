@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.data.importing.__main__ import main
 from harness.results import files
-from harness.run.lock import locked
+from harness.run.prepare import locked
 from tests.importing import edge_tables, loaded, sample, tensors_of
 from tests.test_bounds import accepted, changed
 from tests.test_importing_hostile import KINDS

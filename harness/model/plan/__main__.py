@@ -28,7 +28,7 @@ from harness.model.plan.plan import Plan, partitioned, plan
 from harness.model.plan.trial import Probe, probe
 from harness.model.plan.words import parse
 from harness.model.replay.__main__ import write_csv
-from harness.run import expected
+from harness.run import runner
 from harness.run.config import Run
 
 DESCRIPTION = """\
@@ -91,7 +91,7 @@ def main(words: list[str], program: str) -> None:
         whole = f"all runs together send {_range((sent['least'], sent['most']), 1e6)} MB"
         more = f", and what {sent['unknown']} of them do, which only training tells"
         console.say(whole + more * bool(sent["unknown"]))
-        console.say(expected.said([run for _, run in given.runs]))
+        console.say(runner.how_long([run for _, run in given.runs]))
     if options.grids:
         formulas = grid_rows([run for _, run in given.runs], given.cluster, given.per_host)
         console.print(_formulas(formulas))

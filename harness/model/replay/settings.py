@@ -54,7 +54,7 @@ class Settings:
     clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, with
                  a roofline, or with `cores`
     overlap      "ours": what is sent travels while workers compute, as here; "published": only in systems
-                 whose papers have it so (`harness.core.traits.Traits`), the others stop for it
+                 whose papers have it so (`harness.core.system.Traits`), the others stop for it
     broadcast, all_reduce   how collectives are made (`harness.model.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
     fit          "printed": efficiency and rates of links as fitted to what is printed of the testbed and the
