@@ -39,7 +39,7 @@ class Trained:
     validation, and the worse on the test vertices. With seed 1 the second trial of each system diverges, and
     the third of vanilla has no memory.
 
-    started   the folders of the runs that were started, without the probes of a run's time
+    started   the folders of the runs that were started
     stop      how many runs are started before the command is killed; None: it is not
     """
 
@@ -49,10 +49,9 @@ class Trained:
 
     def __call__(self, sweep, places, made):
         for run in made:
-            if run.settings.epochs != tune.PROBED:
-                if self.stop is not None and len(self.started) == self.stop:
-                    raise KeyboardInterrupt
-                self.started.append(run.directory)
+            if self.stop is not None and len(self.started) == self.stop:
+                raise KeyboardInterrupt
+            self.started.append(run.directory)
             rate = run.optimiser.lr
             if 0.0023 < rate < 0.0025:
                 raise InputError(f"{sweep}: a run failed: told\n{run.directory}: no memory is left")

@@ -19,12 +19,10 @@ import yaml
 from harness.base.bounds import KEY, SEED, Bounds, number
 from harness.base.errors import InputError, package, typed
 from harness.base.places import CONF
-from harness.base.scratch import scratch
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.base.words import key_of, key_value
 from harness.results import files, objective, track
-from harness.results.reader import Trace
 from harness.results.report import formats, groups
 from harness.results.report.groups import knob
 from harness.run import overrides, runner, space
@@ -33,8 +31,6 @@ from harness.run.process import until_stopped
 from harness.run.runner import Places
 
 SEEDS = 3  # fresh ones, where none are given
-PROBED = 3  # epochs of each system for the estimate of its time
-START = 3.0  # seconds of a run beside its epochs, on two cores
 # Keys that are set for each run here.
 OWN = ("label", "run_dir", "launch", "objective", "fresh")
 DESCRIPTION = """\
@@ -223,7 +219,7 @@ def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> No
         else:
             left += len(runner.lacking(study.runs(track.TUNED, budget.seeds)))
         lacking += left
-        seconds += left * _seconds(study.base) if left else 0.0
+        seconds += left * _seconds(study) if left else 0.0
     runs = len(studies) * (budget.trials + 2 * len(budget.seeds))
     console.say(
         f"{counted(len(studies), 'system')}, {counted(budget.trials, 'trial')} of each and"
@@ -232,26 +228,16 @@ def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> No
     )
 
 
-def _seconds(base: Run) -> float:
-    """What a run takes, from a few epochs of it; NaN where these fail, which its trials will say."""
-    with scratch() as folder:
-        probe = space.changed(base, {}, epochs=PROBED, results=str(folder))
-        try:
-            _start([probe])
-        except InputError:
-            return math.nan
-        epochs = Trace(probe.directory).epochs
-    worst = epochs.groupby("epoch")[["train_s", "log_s", "evaluate_s"]].max()
-    every, total = base.evaluate.every, base.settings.epochs
-    scored = worst["evaluate_s"][worst["evaluate_s"] > 0].median()
-    evaluations = math.ceil(total / every) if every else 1
-    trained = (worst["train_s"] + worst["log_s"].fillna(0)).iloc[1:].median()
-    return START + total * trained + evaluations * scored
+def _seconds(study: Study) -> float:
+    """What one of its runs takes, by the latest trial that has finished, else by the latest run of the same
+    system, graph and workers; NaN where there is none."""
+    alike = [*([study.pending[2]] if study.pending else []), study.base]
+    return next(filter(None, map(runner.seconds_of, alike)), math.nan)
 
 
 def _duration(seconds: float) -> str:
     if math.isnan(seconds):
-        return "for an unknown time: a short run failed"
+        return "for a time that is known when one of each system has finished"
     if seconds < 90:
         return f"about {seconds:.0f} s"
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
