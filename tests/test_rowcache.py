@@ -60,7 +60,7 @@ def test_a_cycle_longer_than_the_queue_never_hits():
 
 def test_a_selection_holds_the_first_of_its_keys():
     held = Selection(6, 3, [4, 1, 5, 0])
-    np.testing.assert_array_equal(held.access(np.array([0, 1, 2, 4, 5])), [NONE, 1, NONE, 0, 2])
+    np.testing.assert_array_equal(held.slots[[0, 1, 2, 4, 5]], [NONE, 1, NONE, 0, 2])
     assert held.capacity == 3 and Selection(6, 9, [4, 1]).capacity == 2
 
 

@@ -81,19 +81,10 @@ class Combine:
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         return Combiner(parameters, comm, seed)
 
-    @property
-    def exact(self) -> bool:
-        """Whether it gives the sum as it is."""
-        return False
-
 
 @dataclass
 class Exact(Combine):
     """Sums as they are."""
-
-    @property
-    def exact(self) -> bool:
-        return True
 
 
 @dataclass

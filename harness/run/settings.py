@@ -101,11 +101,6 @@ class RunConfig:
         check_kernel(self.kernel)
         choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
 
-    @property
-    def gpus(self) -> int:
-        """`workers` by the name it had before."""
-        return self.workers
-
 
 def _check_path(key: str, path: str | None) -> None:
     """InputError where no file system could have a folder of this name."""

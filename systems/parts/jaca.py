@@ -45,26 +45,12 @@ class Halos:
             told = comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")
             return [each.cpu().numpy().copy() for each in told]
 
-        self.hosts = hosts
-        self._of(comm.rank, tell(shard.halo), np.stack(tell(shard.halo_counts)), lowest)
-
-    @classmethod
-    def of(cls, shards: Sequence[Shard], lowest: bool = False, hosts: int = 1) -> Halos:
-        """Of shards that are all here, no worker's own; with several hosts without what lies between them."""
-        made = cls.__new__(cls)
-        made.hosts = hosts
-        host = np.arange(len(shards)) // (len(shards) // hosts)
-        here = [host == host[p] for p in range(len(shards))]
-        ids = [s.halo[np.repeat(own, s.halo_counts)] for s, own in zip(shards, here)]
-        made._of(-1, ids, np.stack([s.halo_counts * own for s, own in zip(shards, here)]), lowest)
-        return made
-
-    def _of(self, rank: int, ids: list[np.ndarray], counts: np.ndarray, lowest: bool) -> None:
-        self.rank, self.ids, self.counts = rank, ids, counts
+        self.hosts, self.rank = hosts, comm.rank
+        self.ids, self.counts = tell(shard.halo), np.stack(tell(shard.halo_counts))
         everything = np.concatenate(self.ids)
         self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
         self.worth = -self.ratio if lowest else self.ratio
-        workers = np.arange(len(ids))
+        workers = np.arange(len(self.ids))
         self.owners = [np.repeat(workers, counts) for counts in self.counts]
         self.owner = np.concatenate(self.owners)[first]
         self.keys = [np.searchsorted(self.union, ids) for ids in self.ids]
@@ -267,8 +253,8 @@ class Tiers:
 
     def advance(self) -> None:
         """The lookups of a new epoch."""
-        if not self.local.replaces:
-            return
+        if isinstance(self.local, Selection) or isinstance(self.shared, Selection):
+            return  # nothing is replaced
         me, keys = self.comm.rank, self.halos.keys
         self.fetches = {}
         self.found = self.local.access(np.arange(len(keys[me])))
@@ -363,11 +349,16 @@ class Tiers:
         return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(self.comm.device)
 
     def state_dict(self) -> dict:
-        return {"local": self.local.state_dict(), "shared": self.shared.state_dict()}
+        return {name: tier.state_dict() for name, tier in self._queues().items()}
 
     def load_state_dict(self, state: dict) -> None:
-        self.local.load_state_dict(state["local"])
-        self.shared.load_state_dict(state["shared"])
+        for name, tier in self._queues().items():
+            tier.load_state_dict(state[name])
+
+    def _queues(self) -> dict[str, Queue]:
+        """The tiers whose contents change."""
+        tiers = {"local": self.local, "shared": self.shared}
+        return {name: tier for name, tier in tiers.items() if isinstance(tier, Queue)}
 
 
 def direct_fetch(plan: HaloPlan, device: torch.device) -> Fetch:

@@ -21,25 +21,10 @@ class Selection:
     keys [c] distinct, of 0 .. num_keys - 1; the first `capacity` of them are held
     """
 
-    replaces = False
-
     def __init__(self, num_keys: int, capacity: int, keys: Sequence[int] | np.ndarray):
         held = np.asarray(keys, np.int64)[:capacity]
         self.capacity, self.slots = len(held), np.full(num_keys, NONE, np.int64)
         self.slots[held] = np.arange(len(held))
-
-    def touch(self, keys: np.ndarray) -> np.ndarray:
-        """The slot [k] of every key, NONE where it is not held."""
-        return self.slots[keys]
-
-    def access(self, keys: np.ndarray) -> np.ndarray:
-        return self.slots[keys]
-
-    def state_dict(self) -> dict:
-        return {}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Nothing changes."""
 
 
 class Queue:
@@ -48,8 +33,6 @@ class Queue:
 
     slots [num_keys]   of every key, NONE where it is not held
     """
-
-    replaces = True
 
     def __init__(self, num_keys: int, capacity: int, policy: str):
         assert policy in ("fifo", "lru")
