@@ -54,8 +54,6 @@ the paper's code copies them beside the computation.
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -167,7 +165,6 @@ class Gas(BesideClock, BatchSystem):
 
     def before_epoch(self, epoch):
         self.batches.begin(epoch)
-        self.totals = Counter(steps=self.batches.steps)
 
     def make_batch(self, epoch, step):
         """The subgraph of a step's clusters and what it takes from outside. All workers come by here in every
@@ -207,10 +204,6 @@ class Gas(BesideClock, BatchSystem):
         with self.recorder.inside("rest", "push", layer):
             self.history[layer][self.rows] = h.cpu().numpy()
             self.recorder.work(moved(h, of=len(self.history[layer])))
-
-    def after_epoch(self, epoch):
-        for name, value in self.totals.items():
-            self.recorder.metric(name, value)
 
     # -- the rest --
 
@@ -253,14 +246,8 @@ def alone(found: Sampled, outside: str) -> Sampled:
     """A subgraph without rows from outside: they are 0 ("zero"), or edges from them are left out and degrees
     counted anew ("drop")."""
     if outside == "zero":
-        return dataclasses.replace(found, leaves=len(found.halo_ids))
-    return dataclasses.replace(
-        found,
-        halo=found.halo.emptied(0),
-        halo_ids=found.halo_ids[:0],
-        halo_degrees=found.halo_degrees[:0],
-        degrees=found.inner.row_sums(),
-    )
+        return replace(found, leaves=len(found.halo_ids))
+    return replace(found.alone(), degrees=found.inner.row_sums())
 
 
 def _name(layer: int) -> str:

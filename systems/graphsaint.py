@@ -45,7 +45,6 @@ last: one model for all systems (`model.norm=l2` scales rows).
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -129,9 +128,6 @@ class Graphsaint(BatchSystem):
         # The weights of every step's seeds add up to all training vertices in the mean.
         return self.num_steps * training
 
-    def before_epoch(self, epoch):
-        self.totals = Counter(steps=self.num_steps)
-
     def make_batch(self, epoch, step):
         """The next set's subgraph. Training vertices come first, since a batch's seeds are its first rows."""
         inside = self.recorder.inside
@@ -173,7 +169,3 @@ class Graphsaint(BatchSystem):
             self.total,
             weights=weights.to(self.device),
         )
-
-    def after_epoch(self, epoch):
-        for name, value in self.totals.items():
-            self.recorder.metric(name, value)

@@ -130,13 +130,7 @@ class Grappa(BatchSystem):
             found, sources = self.expander.block(frontier, chosen)
         x = self.rows(second, sources)
         with inside("rest", "blocks"):
-            alone = replace(
-                found,
-                halo=found.halo.emptied(0),
-                halo_ids=found.halo_ids[:0],
-                halo_degrees=found.halo_degrees[:0],
-            )
-            first, deeper = Block(found, self.adjacency, 0), Block(alone, self.adjacency, 1)
+            first, deeper = Block(found, self.adjacency, 0), Block(found.alone(), self.adjacency, 1)
         self.second, seeds, n = second, len(self.labels), len(frontier)
         near, far = (np.diff(block.indptr)[:seeds] for block in (found.inner, found.halo))
         shares = np.divide(near, near + far, out=np.ones(seeds), where=near + far > 0)

@@ -20,8 +20,9 @@ self-loop is no neighbour and is never drawn.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import ClassVar
 
@@ -31,10 +32,11 @@ import torch
 from harness.comm.comm import Comm
 from harness.core.adjacency import Adjacency, Propagation, scales, scales_of
 from harness.core.attention import AttentionEdges
-from harness.core.context import RunFacts
+from harness.core.context import Context, RunFacts
 from harness.core.features import R, Rows, first_rows
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import SparseOperator
+from harness.core.needed import PerLayer
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import Ready, Refuses, System, display_name
 from harness.data.partition.shard import Csr
@@ -65,6 +67,16 @@ class Sampled:
     @property
     def num_edges(self) -> int:
         return self.inner.num_entries + self.halo.num_entries
+
+    def alone(self) -> Sampled:
+        """Its destinations and the edges between them, without further sources."""
+        return replace(
+            self,
+            halo=self.halo.emptied(0),
+            halo_ids=self.halo_ids[:0],
+            halo_degrees=self.halo_degrees[:0],
+            leaves=0,
+        )
 
 
 class Block(Propagation):
@@ -172,24 +184,14 @@ class Batch:
     static: Static | None = None
 
 
-class Blocks:
-    """A batch's propagation matrices, one per layer."""
-
-    def __init__(self, blocks: Sequence[Block]):
-        self.blocks = blocks
-
-    def at(self, layer: int) -> Block:
-        return self.blocks[layer]
-
-
 class BlockPass:
     """The strategy of one step: every row that a layer uses is in its input."""
 
     def __init__(self, batch: Batch, comm: Comm, name: str):
-        self.adjacency, self.comm, self.name = Blocks(batch.blocks), comm, name
+        self.blocks, self.adjacency, self.comm, self.name = batch.blocks, PerLayer(batch.blocks), comm, name
 
     def halo(self, layer: int, h: torch.Tensor) -> Ready:
-        return Ready(self.adjacency.at(layer).halo_rows(h))
+        return Ready(self.blocks[layer].halo_rows(h))
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
@@ -228,6 +230,15 @@ class BatchSystem(System):
     def steps(self) -> int:
         """Optimiser steps per epoch, each with a forward and a backward pass; asked for after `setup`."""
         raise NotImplementedError
+
+    def setup(self, context: Context) -> None:
+        super().setup(context)
+        self.totals: Counter[str] = Counter()  # metrics that `make_batch` adds up over an epoch
+
+    def after_epoch(self, epoch: int) -> None:
+        for name, value in {"steps": self.steps(), **self.totals}.items():
+            self.recorder.metric(name, value)
+        self.totals.clear()
 
     def seeds_per_epoch(self, training: int) -> int:
         """How many seeds an epoch takes on all workers, of so many training vertices."""

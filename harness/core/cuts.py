@@ -3,14 +3,20 @@ kind.
 
 A *cut* is a worker's part of the partition made ready: who sends what to whom, the propagation matrix, the
 static input of layer 0, whose rows dropout is drawn for, and the exact forward pass of evaluation. `EdgeCut`
-is here, `VertexCut` in `harness.core.replicas`.
+is here, `VertexCut` in `harness.core.replicas`. Both have
+
+    shard, plan, plans, adjacency   what the system is given; a plan for each layer
+    x       [rows, f0] features of the rows that layer 0 takes, dense
+    rows    which of the shard's the last layer gives: its training vertices; None: all, as they stand
+    taken   by layer: how many of them it takes; empty where every layer takes all
+
+and the methods of `EdgeCut`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
 
 import torch
 
@@ -26,58 +32,11 @@ from harness.core.features import Features, dense
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
 from harness.core.mixins import ComputesOthers, FitsDevices, KeepsInput
-from harness.core.models import AnyAdjacency, Strategy
 from harness.core.needed import NeededAdjacency, NeededRows, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout, WrongRows, checked
 from harness.core.replicas import VertexCut
 from harness.core.system import AnySystem, System, display_name
 from harness.data.partition.shard import Csr, ReplicaShard, Shard
-
-
-class Cut(Protocol):
-    """shard, plan, plans (a plan for each layer) and adjacency are what the system is given; the rest is the
-    trainer's.
-
-    x      [rows, f0] features of the rows that layer 0 takes, dense
-    rows   which of the shard's the last layer gives: its training vertices; None: all, as they stand
-    taken  by layer: how many of them it takes; empty where every layer takes all
-    """
-
-    plan: HaloPlan
-    plans: list[HaloPlan]
-    rows: torch.Tensor | None
-    taken: list[int]
-
-    @property
-    def shard(self) -> Shard | ReplicaShard: ...
-
-    @property
-    def x(self) -> torch.Tensor: ...
-
-    @property
-    def adjacency(self) -> AnyAdjacency | PerLayer: ...
-
-    def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
-        """Layer `layer`'s dropout, drawn by global vertex id."""
-        ...
-
-    def training_input(self) -> Static | None:
-        """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is
-        called. None: nothing.
-        """
-        ...
-
-    def exact_forward(self, purpose: str) -> Strategy:
-        """The strategy of evaluation and of exact extra steps: everything remote fresh, over the whole
-        graph.
-        """
-        ...
-
-    def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
-        """Layer 0's exact static input: `trained`, the training's own, where that is exact; else fetched for
-        `purpose`.
-        """
-        ...
 
 
 def make_cut(
@@ -90,7 +49,7 @@ def make_cut(
     features_wire: str,
     needed: bool,
     widths: list[int],
-) -> Cut:
+) -> EdgeCut | VertexCut:
     """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the
     other kind.
 
@@ -180,9 +139,12 @@ class EdgeCut:
         return self.layer_0.x
 
     def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
+        """Layer `layer`'s dropout, drawn by global vertex id."""
         return HaloDropout(p, *self.ids[layer], key)
 
     def training_input(self) -> StaticInput:
+        """What `features="once"` keeps of layer 0, as the system sees it: fetched and counted here. None over
+        a vertex-cut whose system keeps nothing."""
         first = self.adjacency.at(0)
         system = self.system
         knows = system.traits().sparse_features or type(system).input_halo is System.input_halo
@@ -205,9 +167,12 @@ class EdgeCut:
             raise InputError(f"{self.system.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
     def exact_forward(self, purpose: str) -> ExactForward:
+        """The strategy of evaluation and of exact extra steps: all rows fresh, over the whole graph."""
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
 
     def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
+        """Layer 0's exact static input: `trained`, the training's own, where that is exact; else fetched for
+        `purpose`."""
         sent_exactly = not self.comm.halves
         whole = self.shard is self.whole and isinstance(self.adjacency, Adjacency)
         if trained is not None and whole and self.system.exact_input and sent_exactly:

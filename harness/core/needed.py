@@ -51,7 +51,7 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
     """The rows that the training vertices of all workers need. Each layer, from the last one back, workers
     tell each other which remote rows they need: a byte per row of the halo.
     """
-    n, inner, halo = shard.num_inner, shard.inner_edges, shard.halo_edges
+    inner, halo = shard.inner_edges, shard.halo_edges
     halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
     depth = np.where(shard.train, layers, -1)  # the last set that a row is in
     halos: list[np.ndarray] = []
@@ -66,10 +66,7 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
         taken[shard.send_rows[asked[-1]]] = True
         depth[taken & (depth < 0)] = layer
         halos.append(np.flatnonzero(remote))
-    order = np.lexsort((np.arange(n), -depth))
-    counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
-    order, place = order[: counts[0]], np.empty(n, np.int64)
-    place[order] = np.arange(len(order))
+    order, counts, place = ordered(depth, layers)
     by_owner, by_peer = (np.repeat(np.arange(comm.size), each) for each in (halo_counts, send_counts))
     plans = [
         HaloPlan(
@@ -80,6 +77,15 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
         for sent, kept in zip(asked, halos)
     ]
     return NeededRows(order, counts, halos[::-1], plans[::-1])
+
+
+def ordered(depth: np.ndarray, layers: int) -> tuple[np.ndarray, list[int], np.ndarray]:
+    """`order` and `counts` of `NeededRows`, of rows of which depth [n] is the last set that each is in, -1
+    for none; and the place [n] of each in that order."""
+    counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
+    order, place = np.lexsort((np.arange(len(depth)), -depth))[: counts[0]], np.empty(len(depth), np.int64)
+    place[order] = np.arange(len(order))
+    return order, counts, place
 
 
 def touched(block: Csr, rows: np.ndarray) -> np.ndarray:

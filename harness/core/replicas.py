@@ -257,7 +257,7 @@ class ExactSynchronised:
 
 
 class VertexCut:
-    """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`.
+    """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts`.
 
     own_input   a system's own static input (`KeepsInput`), which is then not that of evaluation
     """

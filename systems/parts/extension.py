@@ -23,7 +23,7 @@ from harness.comm.flight import HaloPlan
 from harness.comm.pulls import Exchanged, Own
 from harness.comm.recorder import Recorder
 from harness.comm.work import moved
-from harness.core.needed import NeededRows, touched
+from harness.core.needed import NeededRows, ordered, touched
 from harness.data.partition.shard import Csr, Shard
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Chosen, Expander, Names, everybodys
@@ -137,11 +137,7 @@ class Extension:
         halos, asked = halos[::-1], asked[::-1]
         counted = np.array([*map(len, halos), len(kept)], np.int64)
         *self.fetched, self._kept = everybodys(comm, counted).reshape(comm.size, -1).sum(0).tolist()
-        order = np.lexsort((np.arange(len(depth)), -depth))
-        counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
-        order = order[: counts[0]]
-        place = np.empty(len(depth), np.int64)
-        place[order] = np.arange(len(order))
+        order, counts, place = ordered(depth, layers)
         device = comm.device
         plans = [HaloPlan(torch.from_numpy(place[rows]).to(device), s, r) for rows, s, r in asked]
         self.rows = NeededRows(order, counts, halos, plans)

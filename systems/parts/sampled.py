@@ -4,7 +4,6 @@ the system's."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -146,7 +145,6 @@ class SampledBatches(BatchSystem):
             self.batch,
             self.drop_last,
         )
-        self.totals: Counter = Counter()
 
     def access(self, own: dict[str, np.ndarray]) -> Pulls:
         """How this worker pulls from the others, whose arrays are as its own. Collective."""
@@ -159,13 +157,6 @@ class SampledBatches(BatchSystem):
     def structure(self, epoch: int, step: int) -> Drawn:
         """A step's, in the training thread; waits for it where another thread makes it."""
         raise NotImplementedError
-
-    def before_epoch(self, epoch):
-        self.totals = Counter(steps=self.steps())
-
-    def after_epoch(self, epoch):
-        for name, value in self.totals.items():
-            self.recorder.metric(name, value)
 
     def make_batch(self, epoch, step):
         """A step's blocks, and the inputs' features. All workers come by here in every step."""
