@@ -133,10 +133,6 @@ class Digest(StaleSystem):
             self.weights_before = [p.detach().clone() for p in self.context.model.parameters()]
         self.prefetch(1)
 
-    def prefetch(self, layer):
-        if self.pulling:
-            self.representations.pull(layer, self.wanted)
-
     def combine(self, parameters):
         self.representations.report(self.round)
         # nobody enters the next round before everything of this one is in the store

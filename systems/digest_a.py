@@ -120,9 +120,10 @@ class DigestA(StaleSystem, AsynchronousSystem):
         # start has 0.
         self.now = self.round if self.in_step else self.version + 1
         self.pulling = (self.round - 1) % self.interval == 0
+        self.wanted = self.stamps()
         self.prefetch(1)
 
-    def wanted(self) -> list[int | None]:
+    def stamps(self) -> list[int | None]:
         """The round of each owner's push that a pull takes; None for its last."""
         if self.order == "arrival":
             return [None] * self.comm.size
@@ -131,10 +132,6 @@ class DigestA(StaleSystem, AsynchronousSystem):
             self.round - 1 if owner <= self.comm.rank else self.round - 2 for owner in range(self.comm.size)
         ]
         return [max(k, 0) // self.interval * self.interval for k in done]
-
-    def prefetch(self, layer):
-        if self.pulling:
-            self.representations.pull(layer, self.wanted())
 
     def pushes(self):
         return self.now if self.round % self.interval == 0 else None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
+from harness.base.machine import cpu_field
 from harness.core.cluster import GIB, TIMES, Device
 
 ROWS = {"cpu": 512, "cuda": 11585}  # of the square matrix; 11585 as in section 4.3 of CaPGNN
@@ -75,9 +74,7 @@ def host_memory() -> int:
 
 def processor() -> str:
     """The name of this host's processor."""
-    info = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
-    return named[1] if named else platform.processor() or platform.machine()
+    return cpu_field("model name") or platform.processor() or platform.machine()
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -49,10 +49,6 @@ class Layered(Protocol):
     def at(self, layer: int) -> AnyAdjacency: ...
 
 
-class LayeredHalo(Protocol):
-    def at(self, layer: int) -> Propagation: ...
-
-
 class Strategy(Protocol):
     """What a model needs of a system: see `harness.core.system.System`."""
 
@@ -73,9 +69,6 @@ class Strategy(Protocol):
 @runtime_checkable
 class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
-
-    @property
-    def adjacency(self) -> LayeredHalo: ...
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
@@ -174,8 +167,8 @@ class AttentionLayer(nn.Module):
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
-        assert isinstance(strategy, HaloStrategy)
         adjacency, recorder = strategy.adjacency.at(layer), strategy.comm.recorder
+        assert isinstance(strategy, HaloStrategy) and isinstance(adjacency, Propagation)
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):

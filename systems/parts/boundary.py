@@ -1,46 +1,19 @@
 """What a worker of PSC-GCN asks of boundary vertices: drawn graphs and the rows they need; the feature cache.
 
-Both know the system they belong to (`Sampler`): its shard, halo plan, sampled edges and knobs.
+Both know the system they belong to (`systems.pscgcn`): its shard, halo plan, sampled edges and knobs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
-from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan, InFlight
-from harness.core.adjacency import Adjacency
 from harness.core.features import SparseRows, compact, interleaved
-from harness.data.partition.shard import Shard
-from systems.parts.sampling import Edges, SampledAdjacency
-
-
-class Sampler(Protocol):
-    """What is read here of PSC-GCN's worker.
-
-    full, edges      the whole adjacency, and what is drawn of it; `p` [edges] are the probabilities
-    owner [m]        the worker that holds each halo row
-    features         "once" or "refetch"; `cache` the share of halo rows that is kept, by `policy`
-    """
-
-    shard: Shard
-    plan: HaloPlan
-    comm: Comm
-    full: Adjacency
-    edges: Edges
-    p: np.ndarray
-    owner: torch.Tensor
-    features_cache: FeatureCache
-    device: torch.device
-    dtype: torch.dtype
-    features: str
-    cache: float
-    policy: str
-    seed: int
+from systems.parts.sampling import SampledAdjacency
 
 
 @dataclass
@@ -70,7 +43,7 @@ class Drawn:
 
     request: Request  # there once it has been settled
 
-    def __init__(self, system: Sampler, mask: np.ndarray, factor: np.ndarray):
+    def __init__(self, system: Any, mask: np.ndarray, factor: np.ndarray):
         self.mask, self.factor = mask, factor
         self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
         self.boundary = self.adjacency.drawn
@@ -81,7 +54,7 @@ class Drawn:
         self.missing: Request | None = None  # what the cache lacks, under `refetch`
         self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
 
-    def ask(self, system: Sampler) -> None:
+    def ask(self, system: Any) -> None:
         """Tell every owner which of the rows it could send are wanted: a bit for each."""
         plan = system.plan
         wanted = torch.zeros(system.shard.num_halo, dtype=torch.bool, device=system.device)
@@ -90,7 +63,7 @@ class Drawn:
         into, out = (list(map(_bytes_of, counts)) for counts in (plan.send_counts, plan.receive_counts))
         self.asking = (*system.comm.start_exchange(bits, out, into, -1, "forward", "wanted"), bits)
 
-    def settle(self, system: Sampler) -> Drawn:
+    def settle(self, system: Any) -> Drawn:
         """Wait until everybody knows what it will send."""
         if self.asking is not None:
             flight, asked, _ = self.asking
@@ -115,7 +88,7 @@ class Drawn:
         }
 
     @staticmethod
-    def restore(system: Sampler, state) -> Drawn:
+    def restore(system: Any, state) -> Drawn:
         drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
         request, missing = state["requests"]
         drawn.request, drawn.missing = Request(*request), None if missing is None else Request(*missing)
@@ -149,7 +122,7 @@ class FeatureCache:
     told   [s] bool, whether the peer that row would be sent to has it
     """
 
-    def __init__(self, system: Sampler):
+    def __init__(self, system: Any):
         self.system, shard, device = system, system.shard, system.device
         self.size = round(system.cache * shard.num_halo) if system.features == "refetch" else 0
         self.kept = torch.zeros(shard.num_halo, dtype=torch.bool, device=device)

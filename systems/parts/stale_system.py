@@ -163,7 +163,8 @@ class StaleSystem(OwnLoss, BesideClock, System):
 
     def setup(self, context):
         super().setup(context)
-        self.context, self.round = context, 0
+        self.context, self.round, self.pulling = context, 0, False
+        self.wanted: list[int | None] = []  # of each owner the stamp of the push to pull; None: of its last
         self.representations = Representations(context, self.store, self.slots)
         context.closing.callback(self.representations.close)
 
@@ -172,8 +173,10 @@ class StaleSystem(OwnLoss, BesideClock, System):
         raise NotImplementedError
 
     def prefetch(self, layer: int) -> None:
-        """PULL, lines 5-6 of Algorithm 1, while the layer before computes."""
-        raise NotImplementedError
+        """PULL, lines 5-6 of Algorithm 1, while the layer before computes, in a round that is `pulling`: of
+        each owner the push that is `wanted`."""
+        if self.pulling:
+            self.representations.pull(layer, self.wanted)
 
     def halo(self, layer, h):
         if layer == 0:
