@@ -1,5 +1,5 @@
-"""The bounds of a config's numbers: a dataclass states them where it declares the field, `--help` shows them,
-and `harness.base.errors.typed` holds every value to them."""
+"""The bounds of a config's numbers, which `--help` shows, and the words that a text may be: a dataclass says
+them where it declares the field, and `harness.base.errors.typed` holds every value to them."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ answers:
     before_epoch / after_epoch   what changes between epochs?
     combine(parameters)  how are parameters combined?
 
-A system is a dataclass: its fields are its knobs, the values stand in `conf/system/`, and `__post_init__`
-refuses bad ones.
+A system is a dataclass: its fields are its knobs, the values stand in `conf/system/`. Each field states the
+numbers or words that it may be (`harness.base.bounds`); `__post_init__` refuses what else is bad.
 """
 
 from __future__ import annotations
