@@ -26,6 +26,7 @@ Departures: none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import ClassVar
 
 import torch
@@ -35,7 +36,6 @@ from harness.base.splitmix import mix_int
 from harness.comm.flight import HaloPlan
 from harness.comm.work import sample
 from harness.core.adjacency import Propagation
-from harness.core.propagate import Pending
 from harness.core.system import Refuses, System
 from harness.data.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
@@ -99,20 +99,11 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         return drawn.sort().values
 
     def halo(self, layer, h):
-        return Scaled(self.comm.exchange(self.drawn, h, layer), self.scale)
+        pending, scale = self.comm.exchange(self.drawn, h, layer), self.scale
+        return SimpleNamespace(wait=lambda: pending.wait() * scale)
 
 
 def placed(drawn: list[torch.Tensor], counts: list[int]) -> torch.Tensor:
     """Places in the whole plan of what was drawn from each worker's `counts` rows."""
     first = torch.tensor([0, *counts]).cumsum(0).tolist()
     return torch.cat([each + start for each, start in zip(drawn, first)])
-
-
-class Scaled:
-    """Drawn rows on their way: `wait()` gives them [k, F], times their scale [k, 1]."""
-
-    def __init__(self, pending: Pending, scale: torch.Tensor):
-        self.pending, self.scale = pending, scale
-
-    def wait(self) -> torch.Tensor:
-        return self.pending.wait() * self.scale

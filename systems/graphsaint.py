@@ -109,17 +109,14 @@ class Graphsaint(BatchSystem):
         self.sets = Sampler(self.among, self.sampler, self.budget, self.length, self.seed, self.comm.rank)
         self.counts = Counts.of(self.sets, self.coverage)
         self.place = np.full(len(self.own), -1, np.int32)
-        most, self.total = self._everybodys_sizes()
+        here = np.array([len(self.own), self.train.sum()], np.int64)
+        sizes, seeds = everybodys(self.comm, here).reshape(-1, 2).T
+        # The most vertices that a worker draws from, and all workers' training vertices.
+        most, self.total = int(sizes.max()), int(seeds.sum())
         self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))
         self.dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         self.own_features = given(shard.features, self.device)
         self.labels = targets(shard.labels, self.device)
-
-    def _everybodys_sizes(self) -> tuple[int, int]:
-        """The most vertices that a worker draws from, and all workers' training vertices."""
-        here = np.array([len(self.own), self.train.sum()], np.int64)
-        sizes, seeds = everybodys(self.comm, here).reshape(-1, 2).T
-        return int(sizes.max()), int(seeds.sum())
 
     def steps(self):
         return self.num_steps

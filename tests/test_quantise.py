@@ -18,7 +18,6 @@ from harness.core.quantise import (
     RowCode,
     code_with_torch,
     codes_with_torch,
-    column_bytes,
     dequantise,
     dequantise_scaled,
     quantise,
@@ -164,7 +163,7 @@ def test_columns_of_messages_are_the_rows_of_their_transposes(rows, bits, dtype,
     parts = zip(x.split(counts), noise.split([count * x.shape[1] for count in counts]))
     want = [quantise_scaled(part.t(), bits, u.view(part.t().shape)) for part, u in parts if len(part)]
     assert torch.equal(wire, torch.cat([each.flatten() for each in want]))
-    assert len(wire) == sum(column_bytes(counts, x.shape[1], bits))
+    assert len(wire) == sum(code.sizes)
     got = code.dequantise(wire, dtype)
     sizes = [count for count in counts if count]
     told = [dequantise_scaled(each, count, bits, dtype).t() for each, count in zip(want, sizes)]

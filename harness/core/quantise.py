@@ -210,11 +210,6 @@ def _rows_at(wire: torch.Tensor, at: int, count: int, like: torch.Tensor, bits: 
     return dequantise_scaled(part, like.shape[1], bits, like.dtype)
 
 
-def column_bytes(counts: Sequence[int], width: int, bits: int) -> list[int]:
-    """Bytes of messages [count, width] on the wire of `ColumnCode`; none of one without rows."""
-    return [width * scaled_bytes(count, bits) if count else 0 for count in counts]
-
-
 class ColumnCode:
     """Messages of `counts` rows each, one after the other: each is `quantise_scaled` of its transpose, a
     scale per column.
@@ -225,7 +220,7 @@ class ColumnCode:
 
     def __init__(self, counts: Sequence[int], width: int, bits: int):
         self.counts, self.width, self.bits = list(counts), width, bits
-        self.sizes = column_bytes(counts, width, bits)
+        self.sizes = [width * scaled_bytes(count, bits) if count else 0 for count in counts]
         self._rows, self._bytes, self._ends = sum(counts), sum(self.sizes), np.cumsum(counts)
 
     def quantise(self, rows: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:

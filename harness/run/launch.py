@@ -70,7 +70,7 @@ def launch(run: Run, run_dir: Path) -> None:
                 for process in processes:
                     process.start()
             pids = {rank: process.pid or 0 for rank, process in enumerate(processes)}
-            with silence.watched(silence.Silence(beats, pids, silence.to_stderr, silence.LEAST)):
+            with silence.watched(silence.Silence(beats, pids, silence.to_stderr)):
                 failed = _first_failed(processes)
         finally:
             for process in processes:

@@ -55,21 +55,19 @@ class Silence:
     """beats      of the workers
     processes  by worker, its process
     say        what a sentence is given to
-    least      seconds of silence of which nothing is said
     """
 
     beats: Heartbeats
     processes: Mapping[int, int]
     say: Callable[[str], None]
-    least: float = LEAST
 
     def __post_init__(self) -> None:
         self.said: set[tuple[int, float]] = set()  # (worker, epoch) of silences that have been told
 
     def look(self) -> None:
-        """Say who has not moved for max(least, 5 x the longest epoch so far), once per worker and epoch."""
+        """Say who has not moved for max(LEAST, 5 x the longest epoch so far), once per worker and epoch."""
         rows = self.beats.rows.copy()
-        limit = max(self.least, LONGEST * rows[:, LENGTH].max())
+        limit = max(LEAST, LONGEST * rows[:, LENGTH].max())
         silence = np.where(rows[:, EPOCH] == NONE, 0.0, time.monotonic() - rows[:, SINCE])
         silent = [int(worker) for worker in np.flatnonzero(silence > limit)]
         frozen, others = self._stopped(silent)
@@ -107,12 +105,12 @@ class Silence:
 
 
 @contextlib.contextmanager
-def watched(silence: Silence, every: float = 1.0) -> Iterator[None]:
-    """While this is open, a thread looks every so many seconds."""
+def watched(silence: Silence) -> Iterator[None]:
+    """While this is open, a thread looks every second."""
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(every):
+        while not ended.wait(1.0):
             silence.look()
 
     thread = threading.Thread(target=look, daemon=True)
