@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -71,18 +71,6 @@ class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
-
-
-class GraphLayer(Protocol):
-    """A module as `ModelConfig.layer` gives it, and what `Model` puts around it."""
-
-    first: bool
-    norm: nn.Module | None
-    skip: nn.Parameter | None
-
-    def __call__(
-        self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
-    ) -> torch.Tensor: ...
 
 
 def output(strategy: Strategy, layer: int, z: torch.Tensor) -> torch.Tensor:
@@ -213,17 +201,14 @@ class Model(nn.Module):
         self.unit_rows, self.residual = config.norm == "l2", config.residual
         self.layers = nn.ModuleList()
         for l, (f_in, f_out) in enumerate(zip(widths, widths[1:])):
-            self.layers.append(config.layer(f_in, f_out, l == last, generator))
-            layer = self._layer(l)
+            layer: Any = config.layer(f_in, f_out, l == last, generator)
+            self.layers.append(layer)
             layer.first = l == 0
             norm = NORMS.get(config.norm)  # others have no parameters
             layer.norm = norm(f_out) if norm is not None and l < last else None
             # Hidden rows are added as they are. Features are another thing, even where there are as many.
             project = config.residual and l == 0 < last
             layer.skip = nn.Parameter(glorot(f_in, f_out, generator)) if project else None
-
-    def _layer(self, l: int) -> GraphLayer:
-        return self.layers[l]  # type: ignore[return-value]  # a ModuleList knows its items as modules only
 
     def forward(
         self,
@@ -242,7 +227,7 @@ class Model(nn.Module):
         for drop in drops:
             drop.recorder = recorder
         for l in range(len(self.layers)):
-            layer = self._layer(l)
+            layer: Any = self.layers[l]  # with what `__init__` put beside it
             only, taken = static if l == 0 else None, h
             if isinstance(only, StaticInput) and drops[l].p:
                 only = only.dropped(drops[l])
@@ -278,7 +263,7 @@ class Model(nn.Module):
         return h
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
-        norm = self._layer(l).norm
+        norm: Any = self.layers[l].norm
         if norm is None:
             return z
         others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.base.errors import choice
 from harness.core.kernels.tiling import nearest
 
 ORDERS = ("auto", "transform", "aggregate")
@@ -133,9 +132,6 @@ class Order:
 
     choice: str = "auto"
     costs: Costs = FIXED
-
-    def __post_init__(self) -> None:
-        choice("order", self.choice, ORDERS)
 
     def transform_first(
         self, blocks: Iterable[Shape], rows: int, halo_rows: int, f_in: int, f_out: int, passes: Passes
