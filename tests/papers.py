@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.papers.claims import experiment, published, reference, table
+from harness.papers.claims import published, reference, table
 from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
 from harness.papers.claims.reference import decided
 from harness.papers.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
 from harness.run.runner import Places
+from tests import experiments
 from tests.kept import with_tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,7 +163,7 @@ def artefact(found: Sequence[Result]) -> str:
     """A row per published figure, table or claim of which runs are kept, but for what another counts: what
     makes them again, how long that takes on two cores, and of its parts the first with an interval, else the
     first."""
-    plans = experiment.load(experiment.FOLDER)
+    plans = experiments.all_of_them()
     rows = [
         "| published | command, behind `halobench figures --size small` | minutes | expected | parts |",
         "|---|---|---:|---|---:|",

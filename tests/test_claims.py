@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from harness.data import twin
 from harness.papers.claims import evaluate, experiment, published, table
 from harness.papers.claims.claim import Claim, Size
 from harness.papers.claims.evaluate import NOT_RUN
-from harness.papers.claims.experiment import FOLDER
 from harness.papers.claims.verdict import (
     DIRECTION,
     FAILS,
@@ -24,29 +24,28 @@ from harness.papers.claims.verdict import (
 )
 from harness.papers.figures import __main__ as figures
 from harness.run import overrides, runner
-from tests import traces
-
-EXPERIMENTS = experiment.load(FOLDER)
+from tests import experiments, traces
 
 
 def test_every_published_experiment_has_a_part_in_some_file():
-    told = {part.entry for plan in EXPERIMENTS.values() for part in (*plan.claims, *plan.needs)}
+    plans = experiments.all_of_them()
+    told = {part.entry for plan in plans.values() for part in (*plan.claims, *plan.needs)}
     findings = told - set(published.experiments())
-    assert findings <= set(EXPERIMENTS) and len(told - findings) == len(published.experiments()) == 92
+    assert findings <= set(plans) and len(told - findings) == len(published.experiments()) == 92
 
 
 # In every run of the suite; the rest at night.
 COMPOSED_OFTEN = {"cdfgnn_messages", "digest_interval", "halos", "systems"}
 COMPOSED = [
     pytest.param(name, marks=() if name in COMPOSED_OFTEN else pytest.mark.nightly(6))
-    for name, plan in EXPERIMENTS.items()
-    if plan.sizes
+    for name, sizes in experiments.sizes().items()
+    if sizes
 ]
 
 
 @pytest.mark.parametrize("name", COMPOSED)
 def test_what_an_experiment_asks_for_is_a_run(name):
-    plan = EXPERIMENTS[name]
+    plan = experiment.one(name)
     # What this project found by itself has no paper's settings.
     of_a_paper = any(claim.entry != name for claim in plan.claims)
     least = set(experiment.SIZES if of_a_paper else experiment.SIZES[:2])
@@ -59,7 +58,8 @@ def test_what_an_experiment_asks_for_is_a_run(name):
 
 
 def test_no_size_takes_a_twin_smaller_than_it_can_be():
-    asked = {graph for plan in EXPERIMENTS.values() for size in plan.sizes.values() for graph in size.graphs}
+    plans = experiments.all_of_them().values()
+    asked = {graph for plan in plans for size in plan.sizes.values() for graph in size.graphs}
     scaled = [re.match(r"twin/(\S+) .*dataset\.scale=(\S+)", graph) for graph in asked]
     found = [(name, float(each[2])) for each in scaled if each for name in each[1].split(",twin/")]
     assert len(found) > 20
@@ -176,6 +176,12 @@ def verdict_of(tmp_path, accuracy, graph="cora", **keys) -> evaluate.Result:
     return result
 
 
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch):
+    """A test decides several claims on the same runs."""
+    monkeypatch.setattr(evaluate, "Run", functools.cache(evaluate.Run))
+
+
 def test_rows_of_other_seeds_are_not_compared(tmp_path):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed()))
     there = runs_of(tmp_path, {"a": 0.8, "b": 0.7})
@@ -289,7 +295,7 @@ def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys):
 
 def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
     """From the yaml to the verdict, on runs that the command itself starts."""
-    plan = EXPERIMENTS["halos"]
+    plan = experiment.one("halos")
     tiny = Size(["twin/flickr dataset.scale=0.005"], "gpus=2 epochs=1 seed=1,2", 1)
     rows = {row: how for row, how in plan.rows.items() if row in ("metis 4", "random 4")}
     claims = tuple(claim for claim in plan.claims if set(claim.rows) <= set(rows) and claim.graph is None)
@@ -339,7 +345,7 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
 
 
 def test_an_axis_has_a_name_for_every_claim():
-    assert all(claim.unit for plan in EXPERIMENTS.values() for claim in plan.claims)
+    assert all(claim.unit for plan in experiments.all_of_them().values() for claim in plan.claims)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from PIL import Image
 from harness.papers.claims import experiment
 from harness.papers.figures import __main__ as figures
 from harness.papers.figures.figure import available
+from tests import experiments
 
 # Each makes its own graphs where it is the first to need them.
 SECONDS = {
-    name: 30 + 120 * plan.sizes["smoke"].minutes
-    for name, plan in experiment.load(experiment.FOLDER).items()
-    if "smoke" in plan.sizes
+    name: 30 + 120 * sizes["smoke"]["minutes"]
+    for name, sizes in experiments.sizes().items()
+    if "smoke" in sizes
 }
-FIGURES = available(experiment.FOLDER, "smoke")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,8 @@ def test_an_experiment_runs_from_nothing_and_is_drawn_from_its_traces(name, fold
     said = capsys.readouterr()
     assert f"{name}: " in said.err and "error" not in said.err
     drawn = [Path(line) for line in said.out.splitlines() if line.endswith(".png")]
-    tables = any(hasattr(drawing, "table") for drawing, _ in FIGURES[name].drawings)
+    figure = available(experiment.FOLDER, "smoke")[name]
+    tables = any(hasattr(drawing, "table") for drawing, _ in figure.drawings)
     assert drawn and any(line.startswith("|") for line in said.out.splitlines()) == tables
     for path in drawn:
         assert Image.open(path).convert("L").getextrema()[0] < 80, "something is drawn"

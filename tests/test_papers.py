@@ -10,7 +10,7 @@ import pytest
 from harness import cli
 from harness.papers.claims import experiment, published
 from harness.papers.claims.verdict import DECIDED, DIRECTION, FAILS, HOLDS, NO_EFFECT, UNKNOWN
-from tests import papers
+from tests import experiments, papers
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_what_does_not_hold_is_the_papers_own(found):
 def test_what_could_be_no_other_is_by_construction(entry, says):
     parts = [
         claim
-        for plan in experiment.load(experiment.FOLDER).values()
+        for plan in experiments.all_of_them().values()
         for claim in plan.claims
         if claim.entry == entry and says in claim.says
     ]
@@ -99,7 +99,7 @@ def test_what_could_be_no_other_is_by_construction(entry, says):
 
 def test_a_published_mean_is_one_claim():
     """CDFGNN's 31.08 % fewer messages between hosts and its 30.39 % less time are means over four graphs."""
-    claims = [claim for plan in experiment.load(experiment.FOLDER).values() for claim in plan.claims]
+    claims = [claim for plan in experiments.all_of_them().values() for claim in plan.claims]
     for entry, value in (("cdfgnn_claim_outer", 31.08), ("cdfgnn_claim_speed", 30.39)):
         (claim,) = [each for each in claims if each.entry == entry]
         assert (claim.published, claim.across, claim.graph) == (value, "mean", None)

@@ -1,0 +1,26 @@
+"""The tree's experiments: read in full, which takes seconds, only where a test asks for them, and their names
+and sizes as the files have them, for what is collected.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import yaml
+
+from harness.papers.claims import experiment
+
+
+@functools.cache
+def all_of_them() -> dict[str, experiment.Experiment]:
+    """Every experiment by its name, checked."""
+    return experiment.load(experiment.FOLDER)
+
+
+@functools.cache
+def sizes() -> dict[str, dict[str, Any]]:
+    """The sizes of every experiment by its name, as written."""
+    files = sorted(experiment.FOLDER.glob("*.yaml"))
+    read = {path.stem: yaml.load(path.read_text(), Loader=yaml.CSafeLoader) for path in files}
+    return {name: given.get("sizes") or {} for name, given in read.items()}
