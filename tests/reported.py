@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from harness.results.report import groups, table
 from harness.results.report.__main__ import main
 from tests import traces
+
+
+@contextlib.contextmanager
+def read_once() -> Iterator[None]:
+    """Within it a run is read and summed up the first time that a report asks for it: for tests that ask for
+    the same folders again and again, and change none of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(groups, "Run", functools.cache(groups.Run))
+        yield
 
 
 def rows(text: str) -> list[dict[str, str]]:

@@ -18,6 +18,7 @@ from harness.run.command import CONF
 from tests import traces
 from tests.conftest import ROOT
 from tests.launching import Started
+from tests.reported import read_once
 
 
 @pytest.fixture
@@ -46,7 +47,8 @@ def folder(tmp_path_factory):
             traces.finished(folder / f"{bound}{seed}", composed, size=10 * bound, target=0.5 + 0.01 * seed)
     composed = traces.config(system___target_="somewhere.exact.S")
     traces.finished(folder / "exact", composed, size=500, ran_on={"role": "reference"})
-    return folder
+    with read_once():
+        yield folder
 
 
 def test_a_run_is_the_commands_and_is_trained_once(place, forked):

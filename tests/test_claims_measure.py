@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ FIRST = [{(0, "x"): 4.0, (1, "x"): 1.0, (0, "all"): 10.0}, {(0, "x"): 2.0, (1, "
 SECOND = [{(0, "x"): 6.0, (1, "x"): 0.0, (0, "all"): 10.0}, {(0, "x"): 0.0, (1, "x"): 0.0, (0, "all"): 10.0}]
 
 
-@pytest.fixture
-def run(tmp_path) -> Run:
-    return Run(traces.measured(tmp_path / "run", FIRST, traces.config(epochs=2), SECOND))
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Run:
+    return Run(traces.measured(tmp_path_factory.mktemp("measured"), FIRST, traces.config(epochs=2), SECOND))
 
 
 @pytest.mark.parametrize(
@@ -100,42 +101,38 @@ def test_epochs_and_bytes_to_a_share_of_another_rows_best(tmp_path):
     assert by_wall == pytest.approx(found[-1] * run.summary["epoch_s"])
 
 
-def plan(tmp_path, **claim) -> tuple[experiment.Experiment, dict[str, list]]:
-    """An experiment of two rows on two graphs, three seeds each, and its run folders by sweep."""
-    rows = {"fast": "system=fast", "slow": "system=slow"}
-    size = Size(["cora", "dblp"], "seed=1,2,3", 1)
-    made = experiment.Experiment("mine", "t", rows, {"small": size}, claims=(Claim(**claim),))
-    folders: dict[str, list] = {}
-    for row, target in (("fast", 0.8), ("slow", 0.7)):
-        for sweep, bonus in zip(made.sweeps(row, "small"), (0.0, 0.1)):
-            folders[sweep] = [
-                traces.finished(
-                    tmp_path / f"{row}{bonus}{seed}",
-                    traces.config(seed=seed, epochs=20),
-                    target=target + bonus + 0.003 * seed,
-                )
-                for seed in (1, 2, 3)
-            ]
-    return made, folders
-
-
-def decided(tmp_path, **claim) -> evaluate.Result:
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory) -> Callable[..., evaluate.Result]:
+    """What a claim comes to, of two rows on two graphs, three seeds each; their folders are read once."""
+    rows, folder = {"fast": "system=fast", "slow": "system=slow"}, tmp_path_factory.mktemp("decided")
+    plan = experiment.Experiment("mine", "t", rows, {"small": Size(["cora", "dblp"], "seed=1,2,3", 1)})
+    folders = {
+        sweep: [
+            traces.finished(
+                folder / f"{row}{bonus}{seed}",
+                traces.config(seed=seed, epochs=20),
+                target=target + bonus + 0.003 * seed,
+            )
+            for seed in (1, 2, 3)
+        ]
+        for row, target in (("fast", 0.8), ("slow", 0.7))
+        for sweep, bonus in zip(plan.sweeps(row, "small"), (0.0, 0.1))
+    }
+    runs = evaluate._Runs(plan, folders.__getitem__)
     common = {"entry": "sancus_claim_accuracy", "says": "", "direction": "above"}
-    made, folders = plan(tmp_path, **{**common, **claim})
-    results = evaluate.results({"mine": made}, folders.__getitem__)
-    return next(each for each in results if each.entry == common["entry"])
+    return lambda **claim: runs.decide(Claim(**{**common, **claim}))
 
 
-def test_a_claim_on_one_graph_reads_its_runs_alone(tmp_path):
+def test_a_claim_on_one_graph_reads_its_runs_alone(decided):
     keys = {"measure": "test_acc_percent", "rows": ["fast"]}
-    both, one = (decided(tmp_path / str(graph), graph=graph, **keys).ours.mean for graph in (None, "dblp"))
+    both, one = (decided(graph=graph, **keys).ours.mean for graph in (None, "dblp"))
     assert 3 < one - both < 5, "dblp's accuracies rise to 10 points above cora's"
 
 
-def test_the_best_case_is_the_largest_over_graphs(tmp_path):
+def test_the_best_case_is_the_largest_over_graphs(decided):
     keys = {"measure": "test_acc_percent", "rows": ["fast", "slow"], "compare": "ratio"}
     found = {
-        name: decided(tmp_path / name, **keys, **more).ours.mean
+        name: decided(**keys, **more).ours.mean
         for name, more in {
             "cora": {"graph": "cora"}, "dblp": {"graph": "dblp"},
             "max": {"across": "max"}, "min": {"across": "min"}, "mean": {},
@@ -146,11 +143,11 @@ def test_the_best_case_is_the_largest_over_graphs(tmp_path):
     assert found["mean"] == pytest.approx((low + high) / 2)
 
 
-def test_two_ratios_are_held_against_one_another(tmp_path):
+def test_two_ratios_are_held_against_one_another(decided):
     keys = {"measure": "test_acc_percent", "compare": "ratio_of_ratios", "graph": "cora"}
     rows = {"once": ["fast", "fast", "slow", "slow"], "twice": ["fast", "slow", "slow", "fast"]}
-    same, squared = (decided(tmp_path / name, rows=each, **keys) for name, each in rows.items())
-    ratio = decided(tmp_path / "one", **{**keys, "compare": "ratio"}, rows=["fast", "slow"]).ours.mean
+    same, squared = (decided(rows=each, **keys) for each in rows.values())
+    ratio = decided(**{**keys, "compare": "ratio"}, rows=["fast", "slow"]).ours.mean
     assert (same.ours.mean, same.verdict.word) == (1, "no effect here")
     assert (
         squared.ours.mean == pytest.approx(ratio**2, rel=1e-4) and squared.verdict.word == "direction holds"
@@ -165,17 +162,17 @@ def test_how_much_a_curve_falls_from_one_evaluation_to_the_next(tmp_path, monkey
     assert rising.value(run, math.nan) == pytest.approx((6 + 3) / 5)
 
 
-def test_how_soon_a_row_gets_to_anothers_best(tmp_path):
+def test_how_soon_a_row_gets_to_anothers_best(decided):
     keys = {"rows": ["fast", "slow"], "compare": "ratio", "direction": "below"}
     # Within the slower row's reach both get there; to the faster one's best the slower never does.
-    near = decided(tmp_path / "a", measure={"to": 0.9, "of": "slow", "in": "epochs"}, **keys)
+    near = decided(measure={"to": 0.9, "of": "slow", "in": "epochs"}, **keys)
     assert near.verdict.word == "direction holds" and near.ours.mean < 1
-    far = decided(tmp_path / "b", measure={"to": 1.0, "of": "fast", "in": "epochs"}, **keys)
+    far = decided(measure={"to": 1.0, "of": "fast", "in": "epochs"}, **keys)
     assert far.verdict.word == "cannot tell" and "never gets there" in far.verdict.why
 
 
-def test_runs_that_lack_what_is_asked_for_decide_nothing(tmp_path):
-    found = decided(tmp_path, measure={"metric": "epsilon"}, rows=["fast"])
+def test_runs_that_lack_what_is_asked_for_decide_nothing(decided):
+    found = decided(measure={"metric": "epsilon"}, rows=["fast"])
     assert found.verdict.word == "cannot tell" and "has no epsilon" in found.verdict.why
 
 

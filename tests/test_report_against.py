@@ -14,7 +14,7 @@ from PIL import Image
 from harness.results.report import columns, groups, plot, plot_data, style, sweep_plots, table
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import runs, section_of
+from tests.reported import read_once, runs, section_of
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,8 @@ def sweep(tmp_path_factory):
                 path = folder / f"{system}{bound}{seed}"
                 traces.of(path, system, seed=seed, system__bound=bound, speed=bound, **measured)
     traces.of(folder / "exact", "exact", size=5000)
-    return folder
+    with read_once():
+        yield folder
 
 
 def test_a_line_per_system_with_the_values_of_the_tables(sweep):

@@ -13,7 +13,7 @@ import pytest
 from harness.results.report import columns, formats, groups, table
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import rendered, rows, runs, section_of
+from tests.reported import read_once, rendered, rows, runs, section_of
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,8 @@ def folder(tmp_path_factory):
             label = "50 % & a_b|<c>" if not role else None
             how = {"size": size, "speed": seed, "ran_on": {"role": role}}
             traces.of(folder / f"{name}{seed}", name, seed=seed, label=label, **how)
-    return folder
+    with read_once():
+        yield folder
 
 
 def printed(capsys, *arguments) -> str:
