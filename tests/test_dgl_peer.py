@@ -16,8 +16,13 @@ from harness.dev.bench.blocks import dgl_sampler, our_sampler
 from tests import raw_files, systems
 from tests.systems import Settings
 
-pytestmark = pytest.mark.skipif(load_dgl() is None, reason="dgl cannot be loaded")
 WORKERS = 4
+
+
+@pytest.fixture(autouse=True)
+def dgl():
+    """DGL, loaded where a test runs: not while all are collected, for that takes half a second."""
+    return load_dgl() or pytest.skip("dgl cannot be loaded")
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,7 @@ PLANTED = Training([5, 5], 8, 15, 16, 0.015)
 REAL = {"low_label": Training([25, 10], 32, 120, 64, 0.01), "random": Training([25, 10], 1000, 40, 64, 0.01)}
 
 
-def test_a_batch_has_as_many_edges_and_inputs_as_dgls():
-    dgl = load_dgl()
+def test_a_batch_has_as_many_edges_and_inputs_as_dgls(dgl):
     dgl.seed(1)
     graph = systems.planted_graph(3, vertices=3000)
     found = np.zeros((2, 2))  # ours and DGL's edges and inputs, over batches of other seeds
