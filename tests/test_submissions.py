@@ -10,9 +10,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -22,13 +19,13 @@ from harness.base.errors import InputError
 from harness.results import files, resolved
 from harness.results.reader import checksums
 from harness.results.report.labels import labels
-from harness.results.summary import summarise
 from harness.run import runner
 from harness.run.runner import Places
 from harness.submissions import __main__ as submit
 from harness.submissions import bundle as bundles
 from harness.submissions import check, ranking
 from tests import browser
+from tests import bundles as damaged
 from tests.launching import write_graph
 
 GRAPH = "dataset=twin/flickr dataset.scale=0.01 workers=2 epochs=4 model.hidden=8"
@@ -49,6 +46,21 @@ def whole(places) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def counted_once():
+    """Bundles of the same runs are checked again and again: each run's dry run is made for the first."""
+    counted, known = check.traffic, {}
+
+    def traffic(run, shards, place, described):
+        if (run.fingerprint, place) not in known:
+            known[run.fingerprint, place] = list(counted(run, shards, place, described))
+        return known[run.fingerprint, place]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(check, "traffic", traffic)
+        yield
+
+
 @pytest.fixture
 def copy(whole, tmp_path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "whole"))
@@ -63,158 +75,33 @@ def faults(folder: Path, places: Places, share: float = 0.0, draw: int = 1) -> l
     return list(check.problems(bundles.read(folder), where, share, draw, lambda _: None))
 
 
-def run_of(folder: Path, system: str, seed: int) -> Path:
-    (found,) = folder.glob(f"runs/*/{system}-2w-seed{seed}-*")
-    return found
-
-
-def sealed(folder: Path, run: Path) -> None:
-    """Make all digests of a run that was changed agree again, as a cheat would."""
-    told = files.read_json(run / "summary.json")
-    told["files"] = {**told["files"], **checksums(run)}
-    files.write_json_atomic(run / "summary.json", told)
-    head = yaml.safe_load((folder / bundles.HEAD).read_text())
-    head["runs"][str(run.relative_to(folder / "runs"))] = bundles.digest(run / "summary.json")
-    (folder / bundles.HEAD).write_text(yaml.safe_dump(head))
-
-
-def changed(folder: Path, run: Path, table: str, change) -> None:
-    """Change a table of a run, and its summary and digests with it."""
-    path = run / f"{table}.parquet"
-    frame = pd.read_parquet(path)
-    change(frame)
-    schema = pq.read_schema(path)
-    pq.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False), path)
-    told = files.read_json(run / "summary.json")
-    (run / "summary.json").unlink()
-    found = summarise(bundles.Submitted(run))
-    files.write_json_atomic(
-        run / "summary.json", {**told, **{k: found[k] for k in found.keys() - bundles.OF_SPANS}}
-    )
-    sealed(folder, run)
-
-
 def test_a_bundle_of_runs_agrees_and_is_small(whole, places):
     assert faults(whole, places, share=0.1) == []
     assert sum(path.stat().st_size for path in bundles.files_below(whole)) < 50_000 * 9
     assert not list(whole.rglob("spans.parquet"))
 
 
-def a_score_in_the_summary(folder):
-    run = run_of(folder, "sancus", 1)
-    told = files.read_json(run / "summary.json")
-    told["best"]["test"] += 0.03
-    files.write_json_atomic(run / "summary.json", told)
-
-
-def a_score_in_the_summary_and_digests(folder):
-    a_score_in_the_summary(folder)
-    sealed(folder, run_of(folder, "sancus", 1))
-
-
-def a_score_everywhere(folder):
-    def raise_it(frame):
-        frame["test_acc"] += 0.05
-
-    for seed in (1, 2, 3):
-        changed(folder, run_of(folder, "sancus", seed), "epochs", raise_it)
-
-
-def fewer_bytes_everywhere(folder):
-    run = run_of(folder, "sancus", 1)
-
-    def halve(frame):
-        column = "bytes" if "bytes" in frame else "bytes_sent"
-        frame[column] //= 2
-
-    for table in ("comm", "epochs"):
-        path = run / f"{table}.parquet"
-        frame = pd.read_parquet(path)
-        halve(frame)
-        frame.to_parquet(path, index=False)
-    # A sum of halves is not the half of a sum.
-    comm = pd.read_parquet(run / "comm.parquet").groupby(["epoch", "worker"])["bytes"].sum()
-
-    def agree(frame):
-        index = pd.MultiIndex.from_frame(frame[["epoch", "worker"]])
-        frame["bytes_sent"] = comm.reindex(index, fill_value=0).to_numpy()
-
-    changed(folder, run, "epochs", agree)
-
-
-def a_larger_graph(folder):
-    run = run_of(folder, "vanilla", 2)
-    config = (run / "config.yaml").read_text().replace("scale: 0.01", "scale: 0.02")
-    files.write_yaml_atomic(run / "config.yaml", config[: config.index("# xxh3")])
-    sealed(folder, run)
-
-
-def another_generator(folder):
-    for seed in (1, 2, 3):
-        run = run_of(folder, "vanilla", seed)
-        told = files.read_json(run / "shards.json")
-        told["graph"]["generator"] = "another"
-        files.write_json_atomic(run / "shards.json", told)
-        sealed(folder, run)
-
-
-def another_partition(folder):
-    run = run_of(folder, "vanilla", 2)
-    told = files.read_json(run / "shards.json")
-    told["stats"]["edges"] -= 1
-    files.write_json_atomic(run / "shards.json", told)
-    sealed(folder, run)
-
-
-def other_code(folder):
-    run = run_of(folder, "sancus", 3)
-    told = files.read_json(run / "resolved.json")
-    told["attempts"][0]["code"] = "0123456789ab"
-    files.write_json_atomic(run / "resolved.json", told)
-    sealed(folder, run)
-
-
-def another_role(folder):
-    """The control as exact training, beside which all others look good."""
-    for system, role in (("zero_halo", "reference"), ("sancus", "control")):
-        for seed in (1, 2, 3):
-            run = run_of(folder, system, seed)
-            told = files.read_json(run / "resolved.json")
-            files.write_json_atomic(run / "resolved.json", {**told, "role": role})
-            sealed(folder, run)
-
-
-def without(folder, system, seeds):
-    for seed in seeds:
-        shutil.rmtree(run_of(folder, system, seed))
-    head = yaml.safe_load((folder / bundles.HEAD).read_text())
-    head["runs"] = {run: told for run, told in head["runs"].items() if (folder / "runs" / run).is_dir()}
-    (folder / bundles.HEAD).write_text(yaml.safe_dump(head))
-
-
-def another_systems_run(folder):
-    """The control's tables under the name of SANCUS."""
-    for name in bundles.FILES:
-        if name not in ("config.yaml", "resolved.json"):
-            shutil.copyfile(run_of(folder, "zero_halo", 1) / name, run_of(folder, "sancus", 1) / name)
-    sealed(folder, run_of(folder, "sancus", 1))
-
-
 @pytest.mark.parametrize(
     "damage, says",
     [
-        (a_score_in_the_summary, "is not the one that the bundle was made of"),
-        (a_score_in_the_summary_and_digests, "its best does not follow from its tables"),
-        (fewer_bytes_everywhere, r"says that epoch 1 sent \d+ bytes; a dry run sends \d+"),
-        (a_larger_graph, "vanilla on twin/flickr lacks seed 2"),
-        (another_generator, "was trained on a graph of other files, or another generator, than are here"),
-        (another_partition, "shards.json differs from the partition that is made here in edges"),
-        (other_code, "sancus-2w-seed3-.*: computed by other code than is here; check with revision"),
-        (another_role, r"zero_halo-.*/resolved.json says role='reference'; its system says role='control'"),
-        (lambda folder: without(folder, "sancus", [2]), "sancus on twin/flickr.* lacks seed 2"),
-        (lambda folder: without(folder, "zero_halo", [1, 2, 3]), "has no runs of the control"),
-        (lambda folder: without(folder, "vanilla", [1, 2, 3]), "has no runs of exact training"),
-        (another_systems_run, r"says that epoch 1 sent \d+ bytes; a dry run sends"),
+        (damaged.a_score_in_the_summary, "is not the one that the bundle was made of"),
+        (damaged.a_score_in_the_summary_and_digests, "its best does not follow from its tables"),
+        (damaged.fewer_bytes_everywhere, r"says that epoch 1 sent \d+ bytes; a dry run sends \d+"),
+        (damaged.a_larger_graph, "vanilla on twin/flickr lacks seed 2"),
+        (
+            damaged.another_generator,
+            "was trained on a graph of other files, or another generator, than are here",
+        ),
+        (damaged.another_partition, "shards.json differs from the partition that is made here in edges"),
+        (damaged.other_code, "sancus-2w-seed3-.*: computed by other code than is here; check with revision"),
+        (
+            damaged.another_role,
+            r"zero_halo-.*/resolved.json says role='reference'; its system says role='control'",
+        ),
+        (lambda folder: damaged.without(folder, "sancus", [2]), "sancus on twin/flickr.* lacks seed 2"),
+        (lambda folder: damaged.without(folder, "zero_halo", [1, 2, 3]), "has no runs of the control"),
+        (lambda folder: damaged.without(folder, "vanilla", [1, 2, 3]), "has no runs of exact training"),
+        (damaged.another_systems_run, r"says that epoch 1 sent \d+ bytes; a dry run sends"),
     ],
 )
 def test_what_was_changed_is_found_without_training(copy, places, damage, says):
@@ -224,7 +111,7 @@ def test_what_was_changed_is_found_without_training(copy, places, damage, says):
 
 
 def test_a_score_that_was_raised_everywhere_is_found_when_the_run_is_made_again(copy, places):
-    a_score_everywhere(copy)
+    damaged.a_score_everywhere(copy)
     assert faults(copy, places) == []
     runs = list(bundles.read(copy).runs)
     draw = next(n for n in range(99) if "sancus" in "".join(check.drawn(runs, 0.1, n)))
@@ -234,7 +121,7 @@ def test_a_score_that_was_raised_everywhere_is_found_when_the_run_is_made_again(
 
 def test_fewer_than_three_seeds_are_refused(copy, places):
     for system in ("vanilla", "zero_halo", "sancus"):
-        without(copy, system, [3])
+        damaged.without(copy, system, [3])
     assert "the bundle has 2 seeds: give at least 3" in faults(copy, places)
 
 
@@ -245,7 +132,10 @@ def test_fewer_than_three_seeds_are_refused(copy, places):
         (lambda folder: (folder / "link").symlink_to("/etc"), "link"),
         (lambda folder: (folder / bundles.HEAD).unlink(), "holds no submission.yaml"),
         (lambda folder: (folder / bundles.HEAD).write_text("[1]"), "holds no keys"),
-        (lambda folder: (run_of(folder, "sancus", 1) / "comm.parquet").unlink(), "comm.parquet is missing"),
+        (
+            lambda folder: (damaged.run_of(folder, "sancus", 1) / "comm.parquet").unlink(),
+            "comm.parquet is missing",
+        ),
     ],
 )
 def test_a_folder_that_is_no_bundle_is_one_sentence(copy, change, says):
@@ -375,11 +265,11 @@ def test_a_label_hides_neither_the_system_nor_its_role():
 
 @pytest.mark.parametrize("path", [5, ["g.npz"]])
 def test_a_graphs_path_of_another_kind_is_one_sentence(copy, places, path):
-    run = run_of(copy, "vanilla", 2)
+    run = damaged.run_of(copy, "vanilla", 2)
     config = yaml.safe_load(files.read_yaml_text(run / "config.yaml"))
     config["dataset"]["path"] = path
     files.write_yaml_atomic(run / "config.yaml", yaml.safe_dump(config))
-    sealed(copy, run)
+    damaged.sealed(copy, run)
     found = faults(copy, places)
     assert any("dataset.path" in each for each in found), found
 
@@ -399,7 +289,7 @@ def ranked(whole, places) -> Path:
     for run in bundles.read(other).runs.values():
         told = files.read_json(run.run_dir / "environment.json")
         files.write_json_atomic(run.run_dir / "environment.json", {**told, "processor": "Another CPU"})
-        sealed(other, run.run_dir)
+        damaged.sealed(other, run.run_dir)
     page = whole.parent / "ranked.html"
     assert cli.main(["submit", "page", str(whole), str(other), "--out", str(page)]) == 0
     return page
@@ -474,7 +364,7 @@ def test_the_commands_say_what_comes_next_and_what_is_wrong(places, tmp_path, ca
     said = capsys.readouterr()
     assert "wrong: sancus on twin/flickr lacks seed 3" in said.out and "was not written" in said.err
     assert not (tmp_path / "fewer").exists()
-    without(out, "sancus", [3])
+    damaged.without(out, "sancus", [3])
     given = ["--cache", str(places.cache), "--share", "0"]
     assert cli.main(["submit", "check", str(out), *given]) == 2
     said = capsys.readouterr()
