@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +106,8 @@ def bases():
 @given(system=st.sampled_from(sorted(SYSTEMS)), seed=st.integers(0, 2**32 - 1))
 def test_every_value_of_a_space_is_accepted(bases, system, seed):
     chosen = space.read(system)
+    import optuna  # takes half a second: not while tests are collected
+
     trial = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed)).ask()
     values = {key: each.draw(trial, key) for key, each in chosen.items()}
     made = space.changed(bases[system], values)
