@@ -76,7 +76,9 @@ AT_NIGHT = (
 )
 
 
-@pytest.mark.parametrize("command", of("run", nightly=AT_NIGHT))
+@pytest.mark.parametrize(
+    "command", of("run", nightly=AT_NIGHT, alike=lambda command: tuple(shortened(command.rest)))
+)
 def test_a_run_of_a_page_trains(command, place):
     if "hydra/sweeper=optuna" in command.line:
         pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
