@@ -69,16 +69,21 @@ def test_so_is_a_worker_without_vertices(pool):
         systems.assert_trained_alike(outcome, systems.exact(graph, outcome, asked))
 
 
+@pytest.mark.parametrize("replication", [1, 2])
 @pytest.mark.parametrize("features", FEATURES)
-def test_its_bytes_are_the_closed_form(pool, features):
+def test_its_bytes_are_the_closed_form(pool, features, replication):
     graph, asked = random_graph(13, vertices=30), Settings(dtype="float32", epochs=2)
-    outcome = systems.run(pool, graph, replicated(features), 4, settings=asked)
-    how = {"features": features, "replication": 2}
+    how = {"features": features, "replication": replication}
+    outcome = systems.run(pool, graph, systems.block("cagnet", **how), 4, settings=asked)
     for epoch in range(2):
         want = count.cagnet(30, 4, outcome.widths, first=epoch == 0, **how)
         for direction in ("forward", "backward"):
             got = systems.bytes_by_layer(outcome, epoch, direction)
             np.testing.assert_array_equal(got, want[direction])
+    if (features, replication) == ("refetch", 1):
+        f0, f1, f2 = outcome.widths
+        sent = sum(size for (_, _, purpose), (_, size) in outcome.sent(1).items() if purpose != "weights")
+        assert sent == 4 * 3 * 30 * (f0 + 2 * f1 + f2)
 
 
 def test_parts_of_a_product_are_those_of_its_page(pool):

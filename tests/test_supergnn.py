@@ -66,18 +66,3 @@ def test_bytes_are_those_of_a_least_cover_of_all_cut_edges(pool, features, seed,
             for worker, peer, way in ((j, i, "forward"), *([(i, j, "backward")] if l else [])):
                 for sent in outcome.workers[worker]["sent"]:
                     assert sent.get((l, way, "halo", peer), (0, 0)) == (count, row * count)
-
-
-def test_rows_that_the_loss_needs_alone_can_be_asked_for(pool):
-    """Fewer bytes, and nearly the same losses: messages are other sums, so they are rounded otherwise."""
-    graph = random_graph(5, vertices=40)
-    every, needed = (
-        systems.run(pool, graph, systems.block("supergnn", bits=8), 3, settings=Settings(rows=rows, epochs=3))
-        for rows in ("all", "needed")
-    )
-    total = [
-        sum(size for epoch in range(3) for size in systems.bytes_by_layer(ran, epoch, "forward"))
-        for ran in (every, needed)
-    ]
-    assert total[1] < total[0]
-    np.testing.assert_allclose(every.losses, needed.losses, rtol=1e-2)

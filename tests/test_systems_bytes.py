@@ -140,9 +140,7 @@ CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
     ("ecgraph", of_ecgraph, {"period": 3, "bits": 2}, {"epochs": 9}),
     ("ecgraph", of_ecgraph, {"period": 4, "bits": 1, "backward_bits": 2, **COMPUTED}, {"epochs": 9}),
     ("ecgraph", of_ecgraph, {"period": 1, "backward_bits": 32}, {}),
-    ("supergnn", of_supergnn, {"bits": 2, "features": "refetch"}, {"rows": "all"}),
     ("supergnn", of_supergnn, {"bits": 8, "features": "once"}, {"rows": "needed"}),
-    ("supergnn", of_supergnn, {"bits": 16, "features": "once"}, {"rows": "all"}),
     ("supergnn", of_supergnn, {"bits": 32, "features": "refetch"}, {"rows": "needed"}),
 ]
 

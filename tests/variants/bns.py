@@ -1,3 +1,3 @@
-EXACT = {"bns": [{"rate": 1.0}, {"rate": 1.0, "features": "refetch"}]}
+EXACT = {"bns": [{"rate": 1.0}]}
 STALE = [("bns", {"rate": 0.3}), ("bns", {"rate": 0.3, "features": "refetch"})]
 CONTROL = [("bns", {"rate": 0.5})]

@@ -2,18 +2,7 @@ OFF = {"rapa": False, "pipeline": False}
 TIERS = {"local_capacity": 3, "global_capacity": 7}
 PAPERS = {"features": "refetch"}
 FRESH = {"gradients": "fresh"}
-EXACT = {
-    "capgnn": [
-        {"jaca": False, **OFF},
-        {"jaca": False, **PAPERS, **OFF},
-        {"refresh": 1, **PAPERS, **FRESH, **OFF},
-        {"capacity": 0, **FRESH, **OFF},
-        {"refresh": 1, **TIERS, **OFF},
-        {"refresh": 1, **TIERS, **PAPERS, **FRESH, **OFF},
-        {"refresh": 1, "policy": "lru", **TIERS, **PAPERS, **OFF},
-        {"refresh": 1, "tiers": "exclusive", **TIERS, **PAPERS, **OFF},
-    ],
-}
+EXACT = {"capgnn": [{"jaca": False, **OFF}, {"capacity": 0, **FRESH, **OFF}]}
 STALE = [
     ("capgnn", {"refresh": 3, **TIERS, **PAPERS, **FRESH, "rapa": False}),
     ("capgnn", {"refresh": 3, **TIERS, **OFF}),

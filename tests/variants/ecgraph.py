@@ -1,9 +1,4 @@
-EXACT = {
-    "ecgraph": [
-        {"period": 1, "backward_bits": 32},
-        {"period": 1, "backward_bits": 32, "features": "refetch"},
-    ]
-}
+EXACT = {"ecgraph": [{"period": 1, "backward_bits": 32}]}
 STALE = [
     ("ecgraph", {"period": 3}),
     ("ecgraph", {"period": 4, "tune": False, "rate": "computed", "features": "refetch"}),

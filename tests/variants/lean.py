@@ -1,11 +1,4 @@
-EXACT = {
-    "lean": [
-        {"bits": 32},
-        {"bits": 32, "messages": "rows"},
-        {"bits": 32, "narrow": False, "features": "refetch"},
-        {"bits": 32, "features": "refetch"},
-    ]
-}
+EXACT = {"lean": [{"bits": 32}, {"bits": 32, "narrow": False, "features": "refetch"}]}
 STALE = [
     ("lean", {}),
     ("lean", {"bits": 4, "messages": "rows", "features": "refetch"}),

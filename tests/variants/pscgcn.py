@@ -4,7 +4,6 @@ EXACT = {
     "pscgcn": [
         {"tau": 0, "rate": 1.0, "cache": 0.3, **REFETCH},
         {"tau": 0, "rate": 1.0, "gradients": "sampled"},
-        {"tau": 0, "rate": 1.0, "rescale": "selfnorm", "sampling": "uniform", "cache": 0.0, **REFETCH},
     ]
 }
 STALE = [

@@ -2,7 +2,6 @@ from tests.variants import REFETCH
 
 EXACT = {
     "sancus": [
-        {"staleness": "epoch_fixed", "bound": 0, **REFETCH},
         {"staleness": "epoch_adaptive", "bound": 0},
         {"staleness": "variation_gap", "bound": 0, **REFETCH},
     ],

@@ -1,4 +1,4 @@
-EXACT = {"skipg": [{"bound": 0}, {"bound": 0, "features": "refetch"}]}
+EXACT = {"skipg": [{"bound": 0}]}
 STALE = [("skipg", {"bound": 2}), ("skipg", {"features": "refetch"})]
 CONTROL = [("skipg", {})]
 MODELS = ["gcn", "sage"]

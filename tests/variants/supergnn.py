@@ -1,4 +1,4 @@
-EXACT = {"supergnn": [{"bits": 32}, {"bits": 32, "features": "refetch"}]}
+EXACT = {"supergnn": [{"bits": 32}]}
 STALE = [
     ("supergnn", {"bits": 4}),
     ("supergnn", {"bits": 2, "features": "refetch"}),
