@@ -18,6 +18,7 @@ from harness.cli.page.__main__ import page, results_of
 from harness.results.report import groups
 from harness.run import repeat_command, runner
 from tests import browser, traces
+from tests.reported import read_once
 
 HOSTILE = "<b>a & $b$</b>"
 
@@ -44,7 +45,8 @@ def results(tmp_path_factory):
     system(folder, "local", label=HOSTILE, target=(0.6, 0.7, 0.65), size=10, speed=0.5)
     system(folder, "vanilla", "reference", dataset="pubmed", seeds=(1,))
     system(folder, "bns", dataset="pubmed", seeds=(1,), size=10)
-    return folder
+    with read_once():
+        yield folder
 
 
 @pytest.fixture(scope="module")
