@@ -90,6 +90,27 @@ from harness.base.loading import load
 load("harness.run.preload")
 print(len(os.listdir("/proc/self/task")))
 """
+# A finished run; then its spans again, as a frame that does not fit into what may be had.
+READING = """
+import os, resource, sys
+from pathlib import Path
+import pandas, psutil, pyarrow
+from harness.base.machine import LimitReached
+from harness.results import reader
+run = Path(sys.argv[1])
+threads = len(os.listdir("/proc/self/task"))
+trace = reader.Trace(run)
+frames = trace.epochs, trace.comm, trace.spans, trace.metrics
+assert len(os.listdir("/proc/self/task")) == threads, "reading started a thread"
+rows = trace._tables.table("spans")
+rows = pyarrow.concat_tables([rows] * (200000 // len(rows))).combine_chunks()
+most = psutil.Process().memory_info().vms + int(1.5 * rows.nbytes)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    reader.frame_of(rows, run)
+except LimitReached as error:
+    print(error)
+"""
 
 
 @pytest.mark.parametrize("what", LACKING)
@@ -150,6 +171,14 @@ def test_a_table_that_cannot_be_opened_for_want_of_files_is_not_called_damaged(t
             _ = trace.epochs
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_frame_for_which_there_is_no_memory_is_one_sentence_and_needs_no_thread(tmp_path):
+    """Arrow ends the process (std::bad_alloc) where a cell that is a list finds none."""
+    run = traces.finished(tmp_path / "run")
+    done = fresh_python(READING, run)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{run} cannot be read now: there is not enough memory\n"
 
 
 def test_a_full_standard_output_is_named(tmp_path, monkeypatch, capsys):

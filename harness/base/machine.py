@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import signal
 from pathlib import Path
@@ -96,6 +97,17 @@ def check_machine(error: BaseException, path: object) -> None:
     """Called with what reading a file raised, before the file is blamed: LimitReached if the machine is."""
     if limit := limit_reached(error):
         raise LimitReached(f"{path} cannot be read now: {limit}") from None
+
+
+def check_room(size: int, path: object) -> None:
+    """Called before a library reads or converts what `path` holds and would end this process where it gets no
+    memory: LimitReached if `size` bytes more cannot be had now.
+    """
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE).close()  # no page of it is touched
+    except OSError as error:
+        check_machine(error, path)
+        raise
 
 
 def out_of_memory(error: BaseException) -> bool:

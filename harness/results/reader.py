@@ -18,7 +18,7 @@ import yaml
 from harness.base import checksum
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError
-from harness.base.machine import check_machine
+from harness.base.machine import check_machine, check_room
 from harness.results import kinds, resolved
 from harness.results.batch import sealed_batches
 from harness.results.files import check_file, read_json, read_yaml_text
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
 
 AGAIN = "run it again with fresh=true"
+# Arrow ends the process where an object of Python's, as a cell that is a list, gets no memory while it makes
+# a frame: so the memory is asked for before. A frame of spans takes 4 times what arrow's table does.
+ROOM, GROWN = 32 << 20, 6
 STREAM = re.compile(
     r"(?P<table>[a-z]+)-(worker(?P<worker>\d+)|run)-attempt(?P<attempt>\d+)(-from(?P<first>\d+))?\.arrow"
 )
@@ -154,8 +157,7 @@ class Trace:
         path = self._whole(f"{table}.parquet")
         if self.finished and not path.is_file():
             raise InputError(f"{path} is missing, though the run has finished; {AGAIN}")
-        frame: pd.DataFrame = self._tables.table(table).to_pandas(use_threads=False)
-        return frame
+        return frame_of(self._tables.table(table), path)
 
     def _whole(self, name: str) -> Path:
         """A file's path. InputError where the run has finished and the file is not what it had then."""
@@ -250,6 +252,13 @@ class Tables:
         return pa.concat_tables(parts).sort_by([(column, "ascending") for column in BY[name]])
 
 
+def frame_of(table: pa.Table, path: Path) -> pd.DataFrame:
+    """A table that was read from `path` as pandas has it. LimitReached where there is not enough memory."""
+    check_room(ROOM + GROWN * table.nbytes, path)
+    frame: pd.DataFrame = table.to_pandas(use_threads=False)
+    return frame
+
+
 def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
     """The bytes that a worker has sent in its epochs up to `before`."""
     rows = Tables(run_dir).table("epochs")
@@ -269,7 +278,8 @@ def check_streams(run_dir: Path, attempt: int) -> None:
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         check_file(path)
-        with pq.ParquetFile(path) as file:
+        check_room(ROOM, path)
+        with pq.ParquetFile(path, pre_buffer=False) as file:  # it would start a thread
             _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             table = file.read(use_threads=False)  # none needs to be had
         return _columns(table, schema, path)
@@ -285,6 +295,7 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     try:
         check_file(path)
+        check_room(ROOM, path)
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)

@@ -189,7 +189,7 @@ def finalise(run_dir: Path) -> None:
 def _check_complete(tables: reader.Tables, workers: int) -> None:
     """Refuse streams that lack something: a mean over what is left would be a wrong figure."""
     epochs = tables.table("epochs")
-    have = epochs.select(["epoch", "worker"]).to_pandas()
+    have = reader.frame_of(epochs.select(["epoch", "worker"]), tables.run_dir / "stream")
     if have.empty:
         raise InputError(f"{tables.run_dir} holds no finished epoch to finalise; {reader.AGAIN}")
     metrics = tables.table("metrics")
@@ -200,7 +200,7 @@ def _check_complete(tables: reader.Tables, workers: int) -> None:
         count = have.groupby("epoch")["worker"].nunique()
         count = count.reindex(range(int(have["epoch"].max()) + 1), fill_value=0)
         if (count != workers).any():
-            gap = int((count != workers).idxmax())
+            gap = int((count != workers).to_numpy().argmax())  # its index is the epoch
             raise InputError(
                 f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: "
                 f"a stream is damaged; {reader.AGAIN}"

@@ -31,7 +31,7 @@ from harness.base.target import TREE
 from harness.base.terminal import printable
 from harness.results import consistency, files, resolved, track
 from harness.results.identity import identity
-from harness.results.reader import BUNDLE, Trace, find_runs
+from harness.results.reader import BUNDLE, Trace, find_runs, frame_of
 from harness.results.report.groups import flatten
 from harness.results.report.labels import labels
 from harness.results.summary import graph_name, summarise
@@ -99,7 +99,7 @@ class Submitted(Trace):
 
     @cached_property
     def spans(self) -> pd.DataFrame:
-        return self._tables.table("spans").to_pandas(use_threads=False)
+        return frame_of(self._tables.table("spans"), self.run_dir)
 
     @property
     def told(self) -> dict[str, Any]:
