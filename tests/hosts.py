@@ -40,12 +40,14 @@ class Link(threading.Thread):
 
     It loses, delays and reorders them as netem does where a kernel has it: each frame is lost with the chance
     `loss`, else held back for up to `delay` seconds, so that later ones overtake it. `loss` may be set while
-    the link is in use; 1.0 cuts it. It duplicates and damages nothing, and is as slow as Python.
+    the link is in use; 1.0 cuts it, and so does `cut`, which names the hosts whose frames are all lost. It
+    duplicates and damages nothing, and is as slow as Python.
     """
 
     def __init__(self, ends: Sequence[str], loss: float, delay: float, seed: int = 7):
         super().__init__(daemon=True)
         self.loss, self.delay, self.random = loss, delay, random.Random(seed)
+        self.cut: frozenset[int] = frozenset()
         self.lost = self.overtaken = 0
         self.going = True
         self.taps = [os.open("/dev/net/tun", os.O_RDWR) for _ in ends]
@@ -60,7 +62,7 @@ class Link(threading.Thread):
             wait = held[0][0] - time.monotonic() if held else 0.1
             for tap in select.select(self.taps, [], [], max(0.0, wait))[0]:
                 frame, number = os.read(tap, 65536), number + 1
-                if self.random.random() < self.loss:
+                if self.random.random() < self.loss or self.taps.index(tap) in self.cut:
                     self.lost += 1
                     continue
                 other = self.taps[tap == self.taps[0]]

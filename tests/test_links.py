@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
+from tests import jobs
 from tests.hosts import WAIT, Command, Hosts, badly_linked, hosts  # noqa: F401
 from tests.launching import losses
 from tests.test_hosts import FOUR, prepared, secret, trained, until_checkpoint  # noqa: F401
@@ -130,3 +132,34 @@ def test_a_host_without_the_secret_is_named_by_both(place, hosts, monkeypatch): 
     assert all("HALOBENCH_SECRET" in line and "host " in line for line in errors(first) | errors(second))
     assert errors(first) and errors(second), first.said + second.said
     assert not (hosts.apart / run.relative_to(place.folder) / "config.yaml").exists()
+
+
+@pytest.mark.nightly(150)
+@pytest.mark.parametrize("silent", [{0, 1}, {0}, {1}], ids=["both", "host 0", "host 1"])
+def test_a_link_that_is_down_before_workers_meet_ends_both_hosts(place, badly_linked, silent):  # noqa: F811
+    """No frame of a silent host comes out, and nobody is told."""
+    (run,) = prepared(place, "system=vanilla", "workers=2", "rendezvous=15")
+    badly_linked.link.cut = frozenset(silent)
+    said = []
+    for command in by_themselves(badly_linked, run):
+        assert command.end() == 1
+        said += errors(command)
+        assert "Traceback" not in command.said
+    first, second = said
+    assert "worker 0 (host " in first and "came there within rendezvous=15 s" in first
+    assert "worker 1 (host " in second and "could not reach the store" in second
+
+
+@pytest.mark.nightly(90)
+def test_a_link_that_comes_back_before_rendezvous_is_over_changes_no_bit(place, pool, badly_linked):  # noqa: F811
+    (run,) = prepared(place, "system=vanilla", *FOUR[1:], "workers=2", "rendezvous=120")
+    alone = run.with_name(f"{run.name}-alone")
+    shutil.copytree(run, alone)
+    pool.run(jobs.work, 2, alone, transport="sockets")
+    badly_linked.link.cut = frozenset((0, 1))
+    both = by_themselves(badly_linked, run)
+    until(lambda: badly_linked.link.lost > 5, both[1])  # it has asked more than once
+    badly_linked.link.cut = frozenset()
+    for command in both:
+        assert command.end() == 0, command.said
+    assert_frame_equal(losses(alone), losses(run), check_exact=True)

@@ -276,3 +276,16 @@ def test_the_first_failure_is_the_one_that_is_heard(tmp_path):
     second.fail("its disk is full")
     first.fail("lost a peer")
     assert first.failure() == second.failure() == "worker 1 failed: its disk is full"
+
+
+def test_who_keeps_the_store_says_that_others_did_not_reach_it(monkeypatch):
+    free = threading.Event()
+
+    def waits(*_, **__):
+        free.wait(60)
+        yield
+
+    monkeypatch.setattr("harness.comm.meeting.dist.rendezvous", waits)
+    with pytest.raises(PeerLost, match=r"^worker 0 \(host .*\) keeps the store at MASTER_PORT, .*ndezvous=0"):
+        Meeting(0, 2, seconds=0.1, secret=b"secret")
+    free.set()

@@ -13,7 +13,7 @@ from harness.comm import group, watch
 from harness.comm.meeting import Marks, Meeting
 from harness.comm.recorder import Epoch
 from harness.comm.transport import PeerLost, is_lost
-from harness.comm.watch import Watch, stalled
+from harness.comm.watch import Watch, meeting_in_time, stalled
 from harness.results.identity import fingerprint
 from harness.run import runner, worker
 from harness.run.settings import RunConfig
@@ -136,3 +136,19 @@ def test_how_long_a_run_waits_does_not_make_it_another():
     ):
         with pytest.raises(InputError, match=sentence):
             runner.composed([[word]])
+
+
+def test_workers_that_have_heard_of_each_other_and_do_not_connect_end_in_time(tmp_path, monkeypatch):
+    """As where the link goes down between the two: torch then waits for the store for ever."""
+    monkeypatch.setattr(watch, "GRACE", 0.1)
+    met, ended = Meeting(1, 2, str(tmp_path / "store"), 0.1), Ended()
+    with meeting_in_time(met, ended):
+        assert not ended.called.wait(0.5)  # its launcher's to end
+    met.under_launcher = True
+    with meeting_in_time(met, ended):
+        pass
+    assert not ended.called.wait(0.5)
+    with meeting_in_time(met, ended):
+        assert ended.called.wait(30)
+    (sentence,) = ended.said
+    assert "could not reach the others within rendezvous=0.1 s, though all had come" in sentence

@@ -12,6 +12,7 @@ import datetime
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import socket
 import threading
@@ -96,6 +97,13 @@ class Meeting:
                 self.store, _, _ = reaching.result(seconds + 1)
             except (RuntimeError, ValueError, TimeoutError) as error:
                 silent = isinstance(error, TimeoutError)
+                # Who keeps the store waits in torch for the others; torchrun's agent keeps its own.
+                if silent and rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+                    raise PeerLost(
+                        f"worker 0 (host {self.host}) keeps the store at MASTER_PORT, and not all of the"
+                        f" {size} workers came there within rendezvous={seconds:g} s; see why on their hosts,"
+                        " or give rendezvous=SECONDS"
+                    ) from error
                 raise PeerLost(
                     f"worker {rank} (host {self.host}) could not reach the store that MASTER_ADDR and"
                     f" MASTER_PORT name within rendezvous={seconds:g} s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
@@ -86,6 +86,30 @@ class Watch:
                 self.marks.set(epoch.epoch)
             self.marks.read()
         return self.marks.failure()
+
+
+@contextlib.contextmanager
+def meeting_in_time(meeting: Meeting, end: Callable[[str], None]) -> Iterator[None]:
+    """While this is open, `end(sentence)` is called, on a thread of its own, once `rendezvous` seconds and
+    GRACE are over: while a group is formed, torch reads the store without a limit where the link to it is
+    down. Workers of one host are their launcher's to end.
+    """
+    timer = threading.Timer(meeting.seconds + GRACE, end, [unmet(meeting)])
+    timer.daemon = True
+    if meeting.under_launcher:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def unmet(meeting: Meeting) -> str:
+    """The sentence of a worker that has heard of the others and could not connect to them."""
+    return (
+        f"worker {meeting.rank} (host {meeting.host}) could not reach the others within"
+        f" rendezvous={meeting.seconds:g} s, though all had come; see whether their hosts can be reached"
+    )
 
 
 def stalled(patience: float, epochs: Sequence[int]) -> str:

@@ -32,7 +32,7 @@ from harness.comm.members import WorkerPlace, host_name, myself, seated, workers
 from harness.comm.recorder import Epoch, Recorder, cpu_count
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost, Transport
-from harness.comm.watch import Watch
+from harness.comm.watch import Watch, meeting_in_time
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels.spmm import make_kernel
 from harness.core.kernels.tiling import Tilings
@@ -110,8 +110,9 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
                 print(f"note: {seat.note}", file=sys.stderr)
             if seat.device.type == "cuda":
                 torch.cuda.set_device(seat.device)
-            stack.enter_context(Watch(met, lambda: recorder.epoch, run.settings.patience, _ends(met)))
-            transport = stack.enter_context(process_group(met, seat, run.settings.transport))
+            with meeting_in_time(met, _ends(met)):
+                stack.enter_context(Watch(met, lambda: recorder.epoch, run.settings.patience, _ends(met)))
+                transport = stack.enter_context(process_group(met, seat, run.settings.transport))
             beats = Heartbeats(Path(meeting).with_name(silence.FILE), size) if meeting else None
             train(run, folder, seat, transport, recorder, sees, beats)
     except PeerLost as error:
