@@ -48,6 +48,22 @@ def test_a_worker_that_crashes_is_one_sentence(place):
     assert re.fullmatch("error: worker 1 was killed by SIGABRT; .*PYTHONFAULTHANDLER=1 .*\n", done.err)
 
 
+@pytest.mark.nightly(15)
+def test_a_run_goes_on_after_a_worker_that_a_library_ended(place):
+    """As a library in C++ does that gets no memory: the kernel ends the worker by SIGABRT."""
+    command = (*place.trouble, "system.how=crash")
+    whole = place.run(*place.trouble, "system.how=nothing")
+    assert whole.code == 0
+    expected = losses(place.runs()[0])
+    place.settle()
+    assert place.run(*command).code == 128 + signal.SIGABRT
+    module = place.folder / "modules" / "trouble.py"
+    module.write_text(module.read_text().replace('self.how == "crash"', 'self.how == "never"'))
+    went_on = place.run(*command)
+    assert went_on.code == 0, went_on.err
+    assert_frame_equal(expected, losses(place.runs()[0]), check_exact=True)
+
+
 def test_a_worker_that_the_c_library_ends_lacked_memory(tmp_path):
     error = launch._failure(0, 127, tmp_path / "none")
     assert error.code == 127 and "exit code 127 for want of memory; the same command" in str(error)
