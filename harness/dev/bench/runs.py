@@ -107,17 +107,17 @@ def train(folders: Folders, **keys) -> Finished:
 
 def cpu_per_epoch(trace: Trace) -> float:
     """CPU seconds of an epoch, all workers' threads and the transport: the median over epochs."""
-    return float(_settled(trace).groupby("epoch").cpu_s.sum().median())
+    return float(_settled(trace.epochs).groupby("epoch").cpu_s.sum().median())
 
 
 def seconds_per_epoch(trace: Trace) -> float:
     """Training seconds of an epoch's slowest worker: the median over epochs."""
-    return float(_settled(trace).groupby("epoch").train_s.max().median())
+    return float(_settled(trace.epochs).groupby("epoch").train_s.max().median())
 
 
-def _settled(trace: Trace) -> pd.DataFrame:
-    epochs = trace.epochs
-    return epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
+def _settled(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of all epochs but the first ones."""
+    return rows[rows.epoch >= min(WARM_UP, int(rows.epoch.max()))]
 
 
 def in_turn(
