@@ -98,7 +98,7 @@ archive:        ## one file to deposit: what is committed, without data; the sam
 	@name=halobench-$$(sed -n 's/^version: //p' CITATION.cff); \
 	  git archive --prefix=$$name/ HEAD | gzip -9n > $$name.tar.gz && sha256sum $$name.tar.gz
 
-bench: env      ## ratios against PyG and DGL, start-up, rooflines: all in one run
+bench: env      ## ratios against PyG, DGL and vanilla, start-up, rooflines: all in one run
 	$(RUN) -m harness bench
 
 bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, kept in results/bench/gpu.json

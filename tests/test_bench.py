@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from harness.base.dgl import load_dgl
@@ -15,10 +16,12 @@ from harness.dev.bench import (
     blocks,
     lines,
     needed,
+    order,
     parts,
     runs,
     spmm,
     start,
+    systems,
 )
 from tests.graphs import random_graph
 from tests.launching import Started
@@ -97,6 +100,20 @@ def test_runs_take_turns_and_who_is_first_changes():
     assert found == {"a": [10, 60, 70], "b": [20, 50, 80], "c": [30, 40, 90]}
 
 
+@pytest.mark.nightly(60)
+@pytest.mark.parametrize(
+    "measured, more",
+    [
+        (order.order_lines, {"workers": (2,), "hidden": (8,)}),
+        (systems.system_lines, {"names": ["cdfgnn"]}),
+    ],
+    ids=["order", "system"],
+)
+def test_lines_of_real_runs(folders, forked, measured, more):
+    found = measured(folders, rounds=1, **more, **TINY)
+    assert found and all(line.ours > 0 and line.peer > 0 and np.isfinite(line.ratio) for line in found)
+
+
 @pytest.mark.nightly(50)
 def test_start_lines_of_real_runs(folders):
     whole, *stages = start.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
@@ -109,6 +126,46 @@ def test_a_start_is_held_to_its_target_and_told_in_stages(folders, pretended, mo
     monkeypatch.setattr(start, "stages", lambda run: {"imports": run.took, "first epoch": run.took / 2})
     whole, *stages = start.start_lines(folders, rounds=2)
     assert (whole.ours, whole.target, [line.ours for line in stages]) == (3.0, 3.0, [2.0, 1.0])
+
+
+def test_the_chosen_order_is_held_to_the_better_of_both(folders, pretended, monkeypatch):
+    took = {"auto": 1.2, "transform": 2.0, "aggregate": 1.0}
+    asked = pretended(lambda where, keys: took[keys["order"]], order)
+    monkeypatch.setattr(order, "chosen", lambda trace: f"by {trace.config['order']}")
+    found = order.order_lines(folders, 2, workers=(2, 4), hidden=(64, 128), epochs=3)
+    assert len(found) == 8 and len(asked) == 3 * 2 * len(found)
+    assert {line.ratio for line in found} == {1.2} and {line.target for line in found} == {1.05}
+    assert all("/ aggregate" in line.name and line.note == "chosen: by auto; transform 6" for line in found)
+
+
+@pytest.mark.parametrize("values, said", [
+    ({0: [1.0, 1.0], 1: [0.0, 0.0]}, "transform, aggregate"), ({0: [1.0, 0.0]}, "50% transform"),
+])  # fmt: skip
+def test_what_layers_chose_is_told(values, said):
+    rows = [("transform_first", layer, each) for layer, of in values.items() for each in of]
+    metrics = pd.DataFrame([*rows, ("staleness", 0, 7.0)], columns=["name", "layer", "value"])
+    assert order.chosen(SimpleNamespace(metrics=metrics)) == said
+
+
+def test_a_sampled_epoch_is_held_to_vanillas(folders, pretended):
+    asked = pretended(lambda where, keys: {"bns": 3.0, "vanilla": 4.0}[keys["system"]], systems)
+    found = systems.sampled_lines(folders, rounds=2)
+    assert [line.ratio for line in found] == [0.75] * 4 and {line.target for line in found} == {0.8}
+    assert all(line.note == "CPU s 9 / 12" for line in found)
+    assert all(keys.get("system__rate") == (0.1 if keys["system"] == "bns" else None) for _, keys in asked)
+
+
+def test_epochs_on_bags_of_words_are_held_to_vanillas_once(folders, pretended, tmp_path, monkeypatch):
+    asked = pretended(lambda where, keys: {"vanilla": 1.0}.get(keys["system"], 2.0), systems)
+    (absent,) = systems.bag_lines(folders, tmp_path)
+    assert not asked and math.isnan(absent.ours) and absent.met is None and "--data-dir" in absent.note
+    monkeypatch.setattr(systems.real, "present", lambda name, data_dir: True)
+    found = systems.bag_lines(folders, tmp_path, rounds=2)
+    assert {line.ratio for line in found} == {2.0}
+    own = [line.name for line in found if line.target is None]
+    assert own == [f"cdfgnn, {how}, its own cut / vanilla, once" for how in ("refetch", "once")]
+    assert [line.target for line in found if line.name not in own] == [3.0] * 6
+    assert all(keys["dataset"] == "coauthor-physics" and keys["data_dir"] == tmp_path for _, keys in asked)
 
 
 def test_lean_is_held_to_vanilla_by_how_few_vertices_train(folders, pretended, tmp_path, monkeypatch):
@@ -191,6 +248,33 @@ def test_blocks_are_timed_beside_dgls_sampler(monkeypatch):
     monkeypatch.setattr(blocks, "load_dgl", lambda: None)
     (absent,) = blocks.block_lines(graph, rounds=2)
     assert math.isnan(absent.ours) and absent.met is None and "not measured" in absent.note
+
+
+def test_systems_are_held_to_what_vanilla_computes_and_say_what_they_compute_more(
+    folders, pretended, monkeypatch
+):
+    asked = pretended(lambda where, keys: 1.0, systems)
+    monkeypatch.setattr(systems, "compute_per_epoch", lambda trace: 2.0)
+    monkeypatch.setattr(
+        systems, "flops_per_epoch", lambda trace: 3.0 if trace.config["system"] == "cdfgnn" else 1.0
+    )
+    found = {line.name.split()[0]: line for line in systems.system_lines(folders, rounds=1)}
+    assert "distdgl" in systems.configured() and "distdgl" not in found, "it trains on mini-batches"
+    assert {line.target for line in found.values()} == {1.3}
+    assert {line.ratio for name, line in found.items() if name != "llcg"} == {1.0}
+    assert found["llcg"].ratio < 1 and "of a step, " in found["llcg"].note
+    assert "vanilla on an edge-cut; 3.00 times vanilla's products" in found["cdfgnn"].note
+    partitioned = {keys["system"]: "partition" in keys for _, keys in asked}
+    assert partitioned["vanilla"] and not partitioned["cdfgnn"], "a vertex-cut is its system's own"
+
+
+def test_what_is_computed_leaves_out_waits_and_first_epochs():
+    spans = [
+        ("compute", "aggregate", 4.0), ("rest", "", 2.0), ("wait", "global_put", 1.0), ("wait", "halo", 30.0)
+    ]  # fmt: skip
+    rows = [(epoch, *span[:2], span[2] * (10 if epoch < 2 else 1)) for epoch in range(5) for span in spans]
+    trace = SimpleNamespace(spans=pd.DataFrame(rows, columns=["epoch", "kind", "name", "cpu_s"]))
+    assert runs.compute_per_epoch(trace) == 7.0
 
 
 def test_a_side_that_ends_its_process_is_told(monkeypatch):

@@ -63,7 +63,7 @@ def parser(program: str) -> argparse.ArgumentParser:
         type=Path,
         default=Path("data"),
         metavar="FOLDER",
-        help="where part lean finds its graphs; nothing is downloaded (default data)",
+        help="where parts bags and lean find their graphs; nothing is downloaded (default data)",
     )
     made.add_argument(
         "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"

@@ -17,12 +17,14 @@ from harness.dev.bench.epoch import epoch_lines
 from harness.dev.bench.gpu import gpu_lines
 from harness.dev.bench.lines import BenchLine
 from harness.dev.bench.needed import alone_lines, lean_lines
+from harness.dev.bench.order import order_lines
 from harness.dev.bench.overlap import overlap_lines
 from harness.dev.bench.partition import GRAPH as CUT
 from harness.dev.bench.partition import partition_lines
 from harness.dev.bench.runs import Folders
 from harness.dev.bench.spmm import CURVE, spmm_lines
 from harness.dev.bench.start import start_lines
+from harness.dev.bench.systems import bag_lines, sampled_lines, system_lines
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Extent:
     graph, model      of what is timed inside the bench's own process
     cut               the graph that part partition cuts
     runs              keys of whole runs, beyond those of `harness.dev.bench.runs.train`
+    workers, hidden   that part order tries
     entries           of the graphs with uniform neighbours
     rounds            of an epoch inside the process; the sparse product has half as many again
     targets           whether lines are held to targets
@@ -41,6 +44,8 @@ class Extent:
     model: Gcn
     cut: DatasetConfig
     runs: dict[str, Any]
+    workers: tuple[int, ...]
+    hidden: tuple[int, ...]
     entries: tuple[float, ...]
     rounds: int
     targets: bool
@@ -51,6 +56,8 @@ FULL = Extent(
     model=Gcn(layers=2, hidden=128, dropout=0.0),
     cut=CUT,
     runs={},
+    workers=(2, 4),
+    hidden=(64, 128, 256),
     entries=CURVE,
     rounds=10,
     targets=True,
@@ -60,6 +67,8 @@ QUICK = Extent(
     model=Gcn(layers=2, hidden=16, dropout=0.0),
     cut=DatasetConfig(name="reddit", source="twin", scale=0.009),
     runs={"dataset__scale": 0.009, "epochs": 3, "model__hidden": 8},
+    workers=(2,),
+    hidden=(8,),
     entries=(1e4, 1e5),
     rounds=2,
     targets=False,
@@ -89,11 +98,19 @@ class Part:
     measure: Callable[[Setting], list[BenchLine]]
 
 
+def _order(s: Setting) -> list[BenchLine]:
+    extent = s.extent
+    return order_lines(s.folders, s.rounds, extent.workers, extent.hidden, **extent.runs)
+
+
+def _on_real(s: Setting) -> dict[str, Any]:
+    """Keys of runs on a real graph, which has no scale."""
+    return {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
+
+
 def _lean(s: Setting) -> list[BenchLine]:
-    # Real graphs have no scale.
-    keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
     alone = alone_lines(s.data_dir, s.extent.rounds) if s.extent.targets else []
-    return [*lean_lines(s.folders, s.data_dir, s.rounds, **keys), *alone]
+    return [*lean_lines(s.folders, s.data_dir, s.rounds, **_on_real(s)), *alone]
 
 
 # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
@@ -101,6 +118,19 @@ PARTS = {
     "start": Part(
         "seconds from command to first epoch, in stages",
         lambda s: start_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "order": Part("the chosen order of A X W, beside both orders forced", _order),
+    "systems": Part(
+        "what each system computes, beside vanilla",
+        lambda s: system_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "sampled": Part(
+        "an epoch of bns at rate 0.1, beside vanilla's",
+        lambda s: sampled_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "bags": Part(
+        "epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's",
+        lambda s: bag_lines(s.folders, s.data_dir, s.rounds, **_on_real(s)),
     ),
     "lean": Part("training on the needed rows (graphs in --data-dir), beside vanilla's and DGL's", _lean),
     "overlap": Part(

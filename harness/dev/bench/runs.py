@@ -115,6 +115,22 @@ def seconds_per_epoch(trace: Trace) -> float:
     return float(_settled(trace.epochs).groupby("epoch").train_s.max().median())
 
 
+def compute_per_epoch(trace: Trace) -> float:
+    """CPU seconds of an epoch that all training threads spent computing, packing and keeping books, waiting
+    and the transport's threads left out: the median over epochs, so that an epoch in which something is
+    renewed does not count."""
+    spans = _settled(trace.spans)
+    # The training thread itself copies to and from memory that workers share, though spans call that a wait.
+    copies = (spans.kind == "wait") & spans.name.isin(["global_put", "global_get"])
+    own = spans[spans.kind.isin(["compute", "rest"]) | copies]
+    return float(own.groupby("epoch").cpu_s.sum().median())
+
+
+def flops_per_epoch(trace: Trace) -> float:
+    """Operations of an epoch's products, of all workers: the median over epochs."""
+    return float(trace.epochs.groupby("epoch").flops.sum().median())
+
+
 def _settled(rows: pd.DataFrame) -> pd.DataFrame:
     """Those of all epochs but the first ones."""
     return rows[rows.epoch >= min(WARM_UP, int(rows.epoch.max()))]
