@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.comm.recorder import BATCH, STRAGGLE, Epoch, Span
 from harness.core.cluster import Cluster, Device, Link
-from harness.model.replay.__main__ import main
 from harness.model.replay.cores import Cores
 from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import Timeline, simulate
@@ -257,18 +256,6 @@ def test_a_trace_says_what_its_batches_took(tmp_path):
         InputError, match="cores=1 are fewer than a device of cluster=mine is made of: give 2"
     ):
         platform_of(cluster([0, 0], 4, 2), 2, cores=1)
-
-
-def test_a_folder_of_a_replay_has_the_works_own_cpu_seconds(tmp_path):
-    """On one core the work lasts longer, and takes as much: 20 ms of training, 10 of sampling and 8 of the
-    transport per epoch."""
-    trace = sampled(tmp_path / "run", [0.01] * 3, transport=0.008)
-    out = tmp_path / "out"
-    assert main([str(trace.run_dir), "cluster=cdfgnn", "cores=1", "--out", str(out)]) == 0
-    (made,) = out.iterdir()
-    epochs = Trace(made).epochs
-    assert epochs.cpu_s.tolist() == pytest.approx([0.038] * 3)
-    assert (epochs.train_s > 0.025).all()
 
 
 def test_what_nobody_else_took_is_the_transports(tmp_path):

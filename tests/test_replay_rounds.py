@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from harness.base.errors import InputError
 from harness.comm.recorder import Epoch, Span
@@ -22,8 +21,6 @@ from harness.model.replay.settings import parse
 from harness.model.replay.times import first_epoch, times_of
 from harness.results import files, writer
 from harness.results.reader import Trace
-from harness.results.report import groups, style
-from harness.results.report.groups import Run
 from tests import traces
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
 
@@ -132,15 +129,12 @@ def test_a_worker_whose_rounds_are_over_makes_them_again(tmp_path):
     assert len(timeline.begins[0]) + len(timeline.begins[1]) == 6
 
 
-def test_it_is_printed_as_what_it_is_and_has_no_scores(tmp_path, capsys):
+def test_it_is_printed_as_what_it_is(tmp_path, capsys):
     run = apart(tmp_path / "run", [0.01, 0.03], 4)
     assert main([str(run), *APART]) == 0
     said = capsys.readouterr().out
     assert "2 updates from whoever is first (rounds made: 6, 2)" in said
     assert "no worker waits for another" in said
-    words = [str(run), *APART, "--out", str(tmp_path / "out")]
-    refused(capsys, main, words, "is asynchronous: where updates come in another order")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_server_that_takes_updates_in_turn_is_not_modelled(tmp_path):
@@ -172,15 +166,19 @@ def test_a_real_asynchronous_run_is_replayed(place, capsys, order, code):
     assert timed(run, *APART).epoch > 0
 
 
-def test_a_run_that_went_by_its_devices_has_no_scores_on_others(tmp_path, capsys):
-    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
-    told = files.read_json(run / "resolved.json")
-    files.write_json_atomic(run / "resolved.json", {**told, "devices": True})
-    assert main([str(run), *APART]) == 0
-    capsys.readouterr()
-    words = [str(run), *APART, "--out", str(tmp_path / "out")]
-    refused(capsys, main, words, "went by the devices of cluster=")
-    assert main([str(run), "--out", str(tmp_path / "out")]) == 0  # its own
+def test_runs_that_would_compute_something_else_there_reach_no_score(tmp_path, capsys):
+    exact = recorded(tmp_path / "run", [[0.01, 0.02]] * 3, label="exact")
+    own = recorded(tmp_path / "own", [[0.01, 0.02]] * 3, label="own")
+    files.write_json_atomic(
+        own / "resolved.json", {**files.read_json(own / "resolved.json"), "devices": True}
+    )
+    free = apart(tmp_path / "apart", [0.01, 0.03], 4)
+    words = [*APART, "gbytes_per_s=0.1:10:2", "latency_us=1:2:2", "reaches=55"]
+    for run, said in (
+        (own, "went by the devices of cluster="),
+        (free, "is asynchronous: where updates come in another order"),
+    ):
+        refused(capsys, main, ["crossover", str(exact), str(run), *words], said)
 
 
 def test_which_is_first_at_a_score(tmp_path, capsys):
@@ -248,29 +246,11 @@ def test_a_straggler_can_be_had_of_any_run(tmp_path, capsys):
     slow = timed(run, *words, "straggler=1", "slowdown=3")
     assert slow.workers[1].compute == pytest.approx(3 * before.workers[1].compute)
     assert slow.workers[0].compute == pytest.approx(before.workers[0].compute)
-    assert main([str(run), *words, "straggler=1", "delay=0.05", "--out", str(tmp_path / "out")]) == 0
+    assert main([str(run), *words, "straggler=1", "delay=0.05"]) == 0
     assert "worker 1 held up 0.05 s per epoch" in capsys.readouterr().out
     alone = apart(tmp_path / "apart", [0.01, 0.01], 4)
     made = [len(begins) for begins in replayed(alone, *APART, "straggler=0", "delay=0.1").begins]
     assert made[0] < made[1] and sum(made) == 8
-
-
-def test_what_was_changed_of_a_cluster_stands_in_its_name(tmp_path, capsys):
-    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
-    known = {"files": {"g.npz": {"sha256": "1"}}}
-    files.write_json_atomic(run / "shards.json", {"stats": {}, "graph": known})
-    out = tmp_path / "out"
-    for more in ([], ["cluster.between.gbytes_per_s=0.001"]):
-        assert main([str(run), *APART[:2], "cluster.between.latency_us=0", *more, "--out", str(out)]) == 0
-    assert "cluster=cdfgnn between.latency_us=0 between.gbytes_per_s=0.001" in capsys.readouterr().out
-    compared, _ = groups.load([out])
-    assert len({group.label for group in compared}) == 2 == len(list(out.iterdir()))
-    assert not any("code" in group.label or "content" in group.dataset for group in compared)
-    assert {group.first.content for group in compared} == {Run(run).content} != {""}
-    for shown, said in (([run], 0), ([out], 1)):
-        figure = Figure(layout="constrained")
-        style.title(figure, "what", "cora", groups.load(shown)[0], "")
-        assert sum("modelled, not measured" in text.get_text() for text in figure.texts) == said
 
 
 def test_the_first_epoch_counts_without_what_compiling_took(tmp_path):

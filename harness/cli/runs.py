@@ -127,9 +127,7 @@ def _line(run: Run) -> list[str]:
 
 
 def _state(run: Run) -> str:
-    """Whether a run has finished, and how far it has come otherwise; whether its times are a replay's."""
-    if run.trace.config.get("modelled"):
-        return "modelled"
+    """Whether a run has finished, and how far it has come otherwise."""
     if not run.finished and _in_use(run.path):
         return "going on"
     if run.trace.epochs.empty:

@@ -18,10 +18,10 @@ from harness.base import tables
 from harness.base.errors import InputError, check_place, writing
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
-from harness.model.replay import crossover, folder, scores
+from harness.model.replay import crossover
 from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import Timeline
-from harness.model.replay.settings import TRACED, Replayer, parse
+from harness.model.replay.settings import Replayer, parse
 from harness.model.replay.times import Times, times_of
 from harness.results.report.groups import Group, Run, load
 
@@ -65,44 +65,32 @@ def main(words: list[str], program: str) -> None:
     )
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
     parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        help="write a run folder of each replay, marked as modelled; of crossover its picture",
+        "--out", metavar="DIR", type=Path, help="of crossover alone: the folder in which its picture is drawn"
     )
     given = parser.parse_intermixed_args(words)
     if given.csv is not None:
         check_place("csv", given.csv)
     if given.words[0] == "crossover":
         _crossover(given.words[1:], given.csv, given.out)
-    else:
-        _replay(given.words, given.csv, given.out)
+        return
+    if given.out is not None:
+        raise InputError(
+            f"--out {given.out} is for the picture of halobench replay crossover: leave it out of a replay,"
+            " or give --csv FILE for the table"
+        )
+    _replay(given.words, given.csv)
 
 
-def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
+def _replay(words: Sequence[str], table: Path | None) -> None:
     runs, replayer, _ = parse(words)
     console = unfolded()
     rows: list[dict[str, Any]] = []
-    groups = load(runs)[0]
-    if out is not None:
-        if replayer.settings.grown != 1:
-            raise InputError(
-                "grown has the time of a larger graph and no losses, scores or bytes of it: leave out --out"
-            )
-        for run in (run for group in groups for run in group.runs):
-            scores.check(run.trace, replayer.described, "leave out --out, or this run")
-    for group in groups:
+    for group in load(runs)[0]:
         for run in group.runs:
             timeline = replayer.replay(run.trace)
             times = times_of(timeline)
             _print(console, group, run, replayer, timeline, times)
             rows += _rows(group, run.path, replayer, times)
-            if out is not None:
-                written = folder.write(
-                    run.trace, timeline, _name(out, run.path, replayer), _block(run.trace.config, replayer),
-                    _said(replayer, run),
-                )  # fmt: skip
-                console.say(f"written: {written}")
             run.trace.forget("spans")
     if len({row["run"] for row in rows}) > 1:
         epochs = sorted({row["run"]: row["epoch_s"] for row in rows}.items(), key=lambda item: item[1])
@@ -194,18 +182,6 @@ def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[di
         {**key, "worker": worker, **{f"worker_{name}_s": value for name, value in asdict(own).items()}}
         for worker, own in enumerate(times.workers)
     ]
-
-
-def _name(out: Path, run: Path, replayer: Replayer) -> Path:
-    cluster = replayer.display_name.replace(".yaml", "").replace("/", "-").replace(" ", "-")
-    return out / f"{run.name}-on-{cluster}"
-
-
-def _block(config: dict[str, Any], replayer: Replayer) -> dict[str, Any]:
-    """The config's block `cluster` of a replay."""
-    if replayer.described is None:
-        return {**config["cluster"], "name": TRACED}
-    return {**asdict(replayer.described), "name": replayer.display_name}
 
 
 def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:

@@ -76,7 +76,7 @@ class Going:
 
 @dataclass(slots=True)
 class Segment:
-    """A piece of a worker's time: kind "compute", "rest" or "wait"; what it waits for, or -1; CPU seconds."""
+    """A piece of a worker's time: kind "compute", "rest" or "wait"; what it waits for, or -1."""
 
     kind: str
     name: str
@@ -84,8 +84,6 @@ class Segment:
     start: float
     end: float
     operation: int = -1
-    flops: int = 0
-    cpu: float = 0.0
 
 
 @dataclass
@@ -182,9 +180,7 @@ class _Simulation:
             step = steps[self.at[worker]]
             if isinstance(step, Work) and (self.cores is None or step.name == STRAGGLE):
                 end = time + step.seconds
-                self.segments[worker][-1].append(
-                    Segment(step.kind, step.name, step.layer, time, end, -1, step.flops, step.seconds)
-                )
+                self.segments[worker][-1].append(Segment(step.kind, step.name, step.layer, time, end))
                 time = end
             elif time > now:  # what follows touches others: in the order of time
                 self._later(time, worker)
@@ -221,10 +217,8 @@ class _Simulation:
         """Note the work that a worker has done, or its wait for a batch."""
         step = self.program.steps[worker][self.at[worker]]
         assert isinstance(step, Work | Take)
-        made = Segment("wait", step.name, step.layer, since, now)
-        if isinstance(step, Work):
-            made.kind, made.flops, made.cpu = step.kind, step.flops, step.seconds
-        self.segments[worker][-1].append(made)
+        kind = step.kind if isinstance(step, Work) else "wait"
+        self.segments[worker][-1].append(Segment(kind, step.name, step.layer, since, now))
 
     # -- cores --
 

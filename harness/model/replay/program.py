@@ -17,15 +17,12 @@ class Operation:
     parts         by worker that takes part: {peer: bytes}. Of `pairs` and `broadcast` what it sends; of
                   `take` what it takes from each; of `ring` {next worker: its share of the traffic}; of
                   `server` {-1: bytes there, -2: bytes back}; of `own` {itself: the bytes that it copies}
-    id, blocking  as traced
     """
 
     name: str
     layer: int
     route: str
     parts: dict[int, Mapping[int, int]] = field(default_factory=dict)
-    id: str = ""
-    blocking: bool = False
 
     def display_name(self) -> str:
         return self.name if self.layer < 0 else f"{self.name}, layer {self.layer}"
@@ -52,7 +49,6 @@ class Work:
     name: str
     layer: int
     seconds: float
-    flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +217,4 @@ def grown(program: Program, times: float, work: bool = True) -> Program:
                 of = program.operations[step.operation].layer
             elif isinstance(step, Aside) and of >= 0:
                 own[place] = Aside(times * step.seconds)
-            elif work and isinstance(step, Work) and step.layer >= 0:
-                own[place] = replace(step, flops=round(times * step.flops))
     return replace(made, beside=[replace(b, batches=[times * s for s in b.batches]) for b in program.beside])

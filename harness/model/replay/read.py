@@ -194,9 +194,7 @@ def _operations(lines: list[dict[int, list[_Span]]]) -> tuple[list[Operation], d
                 key = span.id, worker if span.route in ALONE else -1
                 if key not in known:
                     known[key] = len(operations)
-                    operations.append(
-                        Operation(span.name, span.layer, span.route, id=span.id, blocking=span.blocking)
-                    )
+                    operations.append(Operation(span.name, span.layer, span.route))
                 number = numbers[worker, span.id] = known[key]
                 operations[number].parts[worker] = _part(worker, span)
     return operations, numbers
@@ -296,5 +294,5 @@ def _steps(
             made.append(Work(span.kind, span.name, span.layer, (until - since) * scale))
             made.append(Post(numbers[worker, post.id]))
             since = until
-        made.append(Work(span.kind, span.name, span.layer, (span.end_s - since) * scale, span.flops))
+        made.append(Work(span.kind, span.name, span.layer, (span.end_s - since) * scale))
     return made

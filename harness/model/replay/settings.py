@@ -137,8 +137,6 @@ class Replayer:
 
     def program(self, trace: Trace) -> Program:
         """The program of a run, read once."""
-        if trace.config.get("modelled"):
-            raise InputError(f"{trace.run_dir} is itself a replay: give the run that it is of")
         if trace.run_dir not in self.programs:
             lasts = None
             if self.settings.compute == "roofline":

@@ -58,7 +58,6 @@ def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated
     details = [
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
         counted(workers.pop(), "worker") if len(workers) == 1 else "",
-        "modelled, not measured" if any(g.first.trace.config.get("modelled") for g in groups) else "",
         repeated if any(len(group.seeds) > 1 for group in groups) else "",
         *told,
     ]
