@@ -157,7 +157,7 @@ def simple(tmp_path_factory):
         (["cluster=cdfgnn", "per_host=0"], "per_host=0 is out of range: give 1 to"),
         (["compute=roofline"], "compute=roofline is for described devices: name a cluster"),
         (["compute=guessed"], 'compute="guessed" is not known'),
-        (["cluster=cdfgnn", "all_reduce=star"], 'all_reduce="star" is not known'),
+        (["cluster=cdfgnn", "broadcast=star"], 'broadcast="star" is not known'),
         (["delay=1"], "delay=1 slows no worker: add straggler=N"),
         (["straggler=0"], "straggler=0 is as fast as it was: give a delay"),
         (["straggler=2", "delay=1"], "straggler=2 is not a worker"),

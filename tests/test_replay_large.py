@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.model.replay import collectives, flows
 from harness.model.replay.__main__ import main
-from harness.model.replay.collectives import Shapes, lumped, messages
+from harness.model.replay.collectives import lumped, messages
 from harness.model.replay.engine import simulate
 from harness.model.replay.flows import Flows
 from harness.model.replay.program import Begin, Operation, Post, Program, Wait
@@ -57,12 +57,12 @@ def test_bytes_between_hosts_are_all_there(monkeypatch, route):
     else:
         parts = {w: dict.fromkeys(others[w], 10 + w) for w in range(workers)}
     operation = Operation(route, 0, route, parts)
-    assert lumped(operation, there, Shapes("direct")) is None
+    assert lumped(operation, there, "direct") is None
     monkeypatch.setattr(collectives, "MOST", 100)
-    made = lumped(operation, there, Shapes("direct"))
+    made = lumped(operation, there, "direct")
     assert len(made) == 3 * 2 + 3 * 8 * 7  # pairs of hosts, and of workers of one host
     sent: dict[tuple[int, int], int] = {}
-    for each, sign in ((messages(operation, workers, Shapes("direct")), 1), (made, -1)):
+    for each, sign in ((messages(operation, workers, "direct"), 1), (made, -1)):
         for message in each:
             key = hosts[message.source], hosts[message.target]
             sent[key] = sent.get(key, 0) + sign * message.size

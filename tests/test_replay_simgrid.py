@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from harness.core.cluster import Cluster, Device, Link
-from harness.model.replay.collectives import BROADCASTS, REDUCTIONS, Message, Shapes, messages
+from harness.model.replay.collectives import BROADCASTS, Message, messages
 from harness.model.replay.engine import Timeline, simulate
 from harness.model.replay.platform import Platform, platform_of
 from harness.model.replay.program import ALONE, BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
@@ -38,13 +38,13 @@ def module() -> None:
 
 
 def by_simgrid(
-    program: Program, platform: Platform, shapes: Shapes | None = None, options: list[str] = CM02
+    program: Program, platform: Platform, broadcast: str = "ring", options: list[str] = CM02
 ) -> np.ndarray:
     """`moments` by SimGrid."""
     operations = [
         {"members": sorted(operation.parts), "messages": [told(message, operation) for message in made]}
         for operation in program.operations
-        for made in [messages(operation, program.workers, shapes or Shapes())]
+        for made in [messages(operation, program.workers, broadcast)]
     ]
     ends = sorted({(m["source"], m["target"]) for each in operations for m in each["messages"]})
     given = {
@@ -158,9 +158,9 @@ def test_every_moment_is_simgrids_where_latencies_are_equal(module, seed):
     rng = np.random.default_rng(seed)
     P, latency = int(rng.integers(2, 7)), float(rng.uniform(1, 200))
     program, platform = random_program(rng, P), random_platform(rng, P, (latency, latency))
-    shapes = Shapes(str(rng.choice(BROADCASTS)), str(rng.choice(REDUCTIONS)))
-    ours = simulate(program, platform, shapes)
-    apart = np.abs(moments(ours) - by_simgrid(program, platform, shapes))
+    broadcast = str(rng.choice(BROADCASTS))
+    ours = simulate(program, platform, broadcast)
+    apart = np.abs(moments(ours) - by_simgrid(program, platform, broadcast))
     assert apart.max() < 0.02 * times_of(ours).epoch
 
 

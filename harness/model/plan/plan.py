@@ -19,7 +19,6 @@ from harness.data.partition import io
 from harness.data.partition.cache import Cache, shards_for
 from harness.model.plan.seconds import larger, said
 from harness.model.plan.sized import EPOCHS, Sized, Traffic, sized
-from harness.model.replay.collectives import Shapes
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import devices_of, platform_of
 from harness.model.replay.program import Program
@@ -131,7 +130,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             notes.append(f"bytes per epoch are the mean of epochs 2 to {EPOCHS} of {run.settings.epochs}")
         platform = platform_of(cluster, workers, per_host)
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
-        seconds = [times_of(simulate(each, platform, Shapes())) for each in found.programs]
+        seconds = [times_of(simulate(each, platform)) for each in found.programs]
         across = any(_across(each, hosts) for each in found.programs)
     if across:
         notes.append(

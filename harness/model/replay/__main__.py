@@ -43,7 +43,7 @@ words:
   straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
                            as long
   grown=K                  as if the graph were K times as large
-  broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
+  broadcast=ring|direct    how broadcasts are made (default: ring)
 
 halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
   [latency_us=1:1000:4] [epochs=10] [reaches=PERCENT|99%]: which system is fastest over bandwidth and latency,
@@ -162,7 +162,7 @@ def _said(replayer: Replayer, run: Run) -> str:
     if settings.straggler is not None:
         slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
         slow += f" {settings.slowdown:g} times as long"
-    made = f"all-reduce {settings.all_reduce}, broadcast {settings.broadcast}"
+    made = f"broadcast {settings.broadcast}"
     made += "; exchanges overlap where their papers have it" if settings.overlap == "published" else ""
     made += "; speeds fitted to what is printed" if settings.fit == "printed" else ""
     return f"{lasts}; {made}{hosts}{larger}{slow}"

@@ -6,13 +6,10 @@ With P workers, n bytes, a latency L and links of B bytes per second that nobody
                  if all pairs have equally many; else at least the most out of, or into, one worker
     broadcast
       ring       around the workers, each handing on what has arrived      (P - 1) L + n / B
-      tree       doubling the workers that have it in every round          ceil(log2 P) (L + n / B)
       direct     from the root to every other worker                       L + (P - 1) n / B
-    all-reduce
-      ring       2 (P - 1) rounds of n / P bytes to the next worker        2 (P - 1) (L + n / (P B))
-      tree       sums up a binomial tree, then the result down it          2 ceil(log2 P) (L + n / B)
+    all-reduce   2 (P - 1) rounds of n / P bytes to the next worker        2 (P - 1) (L + n / (P B))
 
-NCCL makes broadcasts and large sums around a ring, small sums over trees, and an all-to-all of pairs.
+NCCL makes broadcasts and large sums around a ring, and an all-to-all of pairs.
 """
 
 from __future__ import annotations
@@ -20,28 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.base.errors import choice
 from harness.model.replay.platform import Platform
 from harness.model.replay.program import BACK, THERE, Operation
 
-BROADCASTS = ("ring", "tree", "direct")
-REDUCTIONS = ("ring", "tree")
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """How collectives are made.
-
-    broadcast    "ring", "tree" or "direct"
-    all_reduce   "ring" or "tree"
-    """
-
-    broadcast: str = "ring"
-    all_reduce: str = "ring"
-
-    def __post_init__(self) -> None:
-        choice("broadcast", self.broadcast, BROADCASTS)
-        choice("all_reduce", self.all_reduce, REDUCTIONS)
+BROADCASTS = ("ring", "direct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +54,10 @@ def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> l
 MOST = 65_536  # messages of an operation that are simulated one by one
 
 
-def lumped(operation: Operation, platform: Platform, shapes: Shapes) -> list[Message] | None:
+def lumped(operation: Operation, platform: Platform, broadcast: str) -> list[Message] | None:
     """An operation of more messages than MOST, as one message per pair of hosts and per pair of workers of
     one host, or per worker of a ring: all leave once all its workers have posted it, and it is through for
-    all of them when all have arrived. None where it has no more than MOST.
+    all of them when all have arrived. None where it has no more than MOST. broadcast: as of `messages`.
 
     A ring's sum sends each worker's whole share to the next one, behind the latencies of all hops that a
     block takes.
@@ -87,7 +66,7 @@ def lumped(operation: Operation, platform: Platform, shapes: Shapes) -> list[Mes
     members = sorted(parts)
     count = len(members)
     ring = list(zip(members, [*members[1:], *members[:1]]))
-    if operation.route == "ring" and shapes.all_reduce == "ring":
+    if operation.route == "ring":
         if 2 * (count - 1) * count <= MOST:
             return None
         share = round(sum(sum(part.values()) for part in parts.values()) / count)
@@ -98,10 +77,10 @@ def lumped(operation: Operation, platform: Platform, shapes: Shapes) -> list[Mes
     if operation.route == "pairs":
         each = parts
     elif operation.route == "broadcast":
-        # Around a ring, down a tree or from the root, every other member gets the whole block once.
+        # Around a ring or from the root, every other member gets the whole block once.
         each = {w: dict.fromkeys((p for p in members if p != w), max(part.values()))
                 for w, part in parts.items() if part}  # fmt: skip
-        if shapes.broadcast == "ring":
+        if broadcast == "ring":
             delay = (count - 2) / count * sum(platform.path(*hop).latency for hop in ring)
     else:
         return None
@@ -119,8 +98,11 @@ def lumped(operation: Operation, platform: Platform, shapes: Shapes) -> list[Mes
     return [Message(*ends[key], size, delay=delay) for key, size in sizes.items()]
 
 
-def messages(operation: Operation, workers: int, shapes: Shapes) -> list[Message]:
-    """The operation's messages; each names only such before it in `after` and `along`."""
+def messages(operation: Operation, workers: int, broadcast: str) -> list[Message]:
+    """The operation's messages; each names only such before it in `after` and `along`.
+
+    broadcast   how broadcasts are made, of BROADCASTS
+    """
     parts = operation.parts
     members = sorted(parts)
     if operation.route == "pairs":
@@ -134,12 +116,12 @@ def messages(operation: Operation, workers: int, shapes: Shapes) -> list[Message
         made: list[Message] = []
         for root, size in roots.items():
             others = [w for w in members if w > root] + [w for w in members if w < root]
-            made += _broadcast([root, *others], size, shapes.broadcast, len(made))
+            made += _broadcast([root, *others], size, broadcast, len(made))
         return made
     if operation.route == "ring" and len(members) > 1:
         total = sum(sum(part.values()) for part in parts.values())
         size = round(total / (2 * (len(members) - 1)))
-        return [*(_ring_sum if shapes.all_reduce == "ring" else _tree_sum)(members, size)]
+        return [*_ring_sum(members, size)]
     return []  # into its own memory
 
 
@@ -152,14 +134,10 @@ def _there_and_back(worker: int, server: int, there: int, back: int) -> list[Mes
 
 def _broadcast(order: Sequence[int], size: int, shape: str, first: int) -> list[Message]:
     """One block from order[0] to all others. first: the place of its first message in the operation."""
-    pairs = list(zip(order, order[1:]))
-    if shape == "ring":
-        return [Message(a, b, size, along=first + k - 1 if k else -1) for k, (a, b) in enumerate(pairs)]
     if shape == "direct":
         return [Message(order[0], b, size) for b in order[1:]]
-    return [
-        Message(order[a], order[b], size, after) for a, b, after in _in_turn(_doubling(len(order)), first)
-    ]
+    pairs = zip(order, order[1:])
+    return [Message(a, b, size, along=first + k - 1 if k else -1) for k, (a, b) in enumerate(pairs)]
 
 
 def _ring_sum(members: Sequence[int], size: int) -> Iterator[Message]:
@@ -174,31 +152,3 @@ def _ring_sum(members: Sequence[int], size: int) -> Iterator[Message]:
             yield Message(
                 members[place], members[(place + 1) % count], bounds[block + 1] - bounds[block], after
             )
-
-
-def _tree_sum(members: Sequence[int], size: int) -> Iterator[Message]:
-    """Up a binomial tree, the last pairs of `_doubling` first, then down it. A worker sends its sum when
-    those of the workers below it have come, and hands on the result when that has come."""
-    down = _doubling(len(members))
-    up = [(lower, upper) for upper, lower in reversed(down)]
-    for a, b, after in _in_turn([*up, *down]):
-        yield Message(members[a], members[b], size, after)
-
-
-def _in_turn(pairs: Sequence[tuple[int, int]], first: int = 0) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """(sender, receiver, after): a worker is at one message at a time, in the order of `pairs`. first: the
-    place of the first message in the operation."""
-    latest: dict[int, int] = {}
-    for number, (a, b) in enumerate(pairs, first):
-        yield a, b, tuple(sorted({latest[end] for end in (a, b) if end in latest}))
-        latest[a] = latest[b] = number
-
-
-def _doubling(count: int) -> list[tuple[int, int]]:
-    """Pairs (has it, gets it) in which a block spreads from place 0 to all `count` places: in every round
-    each place that has it gives it to one that has not."""
-    pairs, have = [], 1
-    while have < count:
-        pairs += [(place, place + have) for place in range(min(have, count - have))]
-        have *= 2
-    return pairs

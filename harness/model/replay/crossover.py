@@ -173,7 +173,8 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         """An epoch of a system, or all until the score, mean over its runs."""
         assert replayer.described is not None
         platform = replayer.platform(workers, with_link(replayer.described, link, bandwidth, latency))
-        made = [replayer.simulated(program, platform) for program in programs[name]]
+        shape = replayer.settings.broadcast
+        made = [replayer.simulated(program, platform, shape) for program in programs[name]]
         if target is None:
             return float(np.mean([times_of(timeline).epoch for timeline in made]))
         return float(np.mean([

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness.base.errors import InputError
 from harness.comm.recorder import STRAGGLE
-from harness.model.replay.collectives import Message, Shapes, lumped, messages, on_links
+from harness.model.replay.collectives import Message, lumped, messages, on_links
 from harness.model.replay.cores import Cores, Making
 from harness.model.replay.flows import NEAR, Flows
 from harness.model.replay.platform import Platform
@@ -104,14 +104,17 @@ class Timeline:
         return own[-1].end if own else self.begins[worker][index]
 
 
-def simulate(program: Program, platform: Platform, shapes: Shapes | None = None) -> Timeline:
-    """Run the program to its end. InputError where workers wait for what never comes."""
-    return _Simulation(program, platform, shapes or Shapes()).run()
+def simulate(program: Program, platform: Platform, broadcast: str = "ring") -> Timeline:
+    """Run the program to its end. InputError where workers wait for what never comes.
+
+    broadcast   how broadcasts are made: "ring" or "direct"
+    """
+    return _Simulation(program, platform, broadcast).run()
 
 
 class _Simulation:
-    def __init__(self, program: Program, platform: Platform, shapes: Shapes):
-        self.program, self.platform, self.shapes = program, platform, shapes
+    def __init__(self, program: Program, platform: Platform, broadcast: str):
+        self.program, self.platform, self.broadcast = program, platform, broadcast
         workers = range(program.workers)
         self.at = [0] * program.workers  # each worker's next step
         self.clock = [0.0] * program.workers
@@ -289,11 +292,11 @@ class _Simulation:
 
     def _begin(self, number: int) -> Going:
         operation = self.program.operations[number]
-        lumps = lumped(operation, self.platform, self.shapes)
+        lumps = lumped(operation, self.platform, self.broadcast)
         if lumps is not None:
             sent = [Sent(message, 1) for message in on_links(operation, self.platform, lumps)]
             return Going(operation, sent, {-1: len(sent)}, {}, {}, together=True)
-        made = on_links(operation, self.platform, messages(operation, self.program.workers, self.shapes))
+        made = on_links(operation, self.platform, messages(operation, self.program.workers, self.broadcast))
         pending = dict.fromkeys(operation.parts, 0)
         followers: dict[int, list[int]] = {}
         waiting: dict[int, list[int]] = {}

@@ -20,7 +20,7 @@ from harness.base.places import CONF
 from harness.base.words import key_value
 from harness.core.cluster import Cluster, Fit
 from harness.model.replay import rounds
-from harness.model.replay.collectives import Shapes
+from harness.model.replay.collectives import BROADCASTS
 from harness.model.replay.engine import Timeline, simulate
 from harness.model.replay.platform import Platform, instant, platform_of
 from harness.model.replay.program import Program, blocking, grown, held_up
@@ -35,6 +35,7 @@ CHOICES = {
     "compute": ("traced", "roofline"),
     "clock": CLOCKS,
     "overlap": ("ours", "published"),
+    "broadcast": BROADCASTS,
     "uncounted": ("traced", "none"),
     "fit": ("none", "printed"),
 }
@@ -55,7 +56,7 @@ class Settings:
                  a roofline, or with `cores`
     overlap      "ours": what is sent travels while workers compute, as here; "published": only in systems
                  whose papers have it so (`harness.core.system.Traits`), the others stop for it
-    broadcast, all_reduce   how collectives are made (`harness.model.replay.collectives`)
+    broadcast    how broadcasts are made (`harness.model.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
     fit          "printed": efficiency and rates of links as fitted to what is printed of the testbed and the
                  run's graph (`harness.core.cluster.Fit`); "none"
@@ -73,7 +74,6 @@ class Settings:
     clock: str | None = None
     overlap: str = "ours"
     broadcast: str = "ring"
-    all_reduce: str = "ring"
     efficiency: float = number(1.0, 0, 1, above=True)
     fit: str = "none"
     uncounted: str = "traced"
@@ -86,7 +86,6 @@ class Settings:
         for key, known in CHOICES.items():
             if getattr(self, key) is not None:
                 choice(key, getattr(self, key), known)
-        Shapes(self.broadcast, self.all_reduce)  # which refuses what is none
         if self.compute == "roofline" and self.cluster == TRACED:
             raise InputError(
                 "compute=roofline is for described devices: name a cluster, as halobench cluster measure"
@@ -174,8 +173,9 @@ class Replayer:
                     f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot"
                     " be replayed; name a described cluster"
                 )
-            return self.simulated(program, instant(program.workers), Shapes("direct", "ring"))
-        return self.simulated(program, self.platform(program.workers, self.fitted(trace)))
+            return self.simulated(program, instant(program.workers), "direct")
+        platform = self.platform(program.workers, self.fitted(trace))
+        return self.simulated(program, platform, self.settings.broadcast)
 
     def fit(self, trace: Trace) -> Fit | None:
         """What the cluster is fitted to on a run's graph; None where that is not asked for. InputError where
@@ -207,21 +207,13 @@ class Replayer:
         }
         return dataclasses.replace(self.described, **changed)
 
-    def simulated(self, program: Program, platform: Platform, shapes: Shapes | None = None) -> Timeline:
-        """A program on a platform.
-
-        shapes   of collectives; None: those of the settings
-        """
-        return rounds.simulate(program, lambda each: simulate(each, platform, shapes or self.shapes))
+    def simulated(self, program: Program, platform: Platform, broadcast: str) -> Timeline:
+        return rounds.simulate(program, lambda each: simulate(each, platform, broadcast))
 
     def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
         described = cluster or self.described
         assert described is not None
         return platform_of(described, workers, self.settings.per_host, self.settings.cores)
-
-    @property
-    def shapes(self) -> Shapes:
-        return Shapes(self.settings.broadcast, self.settings.all_reduce)
 
     def clock(self, trace: Trace) -> str:
         """Which seconds work lasts in a replay of this run."""
