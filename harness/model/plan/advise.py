@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
 from harness.base import tables
-from harness.base.errors import InputError, check_place
-from harness.base.places import command_line, own_config, own_config_option
+from harness.base.errors import InputError
 from harness.base.subcommand import Parser, command
-from harness.base.terminal import Terminal, counted, unfolded
-from harness.cli.page.layout import write
+from harness.base.terminal import counted, unfolded
 from harness.core.mixins import AsynchronousSystem
-from harness.model.plan import page, trial
+from harness.model.plan import trial
 from harness.model.plan.candidate import HEADINGS, Candidate
 from harness.model.plan.plan import Plan, plan
 from harness.model.plan.words import Given, parse
@@ -58,18 +55,10 @@ def main(words: list[str], program: str) -> None:
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page of one file")
-    options = parser.parse_intermixed_args(words)
-    _advise(options.words, unfolded(), options.html)
-
-
-def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
-    """Print the advice, and write it as a page where one is wanted."""
-    if html is not None:
-        check_place("html", html)
-    if any(word.startswith("system=") for word in words):
+    rest = list(parser.parse_intermixed_args(words).words)
+    if any(word.startswith("system=") for word in rest):
         raise InputError("system= is what is asked for: leave it out, or plan that one with halobench plan")
-    rest = list(words)
+    console = unfolded()
     if not any(word.startswith("epochs=") for word in rest):
         rest.append(f"epochs={EPOCHS}")
     if "probe=0" in rest:
@@ -96,12 +85,6 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     command = [] if winner is None else [winner.command]
     for line in [*said, *command, *(f"note: {note}" for note in exact.plan.notes)]:
         console.say(line)
-    if html is not None:
-        again = command_line(
-            ["halobench", "advise", *own_config_option(), *words, "--html", str(html)], bool(own_config())
-        )
-        write("html", html, page.made(found, exact, rows, said, winner, again))
-        console.say(f"{html}: open it in a browser")
 
 
 def _may_run(each: Candidate) -> bool:
