@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pandas as pd
 import psutil
@@ -16,10 +15,11 @@ import pytest
 from harness.base.errors import InputError
 from harness.base.places import OWN_CONFIG
 from harness.base.terminal import Terminal
-from harness.papers.claims.experiment import FOLDER
+from harness.papers.claims.claim import Size
+from harness.papers.claims.experiment import FOLDER, Experiment
 from harness.papers.figures import __main__ as figures
 from harness.papers.figures import make as make_figures
-from harness.papers.figures.figure import available
+from harness.papers.figures.figure import Figure, available
 from harness.run import runner
 from harness.run.runner import Places
 from tests.conftest import ROOT
@@ -38,24 +38,14 @@ def test_a_sweep_expands_as_hydra_expands_it():
     assert len(runner.expand("system=vanilla,sancus seed=1,2,3")) == 6
 
 
-def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
-    """Let the figure of this name ask for other runs, whatever the graph."""
-
-    def changed(*given, **more):
-        known = available(*given, **more)
-        return known | {name: replace(known[name], rows=lambda graph: rows, plan=None)}
-
-    monkeypatch.setattr(figures, "available", changed)
-
-
 def test_a_run_that_two_rows_share_is_started_once(places, monkeypatch, tmp_path, capsys):
-    rows = {"first": f"dataset={TINY} gpus=2 seed=7,8", "second": f"dataset={TINY} gpus=2 seed=8,9"}
+    rows = {"first": "seed=7,8", "second": "seed=8,9"}
+    plan = Experiment("shared", rows=rows, sizes={"small": Size([TINY], "gpus=2", 1)})
     asked = []
     monkeypatch.setattr(runner, "start", lambda *given: asked.append(len(given[2])))
     monkeypatch.setattr(make_figures, "_draw", lambda *given: [])
-    figure = replace(available(FOLDER, "small")["systems"], rows=lambda graph: rows, plan=None)
-    make_figures.make(figure, ["cora"], places, tmp_path, Terminal(stderr=True))
-    assert asked == [2, 1] and "3 runs on cora, 3 to start" in capsys.readouterr().err
+    make_figures.make(Figure(plan, "small", []), [TINY], places, tmp_path, Terminal(stderr=True))
+    assert asked == [2, 1] and "3 runs on twin/flickr, 3 to start" in capsys.readouterr().err
 
 
 def test_a_sweeps_run_that_fails_is_told_and_the_next_goes_on_in_the_commands_folders(places):
@@ -101,9 +91,10 @@ def test_runs_that_were_started_end_with_who_started_them(tmp_path, number):
 
 def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
     graph = f"npz dataset.path={place.graph} dataset.name=mine"
-    with_runs(
-        monkeypatch, "systems", {"vanilla": f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"}
-    )
+    sizes = {"smoke": Size([TINY], "gpus=2 epochs=2 kernel=numba", 1)}
+    plan = Experiment("systems", rows={"vanilla": "system=vanilla"}, sizes=sizes)
+    drawn = available(FOLDER, "smoke")["systems"].drawings
+    monkeypatch.setattr(figures, "available", lambda *_: {"systems": Figure(plan, "smoke", drawn)})
     monkeypatch.setattr(runner, "start", place.sweep)
     assert (
         figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")])
@@ -133,15 +124,17 @@ def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, ca
     assert 'did you mean "dblp"?' in capsys.readouterr().err
 
 
+PLAN = """
+title: what one's own drawing shows
+rows:
+  mine: system=trouble
+sizes:
+  smoke: {graphs: ["%s"], runs: gpus=2 epochs=3 kernel=numba threads=1 seed=1, minutes: 1}
+draw:
+  losses: {}
+"""
 OWN = """
 from matplotlib.figure import Figure
-
-TITLE = "the loss of a system of one's own"
-GRAPHS = [["%s"]]
-
-
-def sweeps(graph):
-    return [f"system=trouble dataset={graph} gpus=2 epochs=3 kernel=numba threads=1"]
 
 
 def draw(groups):
@@ -156,7 +149,8 @@ def draw(groups):
 def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkeypatch, capsys):
     folder = tmp_path / "my_figures"
     folder.mkdir()
-    (folder / "mine.py").write_text(OWN % TINY)
+    (folder / "mine.yaml").write_text(PLAN % TINY)
+    (folder / "losses.py").write_text(OWN)
     (folder / "_shared.py").write_text("no figure")
     monkeypatch.syspath_prepend(place.folder / "modules")
 
@@ -165,59 +159,27 @@ def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkey
     places = {"out": tmp_path / "o", "results": tmp_path / "r", "cache": tmp_path / "c"}
     arguments = ["--from", str(folder), *(f"--{name}={path}" for name, path in places.items())]
     assert figures.main([*arguments, "--list"]) == 0
-    assert capsys.readouterr().out == "mine  the loss of a system of one's own\n"
+    assert capsys.readouterr().out == "mine  what one's own drawing shows\n"
     assert figures.main(arguments) == 0, capsys.readouterr().err
-    (drawn,) = (tmp_path / "o").glob("*.csv")
-    assert drawn.stem == "mine-twin-flickr" and set(pd.read_csv(drawn).label) == {"trouble"}
+    drawn = {path.name for path in (tmp_path / "o").glob("*")}
+    assert drawn == {f"mine-twin-flickr.{ending}" for ending in ("png", "pdf", "csv")}
+    assert set(pd.read_csv(tmp_path / "o" / "mine-twin-flickr.csv").label) == {"mine"}
     assert figures.main(["systems", *arguments]) == 2
     assert 'figure="systems" is not known; known: mine' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (None, "is not a folder: give one with a file per figure"),
-        ("", "lacks TITLE: a figure has TITLE, GRAPHS, sweeps(graph), draw(groups)"),
-        ("import nothing_there", "cannot be imported: ModuleNotFoundError"),
-    ],
-)
-def test_what_is_no_folder_of_figures_is_refused(tmp_path, capsys, text, said):
-    folder = tmp_path / "my_figures"
-    if text is not None:
-        folder.mkdir()
-        assert figures.main(["--from", str(folder)]) == 2
-        assert "holds no figure" in capsys.readouterr().err
-        (folder / "mine.py").write_text(text)
-    assert figures.main(["--from", str(folder)]) == 2
-    assert said in capsys.readouterr().err
-
-
-PLAN = """
-title: what one's own drawing shows
-rows:
-  mine: system=vanilla
-sizes:
-  smoke: {graphs: ["%s"], runs: gpus=2 epochs=2 kernel=numba seed=1, minutes: 1}
-draw:
-  losses: {}
-"""
-
-
-def test_an_experiment_of_ones_own_with_a_drawing_of_ones_own(tmp_path, place, monkeypatch, capsys):
-    folder = tmp_path / "my_figures"
-    folder.mkdir()
-    (folder / "mine.yaml").write_text(PLAN % TINY)
-    drawing = folder / "losses.py"
-    drawing.write_text("from matplotlib.figure import Figure\n\n\ndef draw" + OWN.split("def draw")[1])
-    monkeypatch.setattr(runner, "start", place.sweep)
-    places = ["--out", str(tmp_path / "o"), "--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
-    assert figures.main(["--from", str(folder), *places]) == 0, capsys.readouterr().err
-    assert {path.name for path in (tmp_path / "o").glob("*")} == {
-        f"mine-twin-flickr.{ending}" for ending in ("png", "pdf", "csv")
-    }
-    drawing.unlink()
-    assert figures.main(["--from", str(folder), *places]) == 2
+    (folder / "losses.py").unlink()
+    assert figures.main(arguments) == 2
     assert 'mine.draw="losses" is not known' in capsys.readouterr().err
+
+
+def test_what_is_no_folder_of_figures_is_refused(tmp_path, capsys):
+    folder = tmp_path / "my_figures"
+    given = ["--from", str(folder)]
+    assert figures.main(given) == 2 and "is not a folder: give one with exp" in capsys.readouterr().err
+    folder.mkdir()
+    assert figures.main(given) == 2 and "holds no experiment: put NAME.yaml" in capsys.readouterr().err
+    (folder / "mine.py").write_text("import nothing_there")
+    assert figures.main(given) == 2
+    assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -244,12 +206,11 @@ def test_runs_of_size_smoke_stand_where_tables_and_pages_leave_them_out(words, w
 
 def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     page = (ROOT / "docs" / "howto" / "figures.md").read_text()
-    (code,) = (text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "GRAPHS" in text)
     folder = tmp_path / "my_figures"
     folder.mkdir()
-    (folder / "losses.py").write_text(
-        code.replace("epochs=20", "epochs=3 kernel=numba threads=1 order=transform")
-    )
+    for name, text in re.findall(r"`my_figures/(\S+)`:\n\n```\w+\n(.*?)```", page, re.S):
+        short = text.replace("epochs=20", "epochs=3 kernel=numba threads=1 order=transform")
+        (folder / name).write_text(short)
     monkeypatch.setattr(runner, "start", place.sweep)
     places = {"from": folder, "out": tmp_path, "results": tmp_path / "r", "cache": tmp_path / "c"}
     assert figures.main([f"--{name}={path}" for name, path in places.items()]) == 0, capsys.readouterr().err
@@ -260,9 +221,7 @@ def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
 LARGER = PLAN.replace("smoke:", "small:").replace("draw:\n  losses: {}\n", "")
 
 
-def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have_and_figures_beside_them(
-    tmp_path, monkeypatch, capsys
-):
+def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have(tmp_path, monkeypatch, capsys):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, *_: made.append((figure.name, figure.size)))
     (tmp_path / "larger.yaml").write_text(LARGER % TINY)
@@ -271,9 +230,6 @@ def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have_and_figu
     assert made == [("larger", "small"), ("tiny", "smoke")]
     assert figures.main(["larger", "--from", str(tmp_path), "--size", "smoke"]) == 2
     assert "larger has no runs of size smoke: give --size small" in capsys.readouterr().err
-    (tmp_path / "mine.py").write_text(OWN % TINY)
-    assert figures.main(["--from", str(tmp_path)]) == 0
-    assert made[2:] == [("larger", "small"), ("mine", ""), ("tiny", "smoke")]
 
 
 def test_a_row_of_ones_own_in_an_experiment_of_the_tree():

@@ -40,7 +40,7 @@ def _main(words: list[str], program: str) -> int:
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="a folder of one's own instead of these: experiments as NAME.yaml, or figures as NAME.py",
+        help="a folder of one's own instead of these: experiments, a NAME.yaml each, and what draws them",
     )
     parser.add_argument(
         "--graph",
@@ -79,10 +79,10 @@ def _main(words: list[str], program: str) -> int:
     if asked.list:
         width = max(map(len, known))
         for name, figure in known.items():
-            print(f"{name:<{width}}  {figure.title}")
+            print(f"{name:<{width}}  {figure.plan.title}")
         return 0
     places, failed = Places.of(asked), False
-    total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen if figure.plan is not None)
+    total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen)
     if len(chosen) > 1 and total:
         console.say(
             f"{len(chosen)} figures of size {asked.size or experiment.SIZES[0]}, from nothing:"
@@ -110,14 +110,12 @@ def check_keep(folder: Path, graph: str | None, chosen: Sequence[Figure]) -> Non
     if graph:
         raise InputError(f"keep={folder} keeps experiments on their own graphs: leave out --graph")
     for figure in chosen:
-        if figure.plan is None:
-            raise InputError(f"keep={folder} keeps experiments, and {figure.name} is none: leave it out")
         reference.check(folder / figure.name, figure.size)
 
 
 def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str | None) -> list[Figure]:
     """The figures that are asked for: by their names, or by what is published; all where none is named."""
-    plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
+    plans = experiment.load(folder)
     entries: dict[str, list[str]] = {}  # published: experiments with a part of it
     for name, plan in plans.items():
         for entry in {part.entry for part in plan.claims} | {part.entry for part in plan.needs}:

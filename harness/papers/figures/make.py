@@ -10,7 +10,6 @@ from pathlib import Path
 from harness.base.terminal import Terminal, counted
 from harness.base.words import key_values
 from harness.data.config import name_of
-from harness.papers.claims.experiment import Experiment
 from harness.papers.figures.figure import Figure
 from harness.run import runner
 from harness.run.runner import Places
@@ -35,9 +34,11 @@ def make(
         sweep: runner.lacking([run for run in made if first[run.directory] == sweep])
         for sweep, made in runs.items()
     }
+    minutes = f"{figure.plan.sizes[figure.size].minutes:g}"
     console.say(
         f"{figure.name}: {total} runs on {', '.join(graph.split()[0] for graph in graphs)},"
-        f" {sum(map(len, lacking.values()))} to start{_minutes(figure)}"
+        f" {sum(map(len, lacking.values()))} to start; size {figure.size} takes about"
+        f" {counted(minutes, 'minute')} on two cores"
     )
     started = time.monotonic()
     for sweep, missing in lacking.items():
@@ -48,16 +49,8 @@ def make(
         for graph in graphs
         for picture in _draw(figure, graph, {row: folders[s] for row, s in rows[graph].items()}, out)
     ]
-    if figure.plan is not None:
-        _decide(figure, figure.plan, graphs, folders, out, pictures, keep)
+    _decide(figure, graphs, folders, out, pictures, keep)
     console.say(f"  {time.monotonic() - started:.0f} s")
-
-
-def _minutes(figure: Figure) -> str:
-    if figure.plan is None:
-        return ""
-    minutes = f"{figure.plan.sizes[figure.size].minutes:g}"
-    return f"; size {figure.size} takes about {counted(minutes, 'minute')} on two cores"
 
 
 def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path) -> list[Path]:
@@ -79,7 +72,7 @@ def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path)
         # A row that is one group goes by its name in the experiment.
         shown = options.get("rows", {row: row for row in by_row})
         named = [
-            replace(group, label=shown[row]) if figure.plan is not None and by_row.count(row) == 1 else group
+            replace(group, label=shown[row]) if by_row.count(row) == 1 else group
             for group, row in zip(compared, by_row)
             if row in shown
         ]
@@ -97,7 +90,6 @@ def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path)
 
 def _decide(
     figure: Figure,
-    plan: Experiment,
     graphs: list[str],
     folders: dict[str, list[Path]],
     out: Path,
@@ -111,7 +103,8 @@ def _decide(
     from harness.papers.claims import evaluate, picture, reference, table
     from harness.results.report import style
 
-    plan = replace(plan, sizes={figure.size: replace(plan.sizes[figure.size], graphs=graphs)})
+    plan, size = figure.plan, figure.plan.sizes[figure.size]
+    plan = replace(plan, sizes={figure.size: replace(size, graphs=graphs)})
     claims = tuple(claim for claim in plan.claims if plan.on(figure.size, claim.graph))
     results = evaluate.results({plan.name: replace(plan, claims=claims)}, folders.__getitem__)
     own = [result for result in results if result.experiment == plan.name]
@@ -148,12 +141,11 @@ def name_on(name: str, graph: str) -> str:
 
 
 def here(figure: Figure, places: Places, console: Terminal) -> list[str]:
-    """The graphs of a figure, or what stands in for them, whose raw files are here; says what is not."""
+    """The graphs of a figure whose raw files are here; says what is not."""
     found = []
-    for choices in figure.graphs:
-        graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
-        if graph is None:
-            console.say(f"{figure.name}: {choices[0].split()[0]} is not in {places.data_dir}, left out")
-        else:
+    for graph in figure.graphs:
+        if runner.is_here(graph, places.data_dir):
             found.append(graph)
+        else:
+            console.say(f"{figure.name}: {graph.split()[0]} is not in {places.data_dir}, left out")
     return found
