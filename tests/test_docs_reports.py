@@ -93,9 +93,6 @@ REPORTS = [
 
 @pytest.mark.parametrize("command", REPORTS)
 def test_a_report_of_a_page_is_written(command, reader, capsys):
-    for extra in ("tensorboard", "mlflow"):
-        if extra in command.rest:
-            pytest.importorskip(extra)
     words = filled_in([*command.name.split(), *command.rest])
     if "--figures" in words:
         Path("results/figures").mkdir()

@@ -3,7 +3,6 @@
 halobench report RUN... [--columns A,B | --all] [--format FORMAT | --csv FILE]
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
-halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
 halobench report plot RUN... [--x KEY] [--pareto] [--out DIR]"""
 
 from __future__ import annotations
@@ -66,12 +65,7 @@ def main(words: list[str], program: str) -> None:
     compare.add_argument(
         "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )
-    exports = []
-    for tool, shows in (("tensorboard", "event files"), ("mlflow", "a database of runs")):
-        export = add(tool, _export, f"finished runs for {tool}, as {shows} in a folder; nothing is sent")
-        export.add_argument("--out", metavar="DIR", type=Path, default=Path(tool), help=f"default: {tool}")
-        exports.append(export)
-    for each in (tables, plots, *exports):
+    for each in (tables, plots):
         each.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     tables.add_argument(
         "--metric",
@@ -155,13 +149,6 @@ def _compare(given: argparse.Namespace) -> None:
         )
     found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
     print(printable(versus.text(found)))
-
-
-def _export(given: argparse.Namespace) -> None:
-    from harness.results.report import export
-
-    for line in export.write(given.runs, given.out, given.command):
-        print(printable(line))
 
 
 def _load(given: argparse.Namespace, **how: Any) -> list[groups.Group]:
