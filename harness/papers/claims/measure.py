@@ -128,49 +128,8 @@ class Measure:
 
 
 def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
-    """The measure that a file asks for, of a row's runs; one of
-
-    KEY                                  a column of the tables by its key in a CSV (`mb_epoch`)
-    {metric: NAME, how: mean, layer: 1, epochs: [1, 10], per: vertices, times: 100}
-                                         a metric of the trace by epoch and worker, of one layer ("last": the
-                                         highest), or of all, whose values are added up; of some epochs,
-                                         counted from 1; divided by the mean over workers of a statistic of
-                                         the partition; times a number
-    {validation: falls}                  the leading score of the validation vertices by evaluated epoch (%),
-                                         and what becomes of it, as `how` of a metric
-    {metrics: [NAME, ...], of: [NAME, ...], layer: 1, epochs: [1, 10], least: true}
-                                         100 times the sum of metrics over the sum of others; `least`: in the
-                                         epoch in which that is least
-    {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
-    {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
-    {bytes_per_row: forward, layer: 1}   of the rows sent in a direction for a layer
-    {replayed: epoch, words: WORDS, whole: true, times: 200}
-                                         seconds of the modelled epoch on a described cluster, as `halobench
-                                         replay RUN WORDS` has them: "epoch", or of the slowest worker
-                                         "compute" (with making messages), "waiting", or "waiting_percent" of
-                                         the epoch; "computing" (with making messages) and "communicating":
-                                         some message in flight, both in the mean over workers; "exposed":
-                                         what training waited for, as a program that stops for communication
-                                         times it, in the mean over workers; "imbalance": the slowest
-                                         worker's computing over the fastest's; a list of
-                                         segments' names: percent of the slowest worker's epoch that they
-                                         take; `whole`: of a twin as if it were at scale 1: "steps", with as
-                                         many more of them (batches of a fixed size), or true, larger ones;
-                                         times a number, where a paper prints many epochs together;
-                                         WORKERS/2 among the words stands for half of the run's workers,
-                                         cluster=OWN for the cluster that the run was given;
-                                         `more: {ROW: WORDS}`: further words for one row's runs, as a links'
-                                         rate and a straggler that are printed of it; `booked: [NAME, ...]`:
-                                         segments whose seconds a paper books as communication: taken from
-                                         "compute" and "computing", and added to "waiting" and "exposed"
-    {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
-                                         bytes (MB) until the validation score is this share of ROW's best
-    {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
-                                         seconds of as many epochs as modelled
-    {saved: [NAME, ...], of: ROW, words: WORDS, whole: true}
-                                         seconds by which a modelled epoch is shorter than ROW's of the same
-                                         seed, over those that segments of these names take of it (of the
-                                         slowest worker each)
+    """The measure that a file asks for, of a row's runs: a column's key or a block of keys, as the table in
+    docs/howto/claims.md has them, with what each means.
 
     InputError where it is none of these.
     """
