@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
@@ -32,46 +31,6 @@ def folder(tmp_path_factory):
 def printed(capsys, *arguments) -> str:
     assert main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr().out
-
-
-class Page(HTMLParser):
-    """The rows of a page's tables, the ids of its cells, and its text."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.rows, self.ids, self.said, self.inside = [], {}, "", ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.inside = tag
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.ids[dict(attributes)["id"]] = (len(self.rows) - 1, len(self.rows[-1]) - 1)
-
-    def handle_endtag(self, tag):
-        self.inside = ""
-
-    def handle_data(self, text):
-        self.said += text
-        if self.inside in ("td", "th"):
-            self.rows[-1][-1] += text
-
-
-def test_html_has_the_rows_of_the_table_with_the_best_in_bold(folder, capsys):
-    text = printed(capsys, "table", folder, "--format", "html")
-    page = Page(text)
-    section = section_of(folder)
-    cells = section.cells()
-    assert page.rows == [list(cells.text), *cells.text.to_numpy().tolist()]
-    assert "50 % & a_b|<c>" in page.rows[1] and section.title in page.said
-    style = text[text.index("<style") : text.index("</style>")]
-    bold = {page.ids[name] for name in re.findall(r"#(\w+)", style)}
-    best = cells.best.to_numpy()
-    assert bold == {(row + 1, column) for row, column in zip(*best.nonzero())} and best.any()
-    assert "Bold marks the best" in page.said and "*" not in page.said
-    assert text == printed(capsys, "table", folder, "--format", "html"), "the same bytes each time"
 
 
 def test_latex_is_a_small_table_with_the_best_in_bold_and_notes_as_comments(folder, capsys):
@@ -217,7 +176,7 @@ def test_a_note_says_where_exact_training_is_not_ahead_of_the_control(tmp_path, 
 
 @pytest.mark.parametrize(
     "options",
-    [("--csv", "x.csv", "--markdown"), ("--format", "html", "--markdown"), ("--format", "csv", "--csv", "x")],
+    [("--csv", "x", "--markdown"), ("--format", "latex", "--markdown"), ("--format", "csv", "--csv", "x")],
 )
 def test_two_formats_are_refused(folder, capsys, options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -232,6 +191,3 @@ def test_no_section_is_lost_in_any_format(folder, tmp_path):
     for name, made in formats.FORMATS.items():
         text = made(compared)
         assert "cora" in text and "dblp" in text, name
-    page = formats.html(compared)
-    ids = re.findall(r'id="(\w+)"', page)
-    assert len(ids) == len(set(ids)), "two tables of a page have cells of one name"

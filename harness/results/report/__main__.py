@@ -90,8 +90,8 @@ def main(words: list[str], program: str) -> None:
     printed.add_argument(
         "--format",
         choices=tuple(formats.FORMATS),
-        help="print it so: best values are marked in each, csv has the numbers in full precision; html and"
-        " csv have every column, latex those that compare systems",
+        help="print it so: best values are marked in each, csv has every column, its numbers in full"
+        " precision, latex the columns that compare systems",
     )
     printed.add_argument("--csv", metavar="FILE", type=Path, help="write what --format csv prints to FILE")
     printed.add_argument(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html as escaping
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import RenderableType
@@ -19,9 +17,6 @@ from harness.base.terminal import Terminal
 from harness.results.report import columns
 from harness.results.report.groups import Group
 from harness.results.report.table import KEYS, Section, ahead_of_exact, estimate_of, metrics, own, sections
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 MARK = "*"  # after the best value of a column, where a format has no bold
 LEFT = ("system", "partition", "note")  # words to the left, numbers to the right
@@ -141,8 +136,12 @@ def latex(groups: list[Group]) -> str:
         several = any(len(group.seeds) > 1 for group in section.groups)
         caption = ", ".join([section.title, *cells.shared.values()])
         meaning = "Means over seeds with half a 95 % interval; bold" if several else "Bold"
+        bold = cells.best.map(lambda best: "font-weight: bold" if best else "")
         table = (
-            _styled(section, _latex)
+            cells.text.style.hide(axis="index")
+            .apply(lambda _, bold=bold: bold, axis=None)
+            .format(_latex)
+            .format_index(_latex, axis=1)
             .hide(left_out, axis="columns")
             .to_latex(
                 hrules=True,
@@ -158,30 +157,8 @@ def latex(groups: list[Group]) -> str:
     return "% needs \\usepackage{booktabs}\n" + "\n".join(parts).rstrip()
 
 
-def html(groups: list[Group]) -> str:
-    """A page with a table per section: the best of each column in bold, what is said of the numbers below."""
-    parts = ["<!DOCTYPE html>", '<meta charset="utf-8">', "<title>HaloBench</title>"]
-    for number, section in enumerate(sections(groups), 1):
-        styled = _styled(section, _html).set_uuid(f"table{number}")
-        styled = styled.set_caption(escaping.escape(section.title))
-        notes = "".join(f"<li>{escaping.escape(note)}</li>\n" for note in section.notes("Bold"))
-        parts += [styled.to_html(), f"<ul>\n{notes}</ul>"]
-    return "\n".join(parts)
-
-
 def _latex(text: object) -> str:
     return str(text).translate(LATEX)
-
-
-def _html(text: object) -> str:
-    return escaping.escape(str(text))
-
-
-def _styled(section: Section, escape: Callable[[object], str]) -> Styler:
-    cells = section.cells()
-    bold = cells.best.map(lambda best: "font-weight: bold" if best else "")
-    styled = cells.text.style.hide(axis="index").apply(lambda _: bold, axis=None)
-    return styled.format(escape).format_index(escape, axis=1)
 
 
 def numbers(groups: list[Group]) -> pd.DataFrame:
@@ -240,6 +217,5 @@ def csv(groups: list[Group]) -> str:
 FORMATS: dict[str, Callable[[list[Group]], str]] = {
     "markdown": markdown,
     "latex": latex,
-    "html": html,
     "csv": csv,
 }
