@@ -21,6 +21,7 @@ from harness.base.terminal import Terminal, counted, unfolded
 from harness.model.replay import crossover
 from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import Timeline
+from harness.model.replay.flows import NEAR
 from harness.model.replay.settings import Replayer, parse
 from harness.model.replay.times import Times, times_of
 from harness.results.report.groups import Group, Run, load
@@ -122,8 +123,10 @@ def _print(
         f" (measured on the machine of the run, waits and all: {_ms(run.summary['epoch_s'])} ms of wall"
         " time)"
     )
-    for lump in timeline.lumps:
-        console.say(f"put together: {lump}")
+    if timeline.merged:
+        console.say(
+            f"put together: flows that begin or end within {NEAR:.1%} of their duration of one another"
+        )
     headings = ["worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"]
     shown = tables.shown(headings, words=())
     for worker, own in enumerate(times.workers):

@@ -30,8 +30,6 @@ class Message:
     after    messages of the operation (by their place in it) that have arrived before it can leave
     along    the message whose bytes it hands on as they come: it begins when those begin to arrive, and has
              arrived no earlier than they have; -1: none
-    delay    seconds that its first byte takes beside the latency of its own path: of a message that stands
-             for several one after the other
     """
 
     source: int
@@ -39,7 +37,6 @@ class Message:
     size: int
     after: tuple[int, ...] = ()
     along: int = -1
-    delay: float = 0.0
 
 
 def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> list[Message]:
@@ -49,53 +46,6 @@ def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> l
         return sent
     size = platform.broadcast_size
     return [replace(each, size=size(each.source, each.target, each.size)) for each in sent]
-
-
-MOST = 65_536  # messages of an operation that are simulated one by one
-
-
-def lumped(operation: Operation, platform: Platform, broadcast: str) -> list[Message] | None:
-    """An operation of more messages than MOST, as one message per pair of hosts and per pair of workers of
-    one host, or per worker of a ring: all leave once all its workers have posted it, and it is through for
-    all of them when all have arrived. None where it has no more than MOST. broadcast: as of `messages`.
-
-    A ring's sum sends each worker's whole share to the next one, behind the latencies of all hops that a
-    block takes.
-    """
-    parts, hosts = operation.parts, platform.hosts
-    members = sorted(parts)
-    count = len(members)
-    ring = list(zip(members, [*members[1:], *members[:1]]))
-    if operation.route == "ring":
-        if 2 * (count - 1) * count <= MOST:
-            return None
-        share = round(sum(sum(part.values()) for part in parts.values()) / count)
-        around = sum(platform.path(*hop).latency for hop in ring)
-        hops = 2 * (count - 1) / count * around
-        return [Message(a, b, share, delay=hops - platform.path(a, b).latency) for a, b in ring]
-    delay = 0.0
-    if operation.route == "pairs":
-        each = parts
-    elif operation.route == "broadcast":
-        # Around a ring or from the root, every other member gets the whole block once.
-        each = {w: dict.fromkeys((p for p in members if p != w), max(part.values()))
-                for w, part in parts.items() if part}  # fmt: skip
-        if broadcast == "ring":
-            delay = (count - 2) / count * sum(platform.path(*hop).latency for hop in ring)
-    else:
-        return None
-    if sum(map(len, each.values())) <= MOST:
-        return None
-    sizes: dict[tuple[int, int], int] = {}
-    ends: dict[tuple[int, int], tuple[int, int]] = {}
-    for source, part in each.items():
-        for target, size in part.items():
-            apart = hosts[source] != hosts[target]
-            # Workers of one host by themselves, below 0 so that they are no pair of hosts.
-            key = (hosts[source], hosts[target]) if apart else (-1 - source, -1 - target)
-            sizes[key] = sizes.get(key, 0) + size
-            ends.setdefault(key, (source, target))
-    return [Message(*ends[key], size, delay=delay) for key, size in sizes.items()]
 
 
 def messages(operation: Operation, workers: int, broadcast: str) -> list[Message]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from harness.base.errors import InputError
 from harness.comm.recorder import STRAGGLE
-from harness.model.replay.collectives import Message, lumped, messages, on_links
+from harness.model.replay.collectives import Message, messages, on_links
 from harness.model.replay.cores import Cores, Making
-from harness.model.replay.flows import NEAR, Flows
+from harness.model.replay.flows import Flows
 from harness.model.replay.platform import Platform
 from harness.model.replay.program import ALONE, Aside, Begin, Operation, Post, Program, Take, Wait, Work
 
@@ -53,7 +53,6 @@ class Going:
     pending: dict[int, int]  # messages by worker that have not arrived
     waiting: dict[int, list[int]]  # by worker, the messages that cannot leave before it has posted
     followers: dict[int, list[int]]  # by message: those that come after it or along with it
-    together: bool = False  # whether it is of `lumped` messages, which leave and end for all workers alike
     posted: dict[int, float] = field(default_factory=dict)
     done: dict[int, float] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class Going:
     def met(self, worker: int, eager: bool) -> float:
         """When the last of the workers had posted that this worker's part depends on."""
         route = self.operation.route
-        if self.together or route == "ring" or (route == "broadcast" and not eager):
+        if route == "ring" or (route == "broadcast" and not eager):
             return max(self.posted.values())
         if not self.partners:
             for message in (sent.message for sent in self.sent):
@@ -96,8 +95,7 @@ class Timeline:
     going: dict[int, Going]
     segments: list[list[list[Segment]]]
     begins: list[list[float]]
-    # In words: what was put together since there was so much of it.
-    lumps: list[str] = field(default_factory=list)
+    merged: bool = False  # whether flows were put together since there were so many (`Flows`)
 
     def ends(self, worker: int, index: int) -> float:
         own = self.segments[worker][index]
@@ -160,14 +158,8 @@ class _Simulation:
             else:
                 self._first_byte(operation, message, now)
         self._check_over()
-        return Timeline(self.program, self.platform, self.going, self.segments, self.begins, self._lumps())
-
-    def _lumps(self) -> list[str]:
-        names = {going.operation.display_name() for going in self.going.values() if going.together}
-        said = [f"{name} as one flow per pair of hosts, or of neighbours in a ring" for name in sorted(names)]
-        if self.flows.merged:
-            said.append(f"flows that begin or end within {NEAR:.1%} of their duration of one another")
-        return said
+        merged = self.flows.merged
+        return Timeline(self.program, self.platform, self.going, self.segments, self.begins, merged)
 
     def _later(self, when: float, worker: int = -1, operation: int = -1, message: int = -1) -> None:
         self.order += 1
@@ -292,10 +284,6 @@ class _Simulation:
 
     def _begin(self, number: int) -> Going:
         operation = self.program.operations[number]
-        lumps = lumped(operation, self.platform, self.broadcast)
-        if lumps is not None:
-            sent = [Sent(message, 1) for message in on_links(operation, self.platform, lumps)]
-            return Going(operation, sent, {-1: len(sent)}, {}, {}, together=True)
         made = on_links(operation, self.platform, messages(operation, self.program.workers, self.broadcast))
         pending = dict.fromkeys(operation.parts, 0)
         followers: dict[int, list[int]] = {}
@@ -320,10 +308,6 @@ class _Simulation:
             self.going[number] = self._begin(number)
         going = self.going[number]
         going.posted[worker] = now
-        if going.together:
-            for place in range(len(going.sent)) if len(going.posted) == len(going.operation.parts) else ():
-                self._less(number, place, now, worker)
-            return
         for place in going.waiting.get(worker, ()):
             self._less(number, place, now, worker)
         if not going.pending[worker]:
@@ -336,7 +320,7 @@ class _Simulation:
         if each.needs == 0:
             each.ready, each.cause = now, cause
             latency = self.platform.path(each.message.source, each.message.target).latency
-            self._later(now + latency + each.message.delay, -1, number, place)
+            self._later(now + latency, -1, number, place)
 
     def _first_byte(self, number: int, place: int, now: float) -> None:
         going = self.going[number]
@@ -364,11 +348,6 @@ class _Simulation:
         going = self.going[number]
         each = going.sent[place]
         each.arrived = True
-        if going.together:
-            going.pending[-1] -= 1
-            for worker in going.operation.parts if not going.pending[-1] else ():
-                self._done(number, worker, place, now)
-            return
         for end in {each.message.source, each.message.target} & going.pending.keys():
             going.pending[end] -= 1
             if not going.pending[end] and end in going.posted:
