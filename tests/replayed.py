@@ -7,11 +7,10 @@ import time
 import numpy as np
 
 from harness.core.cluster import Cluster, Device, Link
-from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import Platform, platform_of
 from harness.model.replay.program import Begin, Operation, Post, Program, Step, Wait, Work
-from harness.model.replay.times import times_of
+from harness.model.replay.times import critical_path, times_of
 
 PER_HOST = 8
 

@@ -14,7 +14,6 @@ from harness.base.errors import InputError
 from harness.comm.recorder import BATCH, STRAGGLE, Epoch, Span
 from harness.core.cluster import Cluster, Device, Link
 from harness.model.replay.cores import Cores
-from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import Timeline, simulate
 from harness.model.replay.platform import platform_of
 from harness.model.replay.program import (
@@ -31,7 +30,7 @@ from harness.model.replay.program import (
 )
 from harness.model.replay.read import program_of
 from harness.model.replay.settings import parse
-from harness.model.replay.times import first_epoch, times_of
+from harness.model.replay.times import critical_path, first_epoch, times_of
 from harness.results import writer
 from harness.results.reader import Trace
 from tests import traces

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.core.cluster import Cluster, Device, Link
-from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import instant, platform_of
 from harness.model.replay.program import BACK, THERE, Begin, Operation, Post, Program, Wait, Work, grown
-from harness.model.replay.times import times_of
+from harness.model.replay.times import critical_path, times_of
 
 B, L = 1e9, 1e-3  # bytes per second, seconds
 

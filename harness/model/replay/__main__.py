@@ -19,11 +19,10 @@ from harness.base.errors import InputError, check_place, writing
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.model.replay import crossover
-from harness.model.replay.critical import critical_path
 from harness.model.replay.engine import Timeline
 from harness.model.replay.flows import NEAR
 from harness.model.replay.settings import Replayer, parse
-from harness.model.replay.times import Times, times_of
+from harness.model.replay.times import Times, critical_path, times_of
 from harness.results.report.groups import Group, Run, load
 
 LONGEST = 8  # rows of the critical path that are printed
