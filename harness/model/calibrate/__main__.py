@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
@@ -146,20 +145,9 @@ def as_yaml(cluster: Cluster, found: Speeds, linked: Sequence[Measured], load: L
         lines.append(
             "# The machine was busy: processor time hides most of that, the links' wall time does not."
         )
-    for key, value in block.items():
-        if key in ("devices", "rates"):
-            lines.append(f"{key}:")
-            lines += [f"  - {_flow({k: v for k, v in each.items() if v is not None})}" for each in value]
-        else:
-            lines.append(f"{key}: {_flow(value)}")
-    return "\n".join(lines)
-
-
-def _flow(value: Any) -> str:
-    """A value on one line."""
-    return (
-        yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).split("\n...")[0].strip()
-    )
+    block["devices"] = [{k: v for k, v in each.items() if v is not None} for each in block["devices"]]
+    values = yaml.safe_dump(block, default_flow_style=None, sort_keys=False, width=10**6)
+    return "\n".join([*lines, values.rstrip()])
 
 
 def _range(three: tuple[float, float, float], unit: float) -> str:

@@ -21,7 +21,7 @@ from harness.model.plan.seconds import larger, said
 from harness.model.plan.sized import EPOCHS, Sized, Traffic, sized
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import devices_of, platform_of
-from harness.model.replay.program import Program
+from harness.model.replay.program import crosses_hosts
 from harness.model.replay.times import Times, times_of
 from harness.run.config import Run
 from harness.run.prepare import check_supported
@@ -131,7 +131,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
         platform = platform_of(cluster, workers, per_host)
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
         seconds = [times_of(simulate(each, platform)) for each in found.programs]
-        across = any(_across(each, hosts) for each in found.programs)
+        across = any(crosses_hosts(each, hosts) for each in found.programs)
     if across:
         notes.append(
             f"workers of system={run.system_name} read memory of another host's workers here, which cannot"
@@ -140,11 +140,6 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     return Plan(
         run, cluster, found.memory, found.epochs, seconds, found.lacking, hosts, across, sample, notes
     )
-
-
-def _across(program: Program, hosts: list[int]) -> bool:
-    taken = [operation.parts for operation in program.operations if operation.route == "take"]
-    return any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
 
 
 def _sized(run: Run, place: str, cluster: Cluster) -> Sized:

@@ -13,6 +13,7 @@ from harness.core.cluster_measure import processor
 from harness.model.plan.seconds import EFFICIENCY
 from harness.model.plan.words import Given
 from harness.model.replay.platform import devices_of
+from harness.model.replay.program import crosses_hosts
 from harness.model.replay.settings import Replayer, Settings
 from harness.model.replay.times import Times, first_epoch, of_worker, times_of
 from harness.results import files
@@ -117,10 +118,9 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
         settings = replace(settings, compute="roofline", efficiency=EFFICIENCY, uncounted=rest)
     timeline = Replayer(settings, cluster).replay(trace)
     program = timeline.program
-    taken = [operation.parts for operation in program.operations if operation.route == "take"]
-    across = any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
     workers = [of_worker(timeline, worker) for worker in range(program.workers)]
     slowest = [max(own.epoch for own in epoch) for epoch in zip(*workers)]
     slowest[0] = first_epoch(timeline)
     sent = sum(files.read_json(folder / "summary.json")["bytes_epoch"].values())
+    across = crosses_hosts(program, hosts)
     return Trial(trace, times_of(timeline), list(accumulate(slowest)), float(sent), across)

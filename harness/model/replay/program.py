@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.comm.recorder import STRAGGLE
@@ -128,6 +128,15 @@ class Program:
     @property
     def workers(self) -> int:
         return len(self.steps)
+
+
+def crosses_hosts(program: Program, hosts: Sequence[int]) -> bool:
+    """Whether workers read memory of workers on another host, which cannot be.
+
+    hosts   of each worker
+    """
+    taken = [operation.parts for operation in program.operations if operation.route == "take"]
+    return any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
 
 
 def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Program:

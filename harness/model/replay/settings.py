@@ -126,7 +126,6 @@ class Replayer:
     settings: Settings
     described: Cluster | None
     changes: tuple[str, ...] = ()
-    programs: dict[Path, Program] = field(default_factory=dict)
     rooflines: dict[Path, Roofline] = field(default_factory=dict)  # by run, where compute=roofline
 
     @property
@@ -135,47 +134,46 @@ class Replayer:
         return " ".join([self.settings.cluster, *self.changes])
 
     def program(self, trace: Trace) -> Program:
-        """The program of a run, read once."""
-        if trace.run_dir not in self.programs:
-            lasts = None
-            if self.settings.compute == "roofline":
-                assert self.described is not None
-                workers, settings = int(trace.config["workers"]), self.settings
-                fit = self.fit(trace)
-                lasts = Roofline(
-                    self.described,
-                    workers,
-                    settings.per_host,
-                    settings.efficiency,
-                    1.0 if fit is None else fit.efficiency,
-                    settings.grown,
-                    settings.uncounted,
+        """The program of a run."""
+        lasts = None
+        if self.settings.compute == "roofline":
+            assert self.described is not None
+            workers, settings = int(trace.config["workers"]), self.settings
+            fit = self.fit(trace)
+            lasts = Roofline(
+                self.described,
+                workers,
+                settings.per_host,
+                settings.efficiency,
+                1.0 if fit is None else fit.efficiency,
+                settings.grown,
+                settings.uncounted,
+            )
+            self.rooflines[trace.run_dir] = lasts
+        read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
+        if self.settings.overlap == "published" and not overlaps(trace):
+            read = blocking(read)
+        read = grown(read, self.settings.grown, work=lasts is None)
+        if (rank := self.settings.straggler) is not None:
+            if rank >= read.workers:
+                raise InputError(
+                    f"straggler={rank} is not a worker of {trace.run_dir}: give 0 to {read.workers - 1}"
                 )
-                self.rooflines[trace.run_dir] = lasts
-            read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
-            if self.settings.overlap == "published" and not overlaps(trace):
-                read = blocking(read)
-            read = grown(read, self.settings.grown, work=lasts is None)
-            if (rank := self.settings.straggler) is not None:
-                if rank >= read.workers:
-                    raise InputError(
-                        f"straggler={rank} is not a worker of {trace.run_dir}: give 0 to {read.workers - 1}"
-                    )
-                read = held_up(read, rank, self.settings.delay, self.settings.slowdown)
-            self.programs[trace.run_dir] = read
-        return self.programs[trace.run_dir]
+            read = held_up(read, rank, self.settings.delay, self.settings.slowdown)
+        return read
 
     def replay(self, trace: Trace) -> Timeline:
-        program = self.program(trace)
-        if self.described is None:
-            if len(trace.environment.get("hosts") or []) > 1:
-                raise InputError(
-                    f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot"
-                    " be replayed; name a described cluster"
-                )
-            return self.simulated(program, instant(program.workers), "direct")
-        platform = self.platform(program.workers, self.fitted(trace))
-        return self.simulated(program, platform, self.settings.broadcast)
+        program, broadcast = self.program(trace), self.settings.broadcast
+        if self.described is not None:
+            platform = self.platform(program.workers, self.fitted(trace))
+        elif len(trace.environment.get("hosts") or []) > 1:
+            raise InputError(
+                f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot be"
+                " replayed; name a described cluster"
+            )
+        else:
+            platform, broadcast = instant(program.workers), "direct"
+        return self.simulated(program, platform, broadcast)
 
     def fit(self, trace: Trace) -> Fit | None:
         """What the cluster is fitted to on a run's graph; None where that is not asked for. InputError where
