@@ -22,7 +22,7 @@ from harness.core.mixins import AsynchronousSystem
 from harness.core.order import FIXED, Shape
 from harness.dev.conformance.train import make_trainer
 from harness.model.plan.dry import Ran, dry_run
-from harness.model.plan.seconds import EFFICIENCY, MODELLED, said
+from harness.model.plan.sized import EFFICIENCY, MODELLED, said
 from harness.model.replay.roofline import Roofline
 from harness.run.config import make_system
 from tests import systems

@@ -17,8 +17,7 @@ from harness.core.cluster import GIB, Cluster
 from harness.core.cuts import check_cut
 from harness.data.partition import io
 from harness.data.partition.cache import Cache, shards_for
-from harness.model.plan.seconds import larger, said
-from harness.model.plan.sized import EPOCHS, Sized, Traffic, sized
+from harness.model.plan.sized import EPOCHS, Sized, Traffic, larger, said, sized
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import devices_of, platform_of
 from harness.model.replay.program import crosses_hosts

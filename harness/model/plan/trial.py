@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.base.errors import InputError
 from harness.core.cluster import Cluster
 from harness.core.cluster_measure import processor
-from harness.model.plan.seconds import EFFICIENCY
+from harness.model.plan.sized import EFFICIENCY
 from harness.model.plan.words import Given
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import crosses_hosts

@@ -12,7 +12,7 @@ from harness.base.errors import InputError, at_least, did_you_mean, more_than
 from harness.base.words import key_of, key_value
 from harness.core.cluster import GIB, Cluster, Device, Link
 from harness.core.cluster_measure import host_memory, processor
-from harness.model.plan.seconds import with_launches
+from harness.model.plan.sized import with_launches
 from harness.model.replay.settings import MEASURED, TRACED, cluster_of
 from harness.results.identity import ALIAS
 from harness.run import overrides
