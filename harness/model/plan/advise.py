@@ -19,8 +19,8 @@ from harness.base.subcommand import Parser, command
 from harness.base.terminal import counted, unfolded
 from harness.core.mixins import AsynchronousSystem
 from harness.model.plan import trial
-from harness.model.plan.candidate import HEADINGS, Candidate
 from harness.model.plan.plan import Plan, plan
+from harness.model.plan.trial import Candidate
 from harness.model.plan.words import Given, parse
 from harness.results.reader import STARTED, Trace
 from harness.results.summary import leading_score
@@ -35,6 +35,10 @@ FULL = "does not fit"
 UNKNOWN = "only a run tells what it sends"
 ACROSS = "shares memory: one host only"
 ASYNCHRONOUS = "asynchronous: its scores elsewhere are not known"
+HEADINGS = (
+    "system", "GB per worker", "MB per epoch", "steps", "modelled epoch, ms", "best val", "epochs",
+    "modelled s", "",
+)  # fmt: skip
 DESCRIPTION = """\
 Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
 replays them on the cluster, trains exact training, the two that are best by then and of the rest the one with
