@@ -1,15 +1,8 @@
-"""resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself.
+"""resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself;
+docs/trace.md has its keys.
 
-    {"schema": 5, "role": "", "steps": 1, "asynchronous": false, "devices": false, "overlaps": false,
-     "combine": "Exact()", "knobs": {"refresh": 20}, "run": "3f...",
-     "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
-                   "machine": "...", "code": "..."}]}
-
-`role` is its class's; `steps`, `devices` and `overlaps` are its `traits()`; `asynchronous` is whether it is
-an `AsynchronousSystem`; `combine` is how gradients became a step, whether the run or the system said so; and
-`knobs` has what its `setup` chose (`Context.chosen`). `run` is the fingerprint that the run began with, by
-which its checkpoints know it. A config says what was asked for (`auto`); this file says what
-that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD)."""
+A config says what was asked for (`auto`); this file says what that became. A run that goes on from a
+checkpoint keeps the values that its bits depend on (HELD)."""
 
 from __future__ import annotations
 
