@@ -13,9 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness import cli
-from harness.base.errors import InputError
-from harness.cli.page.__main__ import page, results_of
-from harness.results.report import groups
+from harness.cli.page.__main__ import page
 from harness.run import repeat_command, runner
 from tests import browser, traces
 from tests.reported import read_once
@@ -139,18 +137,6 @@ def test_the_answer_stands_first(elements):
     answer = said.index("Take bns to send the fewest bytes")
     assert said.index("The answer") < answer
     assert "one seed has no interval" in said and "published" not in said
-
-
-def test_verdicts_need_one_folder_of_results(results, tmp_path):
-    system(tmp_path, "bns", seeds=(1,))
-    compared, _ = groups.load([results])
-    assert results_of(compared) == results
-    compared, _ = groups.load([results, tmp_path])
-    assert results_of(compared) is None
-    with pytest.raises(InputError, match="--claims needs runs of one folder"):
-        page([str(results), str(tmp_path)], "made", claims=True)
-    said = page([str(results / "pubmed")], "made", claims=True)
-    assert "What the papers say" in said and "92 published experiments" in said
 
 
 @pytest.mark.parametrize("out", ["", "none/page.html"])

@@ -1,8 +1,8 @@
 """One page of finished runs, in one file that needs no network.
 
-It says which system to take on each graph, and how to make every number again; it has pictures, tables that
-can be sorted, and on request what holds of the papers' claims. Runs of a system of one's own have a command
-there where --config-dir FOLDER names its yaml and PYTHONPATH its module, as for the runs themselves."""
+It says which system to take on each graph, and how to make every number again; it has pictures, and tables
+that can be sorted. Runs of a system of one's own have a command there where --config-dir FOLDER names its
+yaml and PYTHONPATH its module, as for the runs themselves."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.base.errors import InputError, check_place
-from harness.base.loading import load
 from harness.base.places import command_line, own_config, own_config_option
 from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.cli.page import content
 from harness.cli.page.layout import rendered, write
 from harness.results.report import groups
-from harness.results.report.groups import Group
 
 
 @command("halobench report html")
@@ -36,16 +34,13 @@ def main(words: list[str], program: str) -> None:
         metavar="DIR",
         help="PNG files that stand among the pictures, as `halobench figures` draws them",
     )
-    parser.add_argument(
-        "--claims", action="store_true", help="what these runs say of the papers' published claims, too"
-    )
     given = parser.parse_args(words)
     options = {"out": given.out, "title": given.title, "figures": given.figures}
     again = [f"--{name}={value}" for name, value in options.items() if value]
-    again += [*["--claims"] * given.claims, *own_config_option()]
+    again += own_config_option()
     check_place("out", given.out)
     made_by = command_line(["halobench", "report", "html", *given.runs, *again], bool(own_config()))
-    text = page(given.runs, made_by, given.title, given.figures, given.claims)
+    text = page(given.runs, made_by, given.title, given.figures)
     write("out", given.out, text)
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
 
@@ -55,27 +50,20 @@ def page(
     command: str,
     title: str | None = None,
     figures: Path | None = None,
-    claims: bool = False,
 ) -> str:
     """The page of the runs at or below `paths`; the same text whenever it is made of the same runs.
 
     command   what makes it again, which the page says
     figures   a folder of PNG files that stand among the pictures
-    claims    whether it has the verdicts on published claims, which need all runs in one folder of results
     """
     drawn = _images(figures) if figures else []
     compared, empty = groups.load(paths)
     environments: content.Environments = {}
     graphs = content.graphs(compared, environments)
-    results = results_of(compared)
-    if claims and results is None:
-        raise InputError("--claims needs runs of one folder of results: give that folder alone")
     return rendered(
         "page.html.j2",
         title=title or ", ".join(dict.fromkeys(group.dataset for group in compared)),
         graphs=graphs,
-        verdicts=load("harness.papers.claims.page").verdicts(results) if claims and results else None,
-        results=results,
         figures=drawn,
         environments=list(environments),
         given=shlex.join(paths),
@@ -93,12 +81,6 @@ def _images(folder: Path) -> list[tuple[str, str]]:
             f"figures={folder} holds no PNG file: give the folder that halobench figures drew into"
         )
     return [(path.stem, f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}") for path in found]
-
-
-def results_of(compared: Sequence[Group]) -> Path | None:
-    """The folder that all the runs are in, as RESULTS/GRAPH/RUN; None where they are in several."""
-    found = {run.path.parent.parent for group in compared for run in group.runs}
-    return found.pop() if len(found) == 1 else None
 
 
 if __name__ == "__main__":
