@@ -19,7 +19,7 @@ from tests.pages import CONF, ROOT
 
 GRAPH = "dataset=twin/flickr dataset.scale=0.01 workers=3 epochs=6 threads=1 order=transform seed=1"
 PARTITIONS = ("metis", "random")
-CUTS = {"cdfgnn": ("ebv", "hep")}  # vertex-cuts
+CUTS = {"cdfgnn": ("ebv", "hep"), "cofree": ("ebv", "hep")}  # vertex-cuts
 # Rounds of an asynchronous run depend on who comes first.
 WORDS = {"digest_a": "system.order=rotation"}
 
