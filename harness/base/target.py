@@ -52,7 +52,7 @@ def trust_folder(folder: Path) -> None:
     yaml_text.check_folder(folder)
     for path in sorted(folder.rglob("*.yaml")):
         with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
-            if isinstance(config := yaml.safe_load(yaml_text.read(path)), Mapping):
+            if isinstance(config := yaml_text.parsed(yaml_text.read(path)), Mapping):
                 trust(config)
 
 

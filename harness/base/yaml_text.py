@@ -4,6 +4,7 @@ lines may mean a billion values, or go too deep for whoever reads them."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -14,6 +15,7 @@ from harness.base.terminal import CONTROL
 # Bytes of a file, levels, and values once every alias is what it stands for. A composed config takes about 2
 # kB, 3 levels and 100 values.
 BYTES, DEPTH, VALUES = 1 << 20, 50, 20_000
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is eight times as fast
 
 
 def read(path: Path, as_written: bool = False) -> str:
@@ -39,7 +41,7 @@ def read(path: Path, as_written: bool = False) -> str:
         if sum(each for _, each, _ in opened) > VALUES:
             raise Damaged(f"it means more than {VALUES} values")
 
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
             if as_written or event.anchor not in known:
                 raise Damaged(f"it has an alias, *{event.anchor}: give what it stands for")
@@ -59,6 +61,11 @@ def read(path: Path, as_written: bool = False) -> str:
             known[anchor] = values, levels + 1
             add(values, levels + 1)
     return text
+
+
+def parsed(text: str) -> Any:
+    """What a yaml says, in types of Python's own. yaml.YAMLError where it is none."""
+    return yaml.load(text, Loader=LOADER)
 
 
 def check_folder(folder: Path) -> None:

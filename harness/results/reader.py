@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from harness.base import checksum
+from harness.base import checksum, yaml_text
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError
 from harness.base.machine import check_machine, check_room
@@ -65,7 +65,7 @@ class Trace:
     def config(self) -> dict[str, Any]:
         path = self._whole("config.yaml")
         try:
-            config = yaml.safe_load(read_yaml_text(path))
+            config = yaml_text.parsed(read_yaml_text(path))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             check_machine(error, path)
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None

@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from harness.base import yaml_text
 from harness.base.errors import InputError
 from harness.base.places import command_line, own_config, own_config_option
 from harness.results.report.groups import flatten
@@ -87,7 +86,8 @@ def _options(group: str, folder: Path) -> dict[str, dict[str, Any]]:
     root = folder / group
     paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     return {
-        path.relative_to(root).with_suffix("").as_posix(): yaml.safe_load(path.read_text()) for path in paths
+        path.relative_to(root).with_suffix("").as_posix(): yaml_text.parsed(path.read_text())
+        for path in paths
     }
 
 

@@ -16,7 +16,6 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -167,7 +166,7 @@ def configured() -> dict[str, dict[str, Any]]:
     """Every system of `conf/system/`, and of one's own, by name, and its block without Hydra's own keys."""
     folders = [Path(CONF), *filter(None, [own_config()])]
     found = [path for folder in folders for path in sorted((folder / "system").glob("*.yaml"))]
-    blocks = {path.stem: yaml.safe_load(path.read_text()) for path in found}
+    blocks = {path.stem: yaml_text.parsed(path.read_text()) for path in found}
     return {name: {k: v for k, v in block.items() if k != "defaults"} for name, block in blocks.items()}
 
 

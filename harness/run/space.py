@@ -89,7 +89,7 @@ def read(system: str, config_dir: Path | None = None) -> dict[str, Choices | Ran
 
 def _read(path: Path, begin: str) -> dict[str, Choices | Range]:
     try:
-        given = yaml.safe_load(yaml_text.read(path))
+        given = yaml_text.parsed(yaml_text.read(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path} cannot be used: {str(error).splitlines()[0]}") from None
     if not isinstance(given, dict) or not given:

@@ -195,7 +195,7 @@ def read(folder: Path) -> Bundle:
     if not path.is_file():
         raise InputError(f"{folder} holds no {HEAD}: give a folder that halobench submit has made")
     try:
-        given = yaml.safe_load(yaml_text.read(path))
+        given = yaml_text.parsed(yaml_text.read(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(given, dict):

@@ -146,7 +146,7 @@ def one(name: str, folder: Path = FOLDER) -> Experiment:
 @functools.lru_cache(maxsize=256)
 def _read(name: str, text: str) -> Experiment:
     """The experiment that a file's text describes; kept: checking its types takes nearly 0.1 s."""
-    return _experiment(name, yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return _experiment(name, yaml_text.parsed(text))
 
 
 def _experiment(name: str, given: Any) -> Experiment:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from harness.base import yaml_text
 
 PATH = Path(__file__).with_name("published.yaml")
 
@@ -36,7 +36,7 @@ class Entry:
 def entries() -> dict[str, Entry]:
     """Every entry by its id, in the order of the papers."""
     known = Entry.__dataclass_fields__
-    stored = yaml.load(PATH.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"]
+    stored = yaml_text.parsed(PATH.read_text())["entries"]
     made = (Entry(**{key: value for key, value in each.items() if key in known}) for each in stored)
     return {entry.id: entry for entry in made}
 

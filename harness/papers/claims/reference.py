@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from PIL import Image
 
+from harness.base import yaml_text
 from harness.base.errors import InputError, writing
 from harness.papers.claims.claim import Claim, named
 from harness.papers.claims.evaluate import Folders, Measured, Result, result_of, results
@@ -68,7 +68,7 @@ def _cluster(name: str, fitted: Sequence[str]) -> str:
     path = Path(runner.CONF) / "cluster" / f"{name}.yaml"
     if not path.exists():
         return name
-    said = yaml.safe_load(path.read_text())
+    said = yaml_text.parsed(path.read_text())
     fits = [each for each in said.pop("fits", None) or () if each["graph"] in fitted]
     return repr(said) + repr(fits or "")
 
