@@ -53,8 +53,8 @@ class Experiment:
     needs: tuple[Need, ...] = ()
 
     def rows_on(self, size: str, graph: str) -> list[str]:
-        """The rows to run on a graph: all where all are drawn or the size does not have it, else all but
-        those that only claims on other graphs need."""
+        """The rows to run on a graph: all where all are drawn, the size does not have it or no claim is on
+        it, else all but those that only claims on other graphs need."""
         graphs = self.sizes[size].graphs
         if graph not in graphs or any("rows" not in options for options in self.draw.values()):
             return list(self.rows)
@@ -62,7 +62,7 @@ class Experiment:
         for claim in self.claims:
             if graphs.index(graph) in self.on(size, claim.graph):
                 needed |= dict.fromkeys(claim.needed, True)
-        return [row for row in self.rows if needed.get(row, True)]
+        return [row for row in self.rows if needed.get(row, True)] or list(self.rows)
 
     def sweeps(self, row: str, size: str) -> list[str]:
         """The sweep of a row on each graph of a size."""
