@@ -151,7 +151,7 @@ def test_a_link_that_is_down_before_workers_meet_ends_both_hosts(place, badly_li
 
 
 @pytest.mark.nightly(90)
-def test_a_link_that_comes_back_before_rendezvous_is_over_changes_no_bit(place, pool, badly_linked):  # noqa: F811
+def test_a_link_that_comes_back_in_time_changes_no_bit(place, pool, badly_linked):  # noqa: F811
     (run,) = prepared(place, "system=vanilla", *FOUR[1:], "workers=2", "rendezvous=120")
     alone = run.with_name(f"{run.name}-alone")
     shutil.copytree(run, alone)
