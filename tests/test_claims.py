@@ -357,6 +357,8 @@ def test_a_drawing_that_names_its_rows_starts_no_more_runs(draw, run):
     rows = {"a": "system=a", "b": "system=b"}
     plan = experiment.Experiment("mine", "t", rows, sizes, draw, claims=(claim,))
     assert plan.rows_on("small", "cora") == run and plan.rows_on("small", "dblp") == ["a", "b"]
+    alone = replace(plan, rows={"b": "system=b"})
+    assert alone.rows_on("small", "cora") == ["b"], "a graph without a claim has all rows"
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"
