@@ -10,10 +10,14 @@ import pandas as pd
 import pytest
 
 from harness.base.dgl import load_dgl
+from harness.comm.recorder import Recorder
 from harness.core.architectures import Gcn
 from harness.core.kernels.tiling_measured import random_block
+from harness.data.partition.assign import assign
+from harness.data.partition.build import build_shards
 from harness.dev.bench import (
     blocks,
+    cpu,
     lines,
     needed,
     order,
@@ -125,7 +129,7 @@ def test_a_start_is_held_to_its_target_and_told_in_stages(folders, pretended, mo
     pretended(lambda where, keys: 2.0, start)
     monkeypatch.setattr(start, "stages", lambda run: {"imports": run.took, "first epoch": run.took / 2})
     whole, *stages = start.start_lines(folders, rounds=2)
-    assert (whole.ours, whole.target, [line.ours for line in stages]) == (3.0, 3.0, [2.0, 1.0])
+    assert (whole.ours, whole.target, [line.ours for line in stages]) == (3.0, 1.5, [2.0, 1.0])
 
 
 def test_the_chosen_order_is_held_to_the_better_of_both(folders, pretended, monkeypatch):
@@ -150,7 +154,7 @@ def test_what_layers_chose_is_told(values, said):
 def test_a_sampled_epoch_is_held_to_vanillas(folders, pretended):
     asked = pretended(lambda where, keys: {"bns": 3.0, "vanilla": 4.0}[keys["system"]], systems)
     found = systems.sampled_lines(folders, rounds=2)
-    assert [line.ratio for line in found] == [0.75] * 4 and {line.target for line in found} == {0.8}
+    assert [line.ratio for line in found] == [0.75] * 4 and {line.target for line in found} == {0.75}
     assert all(line.note == "CPU s 9 / 12" for line in found)
     assert all(keys.get("system__rate") == (0.1 if keys["system"] == "bns" else None) for _, keys in asked)
 
@@ -266,6 +270,32 @@ def test_systems_are_held_to_what_vanilla_computes_and_say_what_they_compute_mor
     assert "vanilla on an edge-cut; 3.00 times vanilla's products" in found["cdfgnn"].note
     partitioned = {keys["system"]: "partition" in keys for _, keys in asked}
     assert partitioned["vanilla"] and not partitioned["cdfgnn"], "a vertex-cut is its system's own"
+
+
+def test_four_workers_are_held_to_their_target_or_to_just_above_the_floor(folders, pretended, monkeypatch):
+    pretended(lambda where, keys: 2.0 if keys["gpus"] == 4 else 1.0, cpu)
+    monkeypatch.setattr(cpu, "floor", lambda shards, features, *rest: {"once": 3.0, "refetch": 5.4}[features])
+    graph = random_graph(40, 3, num_features=4, num_classes=2, seed=1)
+    found = {line.name.split(" / ")[0]: line for line in cpu.cpu_lines(graph, MODEL, folders, rounds=1)}
+    assert {line.ratio for line in found.values()} == {2.0}
+    assert found["4 workers, once, metis"].target == 1.20, "the floor of 1.0 lies below"
+    assert found["4 workers, refetch, metis"].target == pytest.approx(1.05 * 1.8)
+    assert found["4 workers, refetch, random"].target is None
+    assert found["4 workers, once, metis"].note == "floor 1.00; 2.00 of it"
+
+
+@pytest.mark.nightly(20)
+def test_the_floor_computes_the_products_of_a_run(folders, forked, monkeypatch):
+    recorders = []
+    monkeypatch.setattr(cpu, "Recorder", lambda: recorders.append(Recorder()) or recorders[-1])
+    setting = parts.Setting(folders, None, 1, parts.QUICK)
+    graph, keys = setting.graph(), parts.QUICK.runs
+    shards = list(build_shards(graph, assign(graph, "metis", 4, 1).astype(np.int32), 4))
+    model = Gcn(layers=2, hidden=keys["model__hidden"], dropout=0.0)
+    assert cpu.floor(shards, "refetch", model, epochs=3) > 0
+    run = runs.train(folders, gpus=4, partition="metis", system__features="refetch", **keys)
+    here = sum(span.flops for recorder in recorders for span in recorder.epoch.spans)
+    assert here == runs.flops_per_epoch(run.trace)
 
 
 def test_what_is_computed_leaves_out_waits_and_first_epochs():

@@ -35,7 +35,7 @@ from harness.run.config import make_system
 CPU = torch.device("cpu")
 TOLERANCE = 1e-3  # of every epoch's loss, relative
 EXACT = "systems.vanilla.Vanilla"
-TARGETS = {"refetch": 0.95, "once": 0.50}  # largest ratio to DGL's epoch, by `features`
+TARGETS = {"refetch": 0.75, "once": 0.40}  # largest ratio to DGL's epoch, by `features`
 PYG_TARGET = 1.0
 
 

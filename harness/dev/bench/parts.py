@@ -13,6 +13,7 @@ from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
 from harness.dev.bench.batches import batch_lines
 from harness.dev.bench.blocks import block_lines
+from harness.dev.bench.cpu import cpu_lines
 from harness.dev.bench.epoch import epoch_lines
 from harness.dev.bench.gpu import gpu_lines
 from harness.dev.bench.lines import BenchLine
@@ -123,6 +124,10 @@ PARTS = {
     "systems": Part(
         "what each system computes, beside vanilla",
         lambda s: system_lines(s.folders, s.rounds, **s.extent.runs),
+    ),
+    "cpu": Part(
+        "CPU of four workers, beside one worker's, and its floor",
+        lambda s: cpu_lines(s.graph(), s.extent.model, s.folders, s.rounds, s.extent.rounds, **s.extent.runs),
     ),
     "sampled": Part(
         "an epoch of bns at rate 0.1, beside vanilla's",

@@ -8,7 +8,7 @@ from functools import partial
 from harness.dev.bench.lines import BenchLine
 from harness.dev.bench.runs import Finished, Folders, train
 
-TARGET_S = 3.0
+TARGET_S = 1.5
 
 
 def start_lines(folders: Folders, rounds: int = 4, workers: int = 4, **keys) -> list[BenchLine]:

@@ -29,7 +29,7 @@ TARGET = 1.3  # of what a system computes
 PARTITION = "random"
 FEATURES = ("refetch", "once")
 REFERENCE, SAMPLED = "vanilla", "bns"
-SAMPLED_TARGET = 0.8  # of an epoch that draws a tenth of the halo rows
+SAMPLED_TARGET = 0.75  # of an epoch that draws a tenth of the halo rows
 # By default it renews after a tenth of the run's epochs, which here would be in every epoch.
 RENEWED: dict[str, dict[str, Any]] = {"pscgcn": {"system__refresh": 10}}
 BAGS, BAG_SYSTEMS = "coauthor-physics", ("pscgcn", "capgnn", "cdfgnn")
