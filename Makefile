@@ -6,7 +6,7 @@ DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
 .PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size \
-        site wheel archive bench bench-gpu figures fidelity clean clean-cache
+        site wheel archive bench gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
@@ -101,8 +101,8 @@ archive:        ## one file to deposit: what is committed, without data; the sam
 bench: env      ## ratios against PyG, DGL and vanilla, start-up, rooflines: all in one run
 	$(RUN) -m harness bench
 
-bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, kept in results/bench/gpu.json
-	$(RUN) -m harness bench --only gpu --json results/bench/gpu.json
+gpu: env        ## on a GPU: its tests, epochs beside PyG's and DGL's, all systems, into results/gpu; DEVICE=cpu: a trial
+	$(RUN) -m tests.gpu_session --device $(or $(DEVICE),cuda) --out results/gpu
 
 SIZE   ?= smoke
 FIG    ?=

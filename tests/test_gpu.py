@@ -17,6 +17,7 @@ from harness.dev.bench import gpu
 from harness.results import resolved
 from harness.results.reader import Trace, find_runs
 from harness.results.schema import PEAK_ALLOCATED, PEAK_RESERVED
+from tests import gpu_session
 from tests.graphs import random_graph
 from tests.systems import VARIANTS
 
@@ -108,8 +109,12 @@ def test_the_bench_has_ratios_to_its_peers_or_says_why_not(device):
     found = [line for line in gpu.gpu_lines(graph, model, 2, torch.device(device)) if line.unit == "s"]
     there = {line.name.split(" / ")[1] for line in found if line.peer is not None}
     absent = {line.name for line in found if line.peer is None}
-    assert there | absent == {"PyG, torch.sparse CSR", "PyG, edge_index", "DGL"} and not there & absent
-    assert "PyG, edge_index" in there and all(line.ratio > 0 for line in found if line.peer is not None)
+    assert (
+        there | absent == {"PyG, torch.sparse CSR", "PyG, edge_index", "DGL", "floor"} and not there & absent
+    )
+    assert {"PyG, edge_index", "floor"} <= there and all(
+        line.ratio > 0 for line in found if line.peer is not None
+    )
     assert all(len(line.samples) == 2 for line in found if line.peer is not None)
 
 
@@ -117,3 +122,19 @@ def test_the_bench_says_where_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     (line,) = gpu.gpu_lines(random_graph(30, 3), Gcn(), 1)
     assert line.met is None and "no CUDA device is visible" in line.note
+
+
+def test_a_session_has_every_system_and_says_of_each_command_how_it_ended(tmp_path, monkeypatch, capsys):
+    asked = {step.name: step.words for step in gpu_session.steps("cuda", tmp_path)}
+    assert {f"run-{system}" for system in VARIANTS} < asked.keys() and "device=cuda" in asked["run-vanilla"]
+    code = "import sys; print('time 0.1 s'); print('more'); sys.exit(int(sys.argv[1]))"
+    made = [gpu_session.Step("runs", f"run-{n}", (sys.executable, "-c", code, n)) for n in ("0", "3")]
+    made.append(gpu_session.Step("scale", "scale", (sys.executable, "-c", "not run")))
+    monkeypatch.setattr(gpu_session, "steps", lambda device, out: made)
+    assert gpu_session.main(["runs", "--device", "cpu", "--out", str(tmp_path)]) == 1
+    first, second = (tmp_path / "summary.md").read_text().split("\n`python")[1:]
+    assert "exit code 0" in first and "\n    time 0.1 s" in first and "    more" not in first
+    assert "exit code 3" in second and "    more" in second
+    with pytest.raises(SystemExit):
+        gpu_session.main(["walk"])
+    assert "there is no part walk" in capsys.readouterr().err

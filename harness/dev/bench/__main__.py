@@ -13,6 +13,8 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import torch
+
 from harness.base.errors import InputError, at_least, within
 from harness.base.scratch import scratch
 from harness.base.subcommand import Parser, command
@@ -69,6 +71,12 @@ def parser(program: str) -> argparse.ArgumentParser:
         "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
     )
     made.add_argument(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="of part gpu (default cuda; cpu: to see that it runs)",
+    )
+    made.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="a checkout of another revision to run beside this"
     )
     made.add_argument(
@@ -123,7 +131,10 @@ def _beside(
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
     """Measure the parts that were asked for; returns the exit code."""
     extent = QUICK if asked.quick else FULL
-    setting = Setting(folders, asked.data_dir, asked.rounds, extent)
+    device = (
+        torch.device("cpu") if asked.device == "cpu" else None
+    )  # None: CUDA's, or a line that says why not
+    setting = Setting(folders, asked.data_dir, asked.rounds, extent, device)
     lines: list[BenchLine] = []
     loads: dict[str, Load] = {}
     for name, part in PARTS.items():

@@ -1,11 +1,14 @@
-"""On a GPU, one worker's epoch beside PyG's and DGL's.
+"""On a GPU, one worker's epoch beside PyG's and DGL's, and beside its floor.
 
 Everybody starts with the same weights, and the losses of the first epochs must agree. A peer that cannot run
-on the device has a line with the reason.
+on the device has a line with the reason. The floor is what the products and passes of an epoch would take at
+the rates that this device reaches where it does nothing else: a large product, and a large copy. A gather
+reads a row for every edge; where caches answer a part of that, an epoch can be below the floor.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -19,12 +22,18 @@ from harness.dev.bench.epoch import Ours, Peer, check_losses, dgl_peer, pyg_peer
 from harness.dev.bench.lines import BenchLine, interleaved
 
 CHECKED = 3  # epochs whose losses are compared
+TRIES = 10  # of a copy and of a product, of which the fastest counts
+SIDE = 2048  # of the square matrices whose product is timed
+COPIED = 1 << 26  # bytes of the tensor that is copied; beyond every cache
 
 
 def gpu_lines(
     graph: Graph, model: ModelConfig, rounds: int, device: torch.device | None = None
 ) -> list[BenchLine]:
-    """A line per way of taking features and peer, and all sides' peak memory; None: CUDA's own device."""
+    """A line per way of taking features and peer, one beside its floor, and all sides' peak memory.
+
+    device   None: CUDA's own
+    """
     if device is None:
         if not torch.cuda.is_available():
             return [BenchLine.absent("gpu", "an epoch", "s", "no CUDA device is visible")]
@@ -54,13 +63,47 @@ def gpu_lines(
     check_losses(ours["features=once"], {k: v for k, v in everybody.items() if k != "features=once"}, CHECKED)
     for how, name in product(ours, peers):
         lines.append(BenchLine.of("gpu", f"one worker {how} / {name}", "s", seconds[how], seconds[name]))
+    product_rate, copy_rate = rates(device)
+    note = f"a product does {product_rate / 1e12:.3g} TFLOP/s, a copy {copy_rate / 1e9:.3g} GB/s"
+    for how, run in ours.items():
+        least = floor(run, product_rate, copy_rate)
+        lines.append(BenchLine.of("gpu", f"one worker {how} / floor", "s", seconds[how], [least], None, note))
     if device.type == "cuda":
         lines.append(BenchLine("gpu", "peak allocated", torch.cuda.max_memory_allocated(device) / 1e6, "MB"))
         lines.append(BenchLine("gpu", "peak reserved", torch.cuda.max_memory_reserved(device) / 1e6, "MB"))
     return lines
 
 
-def _timed(run: Callable[[], None], device: torch.device) -> None:
+def floor(run: Ours, product_rate: float, copy_rate: float) -> float:
+    """Seconds of the last epoch's products and passes, each by operations or bytes, whichever takes longer.
+
+    product_rate   operations per second; copy_rate: bytes read and written per second
+    """
+    spans = run.trainer.recorder.epoch.spans
+    work = [item for span in spans for item in span.work]
+    return sum(max(w.flops / product_rate, (w.read + w.written) / copy_rate) for w in work)
+
+
+def rates(device: torch.device) -> tuple[float, float]:
+    """Operations per second of a product of float32 matrices, and bytes per second of a copy, of which each
+    is read and written."""
+    side = torch.rand(SIDE, SIDE, device=device)
+    source = torch.zeros(COPIED, dtype=torch.uint8, device=device)
+    target, out = torch.empty_like(source), torch.empty_like(side)
+
+    def fastest(run: Callable[[], object]) -> float:
+        seconds = []
+        for _ in range(TRIES):
+            begun = time.perf_counter()
+            _timed(run, device)
+            seconds.append(time.perf_counter() - begun)
+        return min(seconds)
+
+    product = fastest(partial(torch.matmul, side, side, out=out))
+    return 2 * SIDE**3 / product, 2 * COPIED / fastest(partial(target.copy_, source))
+
+
+def _timed(run: Callable[[], object], device: torch.device) -> None:
     run()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harness.core.architectures import Gcn
 from harness.data import sources
 from harness.data.config import DatasetConfig
@@ -80,12 +82,14 @@ QUICK = Extent(
 class Setting:
     """folders    where whole runs go, and the cache they share
     data_dir   where real graphs are looked for
-    rounds     of whole runs"""
+    rounds     of whole runs
+    device     of part gpu; None: CUDA's, or a line that says why there is none"""
 
     folders: Folders
     data_dir: Path
     rounds: int
     extent: Extent
+    device: torch.device | None = None
 
     def graph(self) -> Graph:
         return sources.load(self.extent.graph, self.data_dir, seed=1)
@@ -159,8 +163,8 @@ PARTS = {
         lambda s: epoch_lines(s.graph(), s.extent.model, s.extent.rounds),
     ),
     "gpu": Part(
-        "one worker's epoch on a GPU, beside DGL's and PyG's",
-        lambda s: gpu_lines(s.graph(), s.extent.model, s.extent.rounds * 2),
+        "one worker's epoch on a GPU, beside DGL's and PyG's and its floor",
+        lambda s: gpu_lines(s.graph(), s.extent.model, s.extent.rounds * 2, s.device),
     ),
     "spmm": Part(
         "the sparse product, beside DGL's and the machine's bandwidth",

@@ -1,0 +1,117 @@
+"""`make gpu`, or `python -m tests.gpu_session [PART ...] [--device cuda|cpu] [--out FOLDER]`: what is to be
+measured and tested on a GPU, in one command that takes about ten minutes there.
+
+    tests   those marked `gpu`: every system trains as on the CPU, is stopped and goes on
+    bench   one worker's epoch beside PyG's, DGL's and its floor
+    runs    an epoch of each system, two workers sharing the GPU
+    scale   one worker on the synthetic Reddit at its own size
+
+With `--device cpu` the same commands on small graphs, to see that they run. FOLDER gets the output of each
+command, the bench's JSON, and `summary.md`: the commands, their exit codes, seconds and last lines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.commands import ROOT
+from tests.systems import VARIANTS
+
+HARNESS = (sys.executable, "-m", "harness")
+SECONDS = {"tests": 240, "bench": 100, "runs": 60, "scale": 150}  # of a command, at most
+LAST = 12  # lines of a command's output that the summary repeats
+OF_INTEREST = ("score", "sent", "time", "note")  # first words of lines that a run ends with
+
+
+@dataclass
+class Step:
+    """A command of a part, and the name of the file that its output goes to."""
+
+    part: str
+    name: str
+    words: tuple[str, ...]
+
+
+def steps(device: str, out: Path) -> list[Step]:
+    """Every command, in order. On the CPU graphs are small and nothing is slow."""
+    real = device == "cuda"
+    runs, scale = out / "runs", out / "scale"
+    common = (f"device={device}", "evaluate.every=0", "progress=false", f"cache={out / 'cache'}")
+
+    def train(system: str, *words: str) -> tuple[str, ...]:
+        return (*HARNESS, "run", f"system={system}", "dataset=twin/reddit", *common, *words)
+
+    size = f"dataset.scale={0.1 if real else 0.009}"
+    epochs = f"epochs={20 if real else 3}"
+    bench = ("bench", "--only", "gpu", "--device", device, *(() if real else ("--quick",)))
+    whole = "dataset.scale=1" if real else "dataset.scale=0.02"
+    return [
+        Step(
+            "tests", "tests", (sys.executable, "-m", "pytest", "-m", "gpu", "-rs", "-p", "no:cacheprovider")
+        ),
+        Step("bench", "bench", (*HARNESS, *bench, "--json", str(out / "gpu.json"))),
+        *(
+            Step("runs", f"run-{system}", train(system, "workers=2", size, epochs, f"results={runs}"))
+            for system in sorted(VARIANTS)
+        ),
+        Step("runs", "table", (*HARNESS, "report", "table", str(runs))),
+        Step("scale", "scale", train("vanilla", "workers=1", whole, epochs, f"results={scale}")),
+    ]
+
+
+def carry_out(step: Step, out: Path) -> str:
+    """Run a step and keep what it says; returns its part of the summary."""
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            step.words,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS[step.part],
+            env={**os.environ, "COLUMNS": "160"},
+        )
+        code, said = str(done.returncode), done.stdout
+    except subprocess.TimeoutExpired as error:
+        given = error.stdout or b""
+        code, said = "none in time", given.decode(errors="replace") if isinstance(given, bytes) else given
+    (out / f"{step.name}.log").write_text(said)
+    lines = [line.rstrip() for line in said.rstrip().splitlines()]
+    if step.name.startswith("run-") and code == "0":
+        lines = [line for line in lines if line.startswith(OF_INTEREST)] or lines
+    shown = "\n".join(f"    {line}" for line in lines[-LAST:])
+    head = f"`{shlex.join(step.words).replace(sys.executable, 'python')}`"
+    return f"{head}\n\nexit code {code}, {time.monotonic() - began:.1f} s\n\n{shown}\n"
+
+
+def main(words: list[str] | None = None) -> int:
+    """0 where every command ended with 0."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu_session", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="of tests, bench, runs, scale (default all)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")), metavar="FOLDER")
+    asked = parser.parse_args(words)
+    unknown = set(asked.parts) - SECONDS.keys()
+    if unknown:
+        parser.error(f"there is no part {min(unknown)}; parts are {', '.join(SECONDS)}")
+    out = asked.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    told = [f"# A session on device={asked.device}\n"]
+    for step in steps(asked.device, out):
+        if asked.parts and step.part not in asked.parts:
+            continue
+        told.append(carry_out(step, out))
+        print(told[-1], flush=True)
+        (out / "summary.md").write_text("\n".join(told).replace(str(out), "OUT"))
+    return int(any("\nexit code 0, " not in part for part in told[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
