@@ -13,9 +13,9 @@ Decisions
 - eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its
   mean - mu1 and relaxes it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to
   [nu2, nu1].
-- xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at
-  0.01; the mean starts at the first accuracy; compare, then update (7). The accuracy is that of the epoch's
-  own logits, the workers' counts summed (16 bytes each).
+- xi = 0.01 (a later sentence has 0.02), mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05,
+  lambda2 = 0.9, eps starts at 0.01; the mean starts at the first accuracy; compare, then update (7). The
+  accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
 - quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message
   is its row's id (4 bytes), B F bits and the two constants.
 - Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0. A
