@@ -1,6 +1,6 @@
 """SANCUS: Peng, Chen, Shao, Shen, Chen, Cao, "SANCUS: Staleness-Aware Communication-Avoiding Full-Graph
-Decentralized Training in Large-Scale Graph Neural Networks", VLDB 2022; cited from section 4.3 of the survey
-in the papers' folder.
+Decentralized Training in Large-Scale Graph Neural Networks", VLDB 2022; cited from "Scaling Graph Neural
+Networks: Innovations in Distributed and Decentralized Training for Billion-Scale Graphs", section 4.3.
 
 Implements Algorithm 3 (training by skip-broadcast) with the staleness checks of Algorithm 4 (`epoch_fixed`,
 SCS-E), Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), and equations (2)-(7).
@@ -22,8 +22,8 @@ Decisions
 - `phase` of SCS-A: as printed (`paper`), all blocks have one version after epoch 0, and the procedure ends
   at the first block of another worker that P(i) finds too stale: at most two blocks per check, since all
   P(i) see the same versions. With more than 2 (eps_A + 1) workers the last blocks are then never broadcast
-  again, which breaks Definition 2's bound. So `stagger`, ours, is the default: block j is first due at epoch
-  j mod (eps_A + 1), and every block is broadcast when it is due.
+  again, which breaks Definition 2's bound. So `stagger`, ours after Figure 14(b), is the default:
+  block j is first due at epoch j mod (eps_A + 1), and every block is broadcast when it is due.
 - the backward pass broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
   default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq.
   5).
