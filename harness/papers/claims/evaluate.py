@@ -197,7 +197,8 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
     if claim.compared:
         return Verdict(COMPARED, measured.lost or claim.by_construction)
     if measured.lost:
-        return Verdict(UNKNOWN, measured.lost, cause="" if own else claim.cause)
+        why = "; ".join(filter(None, [measured.lost, "" if own else claim.because]))
+        return Verdict(UNKNOWN, why, cause="" if own else claim.cause)
     found = measured.order
     if found is None:
         assert measured.ours is not None
