@@ -1,5 +1,5 @@
-"""CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with
-Joint Caching and Resource-Aware Graph Partitioning"; cited from the papers' folder.
+"""CaPGNN: Song, Zou, Shi, "CaPGNN: Optimizing Parallel Graph Neural Network Training with Joint Caching and
+Resource-Aware Graph Partitioning", Neurocomputing.
 
 Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/parts/jaca.py,
 systems/parts/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/parts/rapa.py) and the
@@ -25,10 +25,11 @@ Decisions
 - `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
   neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
   up in vain are told to all workers, 4 bytes per id, counted.
-- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older than T
-  - 1; layer 0 never needs it. In a refresh the owner puts a row of the global tier there, and every worker
-  that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been sent it;
-  the owner's copy is not. A worker whose rows are there tells each other one of its host so, in one byte
+- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older
+  than T - 1; layer 0 never needs it. T is "configurable" in the paper and not printed; 10 is this
+  project's. In a refresh the owner puts a row of the global tier there, and every worker that reads it
+  takes it. It is counted once per receiving worker (`global_get`), as if each had been sent it; the
+  owner's copy is not. A worker whose rows are there tells each other one of its host so, in one byte
   (`flags`). A miss is fetched fresh from its owner.
 - Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are traced:
   `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which leaves
@@ -43,14 +44,15 @@ Decisions
   time, which is exact. The paper caches them like every layer's rows: `features=refetch`, which its
   experiments need. Under `once` no knob of JACA is without effect in a model with a hidden layer: `policy`,
   capacities and the rest then concern the hidden layers alone, and Algorithm 1 counts their bytes alone.
-- Pipeline: an epoch uses the halo that was asked for in the epoch before, one more epoch of staleness;
-  epoch 0 uses its own. What is fetched for the next epoch travels in buffers of its own, forward and
-  backward apart.
-- RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of
-  lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go first until lambda_i <=
-  (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In eq. (16) out-degrees are of
-  the subgraph, in-degrees of the whole graph. Part i goes to device i. A graph with edge weights needs
-  `rapa=false`: eq. (16) knows none.
+- Pipeline: section 4.2 has queues that overlap communication with computation, and rows "written into the
+  cache in previous iterations". Here an epoch uses the halo that was asked for in the epoch before, one
+  more epoch of staleness; epoch 0 uses its own. What is fetched for the next epoch travels in buffers of
+  its own, forward and backward apart.
+- RAPA: alpha 0.35, which is not printed; times as Table 1 has them, relative to the slowest device; stops
+  at a population std of lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go
+  first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In
+  eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i. A
+  graph with edge weights needs `rapa=false`: eq. (16) knows none.
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
 - Several hosts (section 5.11): `hosts` makes as many groups of workers. "Each machine runs CaPGNN

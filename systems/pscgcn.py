@@ -1,5 +1,5 @@
-"""PSC-GCN: "PSC-GCN: Pipelined full-graph GCN training with communication-efficient Sampling and
-inclusion-aware Caching".
+"""PSC-GCN: Wang, Yu, Wang, Li, Jin, "On Pipelined GCN with Communication-Efficient Sampling and
+Inclusion-Aware Caching".
 
 Implements Algorithm 1 (pipelined training with staleness tau), Algorithm 2 with Theorem 2 (sampling
 probabilities, eqs. 15-19), and the inclusion-aware feature cache of section V.
