@@ -106,12 +106,12 @@ def plot(runs: Runs, over: str = "time") -> Figure:
     """
     import matplotlib
 
-    from harness.results.report import curves, style, sweep_plots
+    from harness.results.report import curves, front, style, sweep_plots
     from harness.results.report.plot import breakdown
     from harness.results.report.table import only_section
 
     axes = {axis.name: axis for axis in curves.AXES}
-    known = (*axes, "breakdown", "pareto")
+    known = (*axes, "breakdown", "pareto", "front")
     section = only_section(_grouped(runs, None if over in known else over))
     names, told = style.names_of(section.groups), style.unsaid(section.groups)
     with matplotlib.rc_context(style.STYLE):
@@ -122,6 +122,8 @@ def plot(runs: Runs, over: str = "time") -> Figure:
             return breakdown(section, names, told)
         if over == "pareto":
             return sweep_plots.pareto(section)
+        if over == "front":
+            return front.draw(section.groups)
         sweep_plots.check_key(over, section.groups, "over", known)
         return sweep_plots.over_knob(over, section)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.papers.figures import front
-from harness.results.report import groups
+from harness.results import track
+from harness.results.report import front, groups
 from tests import traces
 from tests.reported import section_of
 
@@ -45,3 +45,20 @@ def test_every_row_has_its_name_beside_its_point_or_below(folder):
     }
     colours = {text.get_text(): text.get_color() for text in ax.texts}
     assert colours["worse"] == front.GREY and colours["cheap"] != front.GREY
+
+
+def test_a_default_setting_is_joined_to_the_tuned_one_which_has_the_name(tmp_path):
+    made = {"exact": {"fixed": 0.6, "tuned": 0.9}, "worse": {"fixed": 0.4, "tuned": 0.5}}
+    for system, scores in made.items():
+        for name, score in scores.items():
+            size = 1000 if system == "exact" else 2000
+            label = track.label(system, name)
+            traces.of(tmp_path / f"{system}{name}", system, label=label, target=score, size=size)
+    compared, _ = groups.load([tmp_path])
+    (ax,) = front.draw(compared, "says").axes
+    joined = [line for line in ax.lines if line.get_color() == front.JOINED]
+    assert [before / after for before, after in (line.get_ydata() for line in joined)] == pytest.approx(
+        [0.6 / 0.9, 0.4 / 0.5], rel=0.01
+    )
+    named = {text.get_text() for text in ax.texts}
+    assert "worse" in named and "worse fixed" not in named

@@ -3,7 +3,7 @@
 halobench report RUN... [--columns A,B | --all] [--format FORMAT | --csv FILE]
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
-halobench report plot RUN... [--x KEY] [--pareto] [--out DIR]"""
+halobench report plot RUN... [--x KEY] [--pareto] [--front] [--out DIR]"""
 
 from __future__ import annotations
 
@@ -110,6 +110,11 @@ def main(words: list[str], program: str) -> None:
     plots.add_argument(
         "--pareto", action="store_true", help="score against bytes and time of an epoch, in their stead"
     )
+    plots.add_argument(
+        "--front",
+        action="store_true",
+        help="score against the bytes of a whole run, default settings joined to tuned ones, in their stead",
+    )
     plots.add_argument("--format", choices=("png", "pdf", "svg"), default="png", help="default: png")
     plots.add_argument(
         "--no-title", action="store_true", help="for a paper, whose captions say what is shown"
@@ -159,7 +164,7 @@ def _load(given: argparse.Namespace, **how: Any) -> list[groups.Group]:
 
 
 def _plot(given: argparse.Namespace) -> None:
-    from harness.results.report import plot, sweep_plots  # matplotlib takes a second to import
+    from harness.results.report import front, plot, sweep_plots  # matplotlib takes a second to import
 
     compared, titled = _load(given, x=given.x), not given.no_title
 
@@ -171,11 +176,13 @@ def _plot(given: argparse.Namespace) -> None:
             print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
         if given.pareto:
             made["pareto"] = sweep_plots.pareto(section, given.x, titled)
+        if given.front:
+            made["front"] = front.draw(section.groups)
         return made
 
     if given.x:
         sweep_plots.check_key(given.x, compared)
-    chosen = of if given.x or given.pareto else None
+    chosen = of if given.x or given.pareto or given.front else None
     with writing(given.out, "give another --out"):
         for path in plot.draw(compared, given.out, chosen, format=given.format, titled=titled):
             print(path)
