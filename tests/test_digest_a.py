@@ -16,8 +16,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.comm import server
+from harness.comm import parameters, server
 from harness.comm.server import NOT_APPLIED, ParameterServer, Settings
+from harness.comm.service import ServiceLost
 from harness.data.partition import io
 from harness.results import files
 from harness.results.reader import Trace
@@ -137,6 +138,31 @@ def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0
         with socket.socket(socket.AF_UNIX) as worker:
             worker.connect(str(tmp_path / "socket"))
         assert (process.wait(60), process.stderr.read()) == (0, b"")
+
+
+# As the interpreter that runs `-m harness.comm.server ADDRESS SETTINGS`, where no thread can be started.
+THREADLESS = """#!{python}
+import runpy, sys, threading
+
+def none(thread):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = none
+sys.argv[1:3] = []
+runpy.run_module("harness.comm.server", run_name="__main__")
+"""
+
+
+def test_a_server_that_gets_no_thread_says_so_in_one_sentence(tmp_path, monkeypatch, capfd):
+    python = tmp_path / "python"
+    python.write_text(THREADLESS.format(python=sys.executable))
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    worker = object.__new__(parameters.Parameters)
+    worker.settings = Settings(2, "arrival", 1.0, "float32")
+    with pytest.raises(ServiceLost, match="could not be started: no more processes or threads can be"):
+        worker._start(str(tmp_path / "socket"))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_worker_that_hangs_up_before_its_answer_is_no_error_of_the_server(monkeypatch):

@@ -79,8 +79,9 @@ class Parameters:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
         assert process.stdout is not None
-        if process.stdout.readline() != b"ready\n":
-            raise ServiceLost(f"the parameter server could not be started (exit code {process.wait()})")
+        if (said := process.stdout.readline().decode().strip()) != "ready":
+            why = said or f"exit code {process.wait()}"
+            raise ServiceLost(f"the parameter server could not be started: {why}")
         return process
 
     def update(self, update: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int | None]:

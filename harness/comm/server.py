@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.base.machine import end_with
+from harness.base.machine import end_with, limit_reached
 
 REQUEST = struct.Struct("<cIqqQ")
 ANSWER = struct.Struct("<qdQ")
@@ -208,4 +208,10 @@ def main(path: str, settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Settings(**json.loads(sys.argv[2])))
+    try:
+        main(sys.argv[1], Settings(**json.loads(sys.argv[2])))
+    except Exception as error:
+        if (limit := limit_reached(error)) is None:
+            raise
+        print(limit, flush=True)  # in the place of "ready", for the worker that waits for it
+        sys.exit(1)
