@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.results import files, reader
+from harness.results.batch import write_sealed
 from harness.results.reader import Trace
 from harness.results.report import groups
 from harness.results.report.__main__ import main
@@ -205,3 +206,39 @@ def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_table_of_more_rows_than_its_file_could_hold_is_refused_before_it_takes_memory(run, monkeypatch):
+    """A file of kilobytes may say millions of equal rows."""
+    monkeypatch.setattr(reader, "SPARED", 1 << 20)
+    unchecked(run)
+    table = pq.read_table(run / "comm.parquet")
+    table = table.take(pa.array([0] * 1_000_000, pa.int8()))
+    pq.write_table(table, run / "comm.parquet", compression="zstd")
+    before = pa.total_allocated_bytes() + table.nbytes // 2
+    with pytest.raises(
+        InputError, match=r"comm.parquet is damaged \(its rows take more than .* MiB, too much"
+    ):
+        _ = Trace(run).comm
+    assert pa.total_allocated_bytes() < before
+
+
+def test_a_stream_of_more_rows_than_its_file_could_hold_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "SPARED", 1 << 20)
+    monkeypatch.setattr(reader, "EXPANSION", 2)
+    traces.stream(traces.prepare(tmp_path), range(1), workers=1)
+    (path,) = (tmp_path / "stream").glob("comm-*.arrow")
+    schema = reader.TABLES["comm"]
+    batch = pa.RecordBatch.from_pylist([{"epoch": 0, "worker": 0, "purpose": "x"}] * 100_000, schema)
+    with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        write_sealed(stream, batch)
+    with pytest.raises(InputError, match=r"comm-.*arrow is damaged \(its rows take more than 1 MiB"):
+        _ = Trace(tmp_path).comm
+
+
+def test_a_table_with_a_column_twice_is_refused(run):
+    unchecked(run)
+    table = pq.read_table(run / "epochs.parquet")
+    pq.write_table(table.append_column("loss", table["loss"]), run / "epochs.parquet")
+    with pytest.raises(InputError, match="epochs.parquet does not hold .*: it has one twice"):
+        _ = Trace(run).epochs

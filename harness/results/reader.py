@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,9 @@ AGAIN = "run it again with fresh=true"
 # Arrow ends the process where an object of Python's, as a cell that is a list, gets no memory while it makes
 # a frame: so the memory is asked for before. A frame of spans takes 4 times what arrow's table does.
 ROOM, GROWN = 32 << 20, 6
+# Bytes of memory that any table may take, and that one may take per byte of its file. A run's own reach 160;
+# zstd writes millions of equal rows into each kilobyte.
+SPARED, EXPANSION = 256 << 20, 200
 STREAM = re.compile(
     r"(?P<table>[a-z]+)-(worker(?P<worker>\d+)|run)-attempt(?P<attempt>\d+)(-from(?P<first>\d+))?\.arrow"
 )
@@ -281,7 +284,8 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         check_room(ROOM, path)
         with pq.ParquetFile(path, pre_buffer=False) as file:  # it would start a thread
             _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
-            table = file.read(use_threads=False)  # none needs to be had
+            parts = file.iter_batches(use_threads=False)  # none needs to be had
+            table = pa.Table.from_batches(_bounded(parts, path), file.schema_arrow)
         return _columns(table, schema, path)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
@@ -299,12 +303,22 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)
-            batches.extend(sealed_batches(stream))
+            batches.extend(_bounded(sealed_batches(stream), path))
     except (Damaged, UnicodeDecodeError) as error:  # the latter where a column's name is
         raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
     except (pa.ArrowException, OSError) as error:
         check_machine(error, path)  # else the writer died, or is writing now
     return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()
+
+
+def _bounded(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
+    """The batches of a file, as long as they take no more memory than a run's could. Damaged beyond."""
+    most, size = max(SPARED, EXPANSION * path.stat().st_size), 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > most:
+            raise Damaged(f"its rows take more than {most >> 20} MiB, too much for a file of its size")
+        yield batch
 
 
 def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
@@ -313,6 +327,8 @@ def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
         raise InputError(
             f"{path} does not hold the columns of this table: it lacks a column, {absent[0]}; {AGAIN}"
         )
+    if len(set(table.schema.names)) < len(table.schema.names):
+        raise InputError(f"{path} does not hold the columns of this table: it has one twice; {AGAIN}")
     try:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError):
