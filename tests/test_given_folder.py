@@ -150,9 +150,28 @@ def test_an_extended_run_uses_no_folder_that_only_its_config_names(tmp_path, key
         extend.longer(run, 300)
     with pytest.raises(InputError, match="it kept no checkpoint"):
         extend.longer(run, 300, **{key: str(tmp_path / "elsewhere")})
-    inside = stored(tmp_path / "results" / "graph" / "other", **{key: str(tmp_path / "results" / "cache")})
+
+
+@pytest.mark.parametrize("key, name", [("cache", "cache"), ("data_dir", "data")])
+def test_an_extended_run_uses_what_lies_in_its_folder_of_results_under_the_usual_name(tmp_path, key, name):
+    """Where the run stands as this program places runs; else the folder above may be anything, as a home."""
+    results = tmp_path / "results"
+    inside = stored(results / "twin-flickr" / "other", **{key: str(results / name)})
     with pytest.raises(InputError, match="it kept no checkpoint"):
         extend.longer(inside, 300)
+    for where, named in (("twin-flickr/more", ".ssh"), ("fetched/run", name), ("fetched/more", "fetched/x")):
+        run = stored(results / where, **{key: str(results / named)})
+        with pytest.raises(InputError, match=f"{key}=.*{named} stands in .*config.yaml alone"):
+            extend.longer(run, 300)
+
+
+def test_a_run_that_lies_anywhere_is_extended_beside_it(tmp_path):
+    """And not two folders above, where its graph would be in a folder of results."""
+    run = stored(tmp_path / "fetched" / "run")
+    (run.parent / "run-300epochs").mkdir()
+    assert extend.longer(run, 300).directory == run.parent / "run-300epochs"
+    with pytest.raises(InputError, match="it kept no checkpoint"):
+        extend.longer(run, 300, results=str(tmp_path / "results"))
 
 
 def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):

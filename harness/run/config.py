@@ -87,7 +87,7 @@ class Run:
         under which it is still found."""
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        folder = Path(self.settings.results) / file_name(self.dataset.label, "dataset.name")
+        folder = Path(self.settings.results) / graph_folder(self.dataset)
         begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-", "label")
         named = folder / f"{begin}{self.fingerprint[:8]}"
         if named.exists():
@@ -324,6 +324,11 @@ def stored(run_dir: Path) -> dict[str, Any]:
             raise InputError(f"{path} is damaged (it names no {name}); start the run anew with fresh=true")
     kinds.check(path, config, "start the run anew with fresh=true")
     return canonical(config)
+
+
+def graph_folder(dataset: Dataset) -> str:
+    """The folder of a graph's runs in a folder of results. InputError where its name can be none."""
+    return file_name(dataset.label, "dataset.name")
 
 
 def shard_folder(run_dir: Path) -> Path:

@@ -23,7 +23,7 @@ from harness.results.reader import Tables, Trace
 from harness.results.schema import SCORES, TABLES
 from harness.run import config as configs
 from harness.run import prepare
-from harness.run.config import Run
+from harness.run.config import Run, graph_folder
 from harness.run.settings import RunConfig
 
 
@@ -37,15 +37,16 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     asynchronous or follows the number of epochs, or a run that diverged; and where its config names a folder
     that nobody has given."""
     run = configs.load(run_dir)
-    place: dict[str, Any] = {"results": str(run_dir.parent.parent), "run_dir": None, "fresh": False}
-    if run.settings.run_dir:
+    results = _results_of(run, run_dir)
+    place: dict[str, Any] = {"results": str(results or run_dir.parent), "run_dir": None, "fresh": False}
+    if run.settings.run_dir or not (results or "results" in changes):
         place["run_dir"] = str(run_dir.with_name(f"{run_dir.name}-{epochs}epochs"))
     made = configs.check({**run.composed, "launch": "local", **place, **changes, "epochs": epochs})
     if epochs <= run.settings.epochs:
         raise InputError(
             f"epochs={epochs} is not more than {run_dir} has ({run.settings.epochs}): give more, in all"
         )
-    _check_places(run, run_dir, changes)
+    _check_places(run, run_dir, results, changes)
     if made.directory.exists():
         return made  # finished, or under way from this or another start
     trace, at = Trace(run_dir), run_dir / "checkpoints" / "latest"
@@ -74,14 +75,21 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
     return made
 
 
-def _check_places(run: Run, run_dir: Path, given: Mapping[str, Any]) -> None:
+def _results_of(run: Run, run_dir: Path) -> Path | None:
+    """The folder of results that a run stands in; None where it does not stand below the name of its graph,
+    as in a folder for what was fetched: what is above it then has nothing to do with the run."""
+    return run_dir.parent.parent if run_dir.parent.name == graph_folder(run.dataset) else None
+
+
+def _check_places(run: Run, run_dir: Path, results: Path | None, given: Mapping[str, Any]) -> None:
     """InputError where a run's config names a folder to write to that is neither given nor the usual one, nor
-    inside of the folder of results that the run is in: the config may be somebody else's."""
-    own = run_dir.parent.parent.resolve()
+    the one of that name in the folder of results that the run is in: the config may be somebody else's, and
+    that folder a home."""
     for key in ("cache", "data_dir"):
         named = getattr(run.settings, key)
         usual = named == getattr(RunConfig, key)
-        if key not in given and not usual and not Path(named).resolve().is_relative_to(own):
+        beside = results and (results / Path(getattr(RunConfig, key)).name).resolve()
+        if key not in given and not usual and Path(named).resolve() != beside:
             raise InputError(
                 f"{key}={named} stands in {run_dir / 'config.yaml'} alone: add {key}={named} to the command"
                 " where that folder is yours, or give another"
