@@ -235,6 +235,34 @@ def test_a_value_of_another_kind_is_read_as_it_is_or_refused_in_one_sentence(dat
         assert name in str(error) and "\n" not in str(error)
 
 
+SPARSE, TILED = [[1024, 16, 0.1, 2.0, 32]], {"lines": 1, "ahead": 0, "block": 8, "ns": 1.5}
+
+
+@pytest.mark.parametrize("costs, tilings", [
+    ({"sparse": SPARSE, "dense": [["x", 1.0]]}, {}),
+    ({"sparse": [[1024, 16, None, 2.0, 32]], "dense": [[16, 1.0]]}, {}),
+    ({"sparse": [[1024]], "dense": [[16, 1.0]]}, {}),
+    ({"sparse": [], "dense": [[16, 1.0]]}, {}),
+    ({"sparse": SPARSE}, {}),
+    ({"sparse": SPARSE, "dense": [[16, 1e999]]}, {}),
+    ({"sparse": SPARSE, "dense": [[10**30, 1.0]]}, {}),
+    (None, {"1024x32": [{**TILED, "block": "x"}]}),
+    (None, {"1024x32": [{"lines": 1}]}),
+    (None, {"1024x32": 7}),
+], ids=str)  # fmt: skip
+def test_costs_of_products_that_are_none_are_refused_before_a_worker_starts(tmp_path, costs, tilings):
+    files.write_json_atomic(tmp_path / "shards.json", {"costs": costs, "tilings": tilings})
+    with pytest.raises(InputError, match=r"shards.json is damaged: .*; prepare the run anew with fresh=true"):
+        config.measured(tmp_path)
+
+
+def test_costs_of_products_are_read_as_they_were_measured(tmp_path):
+    said = {"costs": {"sparse": SPARSE, "dense": [[16, 1.0]]}, "tilings": {"1024x32": [TILED]}}
+    files.write_json_atomic(tmp_path / "shards.json", said)
+    assert config.measured(tmp_path) == said
+    assert config.measured(tmp_path / "none") == {"costs": None, "tilings": {}}
+
+
 def test_a_block_that_is_a_list_names_itself_and_the_mend(tmp_path):
     folder = stored(tmp_path / "run", cluster=[1])
     for read in (config.load, lambda folder: Trace(folder).config):

@@ -97,6 +97,11 @@ class Costs:
         """What `as_json` gave."""
         return cls([SparseCost(*each) for each in found["sparse"]], dict(found["dense"]))
 
+    def check(self) -> None:
+        """ValueError or TypeError where no product could be counted with them."""
+        if not all(0 <= each < math.inf for each in (self.dense(1, 1, 1), self.sparse(Shape(1, 1, 1), 1))):
+            raise ValueError("a product takes no time that there is")
+
     def as_json(self) -> dict[str, list[list[float]]]:
         """{"sparse": [[sources, width, entry, row, degree], ...], "dense": [[width, ns], ...]}."""
         return {

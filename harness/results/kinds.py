@@ -77,7 +77,13 @@ KINDS: dict[str, dict[str, Kinds]] = {
         "graph.files": BLOCK,
         "graph.files.*": BLOCK,
         "tilings": BLOCK,
+        "tilings.*": LIST,
+        "tilings.*.*": BLOCK,
+        **{f"tilings.*.*.{name}": WHOLE for name in ("lines", "ahead", "block")},
+        "tilings.*.*.ns": NUMBER,
         "costs": BLOCK + NONE,
+        **{f"costs.{name}{each}": kind for name in ("sparse", "dense")
+           for each, kind in (("", LIST), (".*", LIST), (".*.*", NUMBER))},
     },
 }  # fmt: skip
 

@@ -25,8 +25,10 @@ from harness.core.cluster import Cluster
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
+from harness.core.kernels.tiling import Tilings
 from harness.core.mixins import AsynchronousSystem
 from harness.core.optimisers import Adam, Optimiser
+from harness.core.order import Costs
 from harness.core.schedules import Constant, Schedule
 from harness.core.straggler import Straggler
 from harness.core.system import System
@@ -345,10 +347,22 @@ def shard_folder(run_dir: Path) -> Path:
 
 def measured(run_dir: Path) -> dict[str, Any]:
     """`tilings` and `costs` of a prepared run's products, as `harness.run.products.measured` gave them;
-    nothing where its folder does not say."""
+    nothing where its folder does not say. InputError where they are none."""
+    path = Path(run_dir) / "shards.json"
+    found: dict[str, Any] = {"tilings": {}, "costs": None}
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return {"tilings": {}, "costs": None} | files.read_json(Path(run_dir) / "shards.json")
-    return {"tilings": {}, "costs": None}
+        found |= files.read_json(path)
+    kinds.check(path, found, "prepare the run anew with fresh=true")
+    try:
+        Tilings.of_json(found["tilings"])
+        if found["costs"] is not None:
+            Costs.of_json(found["costs"]).check()
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        raise InputError(
+            f"{path} is damaged: what it says of products was not measured by this program; prepare the run"
+            " anew with fresh=true"
+        ) from None
+    return found
 
 
 def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
