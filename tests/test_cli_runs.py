@@ -96,6 +96,17 @@ def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
     assert f"a link, kept: {link}" in said(capsys, "remove", link, "--yes") and two.exists() and link.exists()
 
 
+def test_remove_takes_a_run_whose_lock_is_none_and_not_what_it_points_to(tmp_path, capsys):
+    linked, folder = (traces.unsummarised(traces.finished(tmp_path / name)) for name in ("linked", "folder"))
+    (tmp_path / "mine").write_text("mine")
+    (linked / prepare.LOCK).symlink_to(tmp_path / "mine")
+    (folder / prepare.LOCK).mkdir()
+    assert "going on" not in said(capsys, "list", tmp_path)
+    assert said(capsys, "remove", tmp_path).count("would remove") == 2
+    assert said(capsys, "remove", tmp_path, "--yes").count("removed") == 2
+    assert not linked.exists() and not folder.exists() and (tmp_path / "mine").read_text() == "mine"
+
+
 def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
     assert place.run("launch=prepare", "seed=1", "partition=random").code == 0
     assert place.run("epochs=1", "seed=2", "partition=random").code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -139,7 +140,7 @@ def _state(run: Run) -> str:
 
 def _in_use(path: Path) -> bool:
     """Whether a process has the run's folder."""
-    if not (path / prepare.LOCK).exists():
+    if not (path / prepare.LOCK).is_file() or (path / prepare.LOCK).is_symlink():
         return False
     try:
         with FileLock(path / prepare.LOCK, timeout=0):
@@ -280,8 +281,10 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
             print(f"a link, kept: {folder}")
             continue
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        # Where nothing is removed, no lock is left where none was.
-        with _held(lock) if yes or lock.exists() else contextlib.nullcontext(True) as ours:
+        # Where nothing is removed, no lock is left where none was. What is no file is a lock of nobody's.
+        missing = not os.path.lexists(lock)
+        takes = yes if missing else lock.is_file() and not lock.is_symlink()
+        with _held(lock) if takes else contextlib.nullcontext(True) as ours:
             if not ours:
                 print(f"in use, kept: {folder}")
                 continue
