@@ -226,6 +226,19 @@ def test_runs_that_cannot_be_replayed_say_why(tmp_path):
         parse(["cluster=cdfgnn"])
 
 
+@pytest.mark.parametrize("column, value", [
+    ("start_s", float("nan")), ("end_s", float("nan")), ("worker", 7), ("epoch", 90), ("peers", None),
+])  # fmt: skip
+def test_spans_that_no_run_could_trace_are_one_sentence(tmp_path, column, value):
+    """As in a folder that somebody gave."""
+    trace = Trace(recorded(tmp_path / "run", [[0.01, 0.02]]))
+    trace.spans[column] = [value] * len(trace.spans)
+    _, replayer, _ = parse([str(trace.run_dir)])
+    with pytest.raises(InputError, match=r"run cannot be replayed: its spans .*fresh=true") as told:
+        replayer.replay(trace)
+    assert "\n" not in str(told.value)
+
+
 def test_a_cluster_may_be_a_file(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: mine\ndevices: [{host: 0}, {host: 1}]\nbetween: {gbytes_per_s: 3}\n")

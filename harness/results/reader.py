@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
 
 AGAIN = "run it again with fresh=true"
+# What is raised where values of a trace do not fit together.
+MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # Arrow ends the process where an object of Python's, as a cell that is a list, gets no memory while it makes
 # a frame: so the memory is asked for before. A frame of spans takes 4 times what arrow's table does.
 ROOM, GROWN = 32 << 20, 6

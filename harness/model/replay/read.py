@@ -31,7 +31,7 @@ from harness.model.replay.program import (
     Work,
 )
 from harness.model.replay.roofline import Roofline
-from harness.results.reader import Trace
+from harness.results.reader import AGAIN, Trace
 from harness.results.rounds import Rounds, epochs_of_run
 from harness.results.summary import summarise
 
@@ -155,6 +155,9 @@ def _check(trace: Trace, spans: Any) -> None:
     if trace.epochs.empty:
         raise InputError(f"{run} holds no finished epoch: let it run longer")
     flights = spans[spans["kind"] == "comm"]
+    for column in ("start_s", "end_s", "cpu_s"):
+        if spans[column][spans["kind"] != "comm"].isna().any():
+            raise InputError(f"{run} cannot be replayed: its spans have a {column} that is null; {AGAIN}")
     if (flights["name"] == IN_TURN).any():
         raise InputError(
             f"{run} has a server that takes its workers' updates in turn, whose queue is not modelled; give a"

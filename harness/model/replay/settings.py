@@ -26,7 +26,7 @@ from harness.model.replay.platform import Platform, instant, platform_of
 from harness.model.replay.program import Program, blocking, grown, held_up
 from harness.model.replay.read import CLOCKS, clock_of, program_of
 from harness.model.replay.roofline import Roofline
-from harness.results.reader import Trace
+from harness.results.reader import AGAIN, MISSHAPEN, Trace
 
 PRESETS = Path(CONF) / "cluster"
 MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
@@ -163,6 +163,18 @@ class Replayer:
         return read
 
     def replay(self, trace: Trace) -> Timeline:
+        """InputError where a run cannot be replayed, also for spans that no run could have traced."""
+        try:
+            return self._replayed(trace)
+        except MISSHAPEN as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"{trace.run_dir} cannot be replayed: its spans do not fit together"
+                f" ({type(error).__name__}: {error}); {AGAIN}"
+            ) from error
+
+    def _replayed(self, trace: Trace) -> Timeline:
         program, broadcast = self.program(trace), self.settings.broadcast
         if self.described is not None:
             platform = self.platform(program.workers, self.fitted(trace))

@@ -14,10 +14,10 @@ from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.results import resolved, track
 from harness.results.identity import MEETING_KEYS, identity
-from harness.results.reader import Trace
+from harness.results.reader import MISSHAPEN, Trace
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
-from harness.results.report.groups import MISSHAPEN, Group, Run, typed_value
+from harness.results.report.groups import Group, Run, typed_value
 
 # Keys and blocks of the config that do not change what exact training computes.
 PLACES = ("partition", "cluster", "rows", "features_wire")

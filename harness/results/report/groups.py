@@ -17,7 +17,7 @@ from harness.base.errors import InputError, choice
 from harness.data.config import LABELS_PER_CLASS
 from harness.results import consistency, resolved, track
 from harness.results.identity import identity
-from harness.results.reader import AGAIN, Trace, find_runs
+from harness.results.reader import AGAIN, MISSHAPEN, Trace, find_runs
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.summary import summarise
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # What a file without a checksum may lead to whose objects lack keys, or hold something else there.
-MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
