@@ -172,6 +172,8 @@ def test_a_run_that_lies_anywhere_is_extended_beside_it(tmp_path):
     assert extend.longer(run, 300).directory == run.parent / "run-300epochs"
     with pytest.raises(InputError, match="it kept no checkpoint"):
         extend.longer(run, 300, results=str(tmp_path / "results"))
+    (tmp_path / "there").mkdir()
+    assert extend.longer(run, 300, run_dir=str(tmp_path / "there")).directory == tmp_path / "there"
 
 
 def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):

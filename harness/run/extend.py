@@ -27,7 +27,7 @@ from harness.run.config import Run, graph_folder
 from harness.run.settings import RunConfig
 
 
-def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
+def longer(run_dir: Path, epochs: int, /, **changes: Any) -> Run:
     """The run in `run_dir`, asked for `epochs` epochs in all and ready to go on, bit for bit as if it had
     been asked for so many from the start. Its folder is another, beside; this one stays as it is.
 
