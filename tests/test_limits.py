@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import re
 import resource
@@ -21,6 +22,7 @@ from harness.base import checksum
 from harness.base.errors import machine_said
 from harness.base.machine import LimitReached, limit_reached
 from harness.results.reader import Trace
+from harness.run import jobs
 from tests import traces
 from tests.launching import ROOT, fresh_python
 
@@ -192,6 +194,45 @@ def test_a_full_standard_output_is_named(tmp_path, monkeypatch, capsys):
     assert code == 2 and capsys.readouterr().err.startswith(
         "error: standard output cannot be written: No space"
     )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["report", "--help"]], ids=" ".join)
+def test_a_full_standard_output_is_named_of_a_help(monkeypatch, capsys, words):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code = cli.main(words)
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+    told = capsys.readouterr().err
+    assert (
+        code
+        and told.startswith("error: standard output cannot be written: No space")
+        and told.count("\n") == 1
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere(tmp_path, closed):
+    """And what is printed goes into no file that was opened since."""
+    run = traces.finished(tmp_path / "run")
+    words = f"{sys.executable} -m harness report html {run} --out {tmp_path / 'page.html'} {closed}"
+    done = subprocess.run(["sh", "-c", words], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!") and page.rstrip().endswith("</html>")
+
+
+def test_a_line_of_a_log_that_cannot_be_formatted_is_left_out(capsys):
+    class NoFile(logging.Formatter):
+        def format(self, record):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(NoFile())
+    with jobs.plain_warnings():
+        handler.handle(logging.makeLogRecord({"msg": "x"}))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.nightly(10)

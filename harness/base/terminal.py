@@ -33,10 +33,19 @@ def read_as_far_as_wanted() -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stdout.flush()
+            _flush()
     except BrokenPipeError:
-        # What is still in the buffer would be written when the process ends.
+        pass
+
+
+def _flush() -> None:
+    """Write what was printed. Where that fails, what is still in the buffer goes nowhere: it would be tried
+    again when the process ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def counted(number: int | str, what: str) -> str:

@@ -85,6 +85,7 @@ COMPLETION = ("-sc", "--shell-completion")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command with these words (None: this process's); returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_streams()
     try:
         return _answered(words)
     except (KeyboardInterrupt, Exception) as error:
@@ -96,12 +97,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             number = signal.Signals(getattr(before, "number", signal.SIGINT))
             print(f"stopped by {number.name}", file=sys.stderr)
             return 128 + number
-        from harness.base.errors import machine_said
+        from harness.base.errors import FULL, machine_said
 
-        if (said := machine_said(error)) is None:
+        said = machine_said(error)
+        if isinstance(error, OSError) and error.errno in FULL and not error.filename:
+            said = f"standard output cannot be written: {error.strerror}; give another place"
+        if said is None:
             raise
         print(f"error: {said}", file=sys.stderr)
         return 1
+
+
+def _open_streams() -> None:
+    """Standard streams that whoever started this process has closed lead nowhere: the next file that is
+    opened would stand in their place, and what is printed would be written into it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)  # gives the lowest number that is free
+            os.set_inheritable(opened, opened == number)
+            setattr(sys, name, open(opened, "w" if number else "r"))  # noqa: SIM115 -- as long as the process
 
 
 def _answered(words: list[str]) -> int:

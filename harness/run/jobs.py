@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import shutil
 import sys
 import traceback
@@ -256,6 +257,8 @@ def _value(run_dir: Path, name: str | None) -> float:
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
     """A warning is one line that says what, each once."""
+    # A line of a library's log that it cannot format, as where no file can be opened, is left out.
+    logging.raiseExceptions = False
     with warnings.catch_warnings():
         before = warnings.formatwarning
         warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
