@@ -3,6 +3,7 @@ lines may mean a billion values, or go too deep for whoever reads them."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from harness.base.terminal import CONTROL
 # Bytes of a file, levels, and values once every alias is what it stands for. A composed config takes about 2
 # kB, 3 levels and 100 values.
 BYTES, DEPTH, VALUES = 1 << 20, 50, 20_000
+# A number in hexadecimal or base 60 could be read that has more digits than Python shows, 4300.
+DIGITS = 400
+NUMBER = re.compile(rf"[-+]?[0-9][0-9a-fA-FxX_:.]{{{DIGITS},}}")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is eight times as fast
 
 
@@ -47,6 +51,8 @@ def read(path: Path, as_written: bool = False) -> str:
                 raise Damaged(f"it has an alias, *{event.anchor}: give what it stands for")
             add(*known[event.anchor])
         elif isinstance(event, yaml.ScalarEvent):
+            if event.implicit[0] and NUMBER.fullmatch(event.value):
+                raise Damaged(f"it holds a number of more than {DIGITS} digits, {event.value[:20]}...")
             if CONTROL.search(event.value):
                 raise Damaged("it holds a control character: leave it out")
             if as_written and "${" in event.value:
