@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness import cli
 from harness.base.errors import InputError
 from harness.run import config, overrides
 from harness.run.command import CONF
@@ -111,6 +112,28 @@ def test_knobs_without_effect_are_told(arguments, expected):
 def test_what_has_no_effect_is_a_warning_before_workers_start(place):
     ended = place.run("system=pscgcn", "system.cache=0.5", "launch=prepare")
     assert ended.code == 0 and ended.err == f"warning: system.cache=0.5 {WHY}\n"
+
+
+@pytest.mark.parametrize("asked", ["range(1,99999999999)", "range(1,9,0)", "range(0.0,1.0,1e-30)"])
+def test_a_range_without_end_is_refused_before_it_is_written_out(asked):
+    with pytest.raises(
+        InputError, match=r"seed=range.* is a range of more than 100000 values, or without end"
+    ):
+        overrides.check(["-m", f"seed={asked}"], CONF)
+    assert overrides.check(["-m", "seed=range(1,4)"], CONF) is None
+
+
+@pytest.mark.parametrize("number", ["9" * 6000, "0x" + "f" * 6000])
+def test_a_number_that_python_does_not_show_is_refused(capsys, number):
+    for words in (
+        ["system=vanilla", f"seed={number}"],
+        ["-m", "system=vanilla", f"seed={number},2"],
+        ["dataset=npz", f"dataset.path={number}"],
+        ["runs", "extend", "run", f"epochs={number}"],
+    ):
+        assert cli.main(words) == 2
+        told = capsys.readouterr().err
+        assert "digits: give a number of fewer" in told and len(told) < 200 and told.count("\n") == 1
 
 
 def test_every_value_of_a_sweep_is_checked():

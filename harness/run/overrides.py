@@ -12,7 +12,6 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -60,7 +59,7 @@ def check(arguments: list[str], conf: str) -> DictConfig | None:
         or args.config_path
     ):
         return None
-    parsed = [_parse(word) for word in args.overrides]
+    parsed = [refused.parsed(word) for word in args.overrides]
     ours = [o for o in parsed if not o.key_or_group.startswith("hydra") and not o.is_delete()]
     for override in ours:
         if override.is_sweep_override() and not args.multirun:
@@ -128,7 +127,7 @@ def parts(arguments: list[str], conf: str) -> list[list[str]]:
     args = parse(arguments)
     if not args.multirun:
         return [arguments]
-    parsed = {word: _parse(word) for word in args.overrides}
+    parsed = {word: refused.parsed(word) for word in args.overrides}
     known = _Known(conf, _searched(args, list(parsed.values())))
     made = [arguments]
     for word, group in parsed.items():
@@ -155,7 +154,7 @@ def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, lis
     """The config that the arguments make, those that list several values left out, and the options of each
     group there is. InputError where they make none."""
     args = parse(arguments)
-    parsed = [_parse(word) for word in args.overrides]
+    parsed = [refused.parsed(word) for word in args.overrides]
     words = [_line(o) for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
     check([word for word in arguments if word not in ("-h", "--help")], conf)
     known = _Known(conf, _searched(args, parsed))
@@ -173,7 +172,7 @@ def settings(arguments: list[str], conf: str) -> DictConfig:
     """What the arguments make of Hydra's own settings (under `hydra`), of `results` and of `objective`: what
     a whole sweep has in common, composed without the keys of its runs. InputError where they make none."""
     args = parse(arguments)
-    parsed = [_parse(word) for word in args.overrides]
+    parsed = [refused.parsed(word) for word in args.overrides]
     common = [
         str(o.input_line)
         for o in parsed
@@ -191,7 +190,7 @@ def swept(arguments: list[str]) -> dict[str, list[str] | None]:
     """The keys that the arguments give several values, and these as written; None for a key whose values are
     decided elsewhere: by a pattern of options, or, from an interval, by a sweeper."""
     found: dict[str, list[str] | None] = {}
-    for override in map(_parse, parse(arguments).overrides):
+    for override in map(refused.parsed, parse(arguments).overrides):
         if override.is_sweep_override() and not override.key_or_group.startswith("hydra"):
             decided = override.value_type == ValueType.GLOB_CHOICE_SWEEP or override.is_interval_sweep()
             found[override.get_key_element()] = (
@@ -215,7 +214,7 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
     args = parse(arguments)
     if not args.multirun:
         return arguments
-    parsed, known = {word: _parse(word) for word in args.overrides}, _Known(conf, [])
+    parsed, known = {word: refused.parsed(word) for word in args.overrides}, _Known(conf, [])
     swept = tuple(
         f"{o.key_or_group}."
         for o in parsed.values()
@@ -224,16 +223,6 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
     inside = {word: o for word, o in parsed.items() if swept and o.key_or_group.startswith(swept)}
     alone = {word for word, o in inside.items() if not o.is_sweep_override() and not o.is_delete()}
     return ["{}=choice({})".format(*key_value(word)) if word in alone else word for word in arguments]
-
-
-def _parse(word: str) -> Override:
-    try:
-        parsed = OverridesParser.create().parse_override(word)
-    except HydraException:
-        parsed = None
-    if parsed is None or not parsed.key_or_group:
-        raise InputError(refused.unreadable(word))
-    return parsed
 
 
 class _Known:

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, RangeSweep
+from hydra.errors import HydraException
 
 from harness.base.errors import InputError, did_you_mean
-from harness.base.words import key_value
+from harness.base.words import check_digits, key_value
+
+RUNS = 100_000  # of a range
+
+
+def parsed(word: str) -> Override:
+    """What a word means to Hydra. InputError where it means nothing, and for a range of more runs than anyone
+    waits for, which Hydra would write out."""
+    check_digits(word)
+    try:
+        made = OverridesParser.create().parse_override(word)
+    except HydraException:
+        made = None
+    if made is None or not made.key_or_group:
+        raise InputError(unreadable(word))
+    if isinstance(asked := made.value(), RangeSweep):
+        steps = ((asked.stop or 0) - (asked.start or 0)) / asked.step if asked.step else math.inf
+        if not steps <= RUNS:
+            raise InputError(
+                f"{word} is a range of more than {RUNS} values, or without end: give a shorter one"
+            )
+    return made
 
 
 def unreadable(word: str) -> str:
