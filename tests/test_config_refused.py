@@ -123,6 +123,12 @@ def test_a_range_without_end_is_refused_before_it_is_written_out(asked):
     assert overrides.check(["-m", "seed=range(1,4)"], CONF) is None
 
 
+def test_a_sweep_of_more_runs_than_anyone_waits_for_is_refused_before_it_is_written_out():
+    asked = ["-m", "seed=range(0,1000)", "epochs=1,2", "model.hidden=range(1,1001)"]
+    with pytest.raises(InputError, match="a sweep of 2000000 runs, and 100000 are the most"):
+        overrides.check(asked, CONF)
+
+
 @pytest.mark.parametrize("number", ["9" * 6000, "0x" + "f" * 6000])
 def test_a_number_that_python_does_not_show_is_refused(capsys, number):
     for words in (

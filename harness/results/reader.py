@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
 
 AGAIN = "run it again with fresh=true"
-# What is raised where values of a trace do not fit together.
+# What a file without a checksum may lead to whose objects lack keys, or hold something else there.
 MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # Arrow ends the process where an object of Python's, as a cell that is a list, gets no memory while it makes
 # a frame: so the memory is asked for before. A frame of spans takes 4 times what arrow's table does.

@@ -64,6 +64,7 @@ def check(arguments: list[str], conf: str) -> DictConfig | None:
     for override in ours:
         if override.is_sweep_override() and not args.multirun:
             raise InputError(f"{override.input_line} lists several values: add -m to run them all")
+    refused.check_runs(ours)
     searched = _searched(args, parsed)
     for place in searched:
         if place.startswith("file://") and not Path(place.removeprefix("file://")).is_dir():

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
 
 from harness.base.errors import InputError, did_you_mean
 from harness.base.words import check_digits, key_value
 
-RUNS = 100_000  # of a range
+RUNS = 100_000  # of a sweep: more than anyone waits for, and Hydra would write all of them out
 
 
 def parsed(word: str) -> Override:
-    """What a word means to Hydra. InputError where it means nothing, and for a range of more runs than anyone
-    waits for, which Hydra would write out."""
+    """What a word means to Hydra. InputError where it means nothing, and for a range of more than RUNS."""
     check_digits(word)
     try:
         made = OverridesParser.create().parse_override(word)
@@ -26,13 +25,24 @@ def parsed(word: str) -> Override:
         made = None
     if made is None or not made.key_or_group:
         raise InputError(unreadable(word))
-    if isinstance(asked := made.value(), RangeSweep):
-        steps = ((asked.stop or 0) - (asked.start or 0)) / asked.step if asked.step else math.inf
-        if not steps <= RUNS:
-            raise InputError(
-                f"{word} is a range of more than {RUNS} values, or without end: give a shorter one"
-            )
+    if not _values(made) <= RUNS:
+        raise InputError(f"{word} is a range of more than {RUNS} values, or without end: give a shorter one")
     return made
+
+
+def check_runs(overrides: Sequence[Override]) -> None:
+    """InputError where the values of several keys make more than RUNS runs."""
+    if not (runs := math.prod(map(_values, overrides))) <= RUNS:
+        raise InputError(f"that is a sweep of {runs:.0f} runs, and {RUNS} are the most: give fewer values")
+
+
+def _values(override: Override) -> float:
+    """How many values a key is given; 1 where that is decided elsewhere."""
+    asked = override.value()
+    if isinstance(asked, RangeSweep):
+        # From 0 where no start is given. No step leads nowhere.
+        return max(((asked.stop or 0) - (asked.start or 0)) / asked.step, 1) if asked.step else math.inf
+    return len(asked.list) if isinstance(asked, ChoiceSweep) else 1
 
 
 def unreadable(word: str) -> str:

@@ -55,6 +55,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0, help="about how long (default: an hour)")
     parser.add_argument("--page", type=Path, help="a page whose made part becomes the table")
     given = parser.parse_args()
+    if given.page and not given.page.is_file():
+        parser.error(f"--page {given.page} is no page that is there: give one, as docs/reliability.md")
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     with tempfile.TemporaryDirectory(prefix="halobench-torture-") as name:
         for each in ("home", "place"):

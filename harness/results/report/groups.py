@@ -24,7 +24,6 @@ from harness.results.summary import summarise
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a file without a checksum may lead to whose objects lack keys, or hold something else there.
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
