@@ -25,7 +25,7 @@ from tests.systems import VARIANTS
 
 HARNESS = (sys.executable, "-m", "harness")
 SECONDS = {"tests": 240, "bench": 100, "runs": 60, "scale": 150}  # of a command, at most
-LAST = 12  # lines of a command's output that the summary repeats
+LAST = 12  # lines of a command's output that the summary repeats, but for the table
 OF_INTEREST = ("score", "sent", "time", "note")  # first words of lines that a run ends with
 
 
@@ -86,7 +86,8 @@ def carry_out(step: Step, out: Path) -> str:
     lines = [line.rstrip() for line in said.rstrip().splitlines()]
     if step.name.startswith("run-") and code == "0":
         lines = [line for line in lines if line.startswith(OF_INTEREST)] or lines
-    shown = "\n".join(f"    {line}" for line in lines[-LAST:])
+    last = lines if step.name == "table" else lines[-LAST:]
+    shown = "\n".join(f"    {line}" for line in last)
     head = f"`{shlex.join(step.words).replace(sys.executable, 'python')}`"
     return f"{head}\n\nexit code {code}, {time.monotonic() - began:.1f} s\n\n{shown}\n"
 
@@ -109,7 +110,7 @@ def main(words: list[str] | None = None) -> int:
             continue
         told.append(carry_out(step, out))
         print(told[-1], flush=True)
-        (out / "summary.md").write_text("\n".join(told).replace(str(out), "OUT"))
+        (out / "summary.md").write_text("\n".join(told).replace(str(out), "OUT").replace(f"{ROOT}/", ""))
     return int(any("\nexit code 0, " not in part for part in told[1:]))
 
 
