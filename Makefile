@@ -101,7 +101,7 @@ archive:        ## one file to deposit: what is committed, without data; the sam
 bench: env      ## ratios against PyG, DGL and vanilla, start-up, rooflines: all in one run
 	$(RUN) -m harness bench
 
-gpu: env        ## on a GPU: its tests, epochs beside PyG's and DGL's, all systems, into results/gpu; DEVICE=cpu: a trial
+gpu: env        ## all that is wanted of a GPU, into results/gpu; DEVICE=cpu: a trial on the CPU
 	$(RUN) -m tests.gpu_session --device $(or $(DEVICE),cuda) --out results/gpu
 
 SIZE   ?= smoke

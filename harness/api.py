@@ -98,8 +98,9 @@ def plot(runs: Runs, over: str = "time") -> Figure:
 
     runs    as `compare` takes them
     over    "time", "bytes" or "epochs": the test score during training; "breakdown": where the time of an
-            epoch goes; "pareto": the score against bytes and time of an epoch; or a key that differs between
-            the runs, as "system.bound": score, bytes and time against it
+            epoch goes; "pareto": the score against bytes and time of an epoch; "front": against the bytes
+            of a whole run; or a key that differs between the runs, as "system.bound": score, bytes and time
+            against it
 
     `figure.savefig("name.pdf")` writes it. Raises InputError where the runs are of several graphs, clocks or
     machines, or `over` is none of these.

@@ -1,5 +1,6 @@
 """`make gpu`, or `python -m tests.gpu_session [PART ...] [--device cuda|cpu] [--out FOLDER]`: what is to be
-measured and tested on a GPU, in one command that takes about ten minutes there.
+measured and tested on a GPU. Each part takes some minutes; where a machine is lent for a few, run it part by
+part.
 
     tests   those marked `gpu`: every system trains as on the CPU, is stopped and goes on
     bench   one worker's epoch beside PyG's, DGL's and its floor
@@ -51,10 +52,9 @@ def steps(device: str, out: Path) -> list[Step]:
     epochs = f"epochs={20 if real else 3}"
     bench = ("bench", "--only", "gpu", "--device", device, *(() if real else ("--quick",)))
     whole = "dataset.scale=1" if real else "dataset.scale=0.02"
+    pytest = (sys.executable, "-m", "pytest", "-m", "gpu", "-rs", "-n", "8" if real else "2")
     return [
-        Step(
-            "tests", "tests", (sys.executable, "-m", "pytest", "-m", "gpu", "-rs", "-p", "no:cacheprovider")
-        ),
+        Step("tests", "tests", pytest),
         Step("bench", "bench", (*HARNESS, *bench, "--json", str(out / "gpu.json"))),
         *(
             Step("runs", f"run-{system}", train(system, "workers=2", size, epochs, f"results={runs}"))

@@ -166,6 +166,7 @@ def test_runs_without_an_epoch_are_warned_of(folder, tmp_path):
         ("epochs", "epoch", 4),
         ("breakdown", "an epoch of the slowest worker, s", None),
         ("pareto", "MB per epoch", None),
+        ("front", "MB that all workers send in a run", None),
         ("system.bound", "bound", 1),
     ],
 )

@@ -127,6 +127,7 @@ def test_the_bench_says_where_there_is_no_gpu(monkeypatch):
 def test_a_session_has_every_system_and_says_of_each_command_how_it_ended(tmp_path, monkeypatch, capsys):
     asked = {step.name: step.words for step in gpu_session.steps("cuda", tmp_path)}
     assert {f"run-{system}" for system in VARIANTS} < asked.keys() and "device=cuda" in asked["run-vanilla"]
+    assert asked["tests"][-2:] == ("-n", "8"), "one after the other they take longer than the machine is lent"
     code = "import sys; print('time 0.1 s'); print('more'); sys.exit(int(sys.argv[1]))"
     made = [gpu_session.Step("runs", f"run-{n}", (sys.executable, "-c", code, n)) for n in ("0", "3")]
     made.append(gpu_session.Step("scale", "scale", (sys.executable, "-c", "not run")))

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from harness.base.errors import InputError
 
-DIGITS = re.compile(r"\b[0-9][0-9a-fA-FxX_]{399,}")
+# A number, in base 60 and hexadecimal too, of so many digits that Python (4300) may read it and not show it.
+DIGITS = re.compile(r"\b[0-9][0-9a-fA-FxX_:.]{399,}")
 
 
 def key_value(word: str) -> tuple[str, str]:

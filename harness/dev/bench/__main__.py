@@ -131,9 +131,7 @@ def _beside(
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
     """Measure the parts that were asked for; returns the exit code."""
     extent = QUICK if asked.quick else FULL
-    device = (
-        torch.device("cpu") if asked.device == "cpu" else None
-    )  # None: CUDA's, or a line that says why not
+    device = torch.device("cpu") if asked.device == "cpu" else None
     setting = Setting(folders, asked.data_dir, asked.rounds, extent, device)
     lines: list[BenchLine] = []
     loads: dict[str, Load] = {}
