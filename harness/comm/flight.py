@@ -39,6 +39,7 @@ class Poster(Protocol):
     """Who posted an operation: this worker's `Comm`."""
 
     rank: int
+    size: int
     device: torch.device
     recorder: Recorder
 
@@ -89,7 +90,8 @@ class InFlight:
             if self.finish is not None:
                 self.finish()
             # The host waits too: some callers go on with rows of host memory.
-            synchronise(self.comm.device)
+            if self.comm.size > 1:
+                synchronise(self.comm.device)
             self.look()
             if self.span is not None and not self.span.end:
                 self.span.end = time.monotonic()

@@ -144,15 +144,15 @@ class Recorder:
         self._mark(None, self._open("rest", "begin", -1, start, self._cpu()))
         try:
             yield
-            # What the device was given last belongs to the epoch. A wait after an error might not end.
-            if self._clock is not None:
-                self._clock.wait()
         finally:
             closed, end, _ = self._close()
             self._mark(closed, None)
             self.training = False
             self.epoch.train = end - start
             self.epoch.cpu = time.process_time() - cpu
+        # What the device was given last belongs to the epoch. A wait after an error might not end.
+        if self._clock is not None:
+            self._clock.wait()
         self._settle()
 
     def _mark(self, ended: Span | None, begun: Span | None) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 HOST_S, KERNEL_S = 5e-6, 20e-6
+EVENT_S = 1e-9  # in which a stream passes an event: never before the host has waited for it
 
 
 class Flight(Protocol):
@@ -83,7 +84,8 @@ class Event:
         self.timeline = timeline
 
     def record(self, stream: Stream) -> None:
-        self.begun, self.flights = max(self.timeline.host, stream.begun), list(stream.flights)
+        stream.begun = max(self.timeline.host, stream.begun) + EVENT_S
+        self.begun, self.flights = stream.begun, list(stream.flights)
 
     def query(self) -> bool:
         return all(flight.known for flight in self.flights) and self.at <= self.timeline.host
