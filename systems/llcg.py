@@ -33,7 +33,6 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, word
 from harness.core.mixins import OwnLoss
-from harness.core.optimisers import restore
 from harness.core.system import Ready, Refuses, System, Traits
 
 
@@ -125,4 +124,4 @@ class Llcg(OwnLoss, System):
         return {"server": self.server.state_dict()}
 
     def load_state_dict(self, state):
-        restore(self.server, state["server"])
+        self.server.load_state_dict(state["server"])

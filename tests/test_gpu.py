@@ -48,6 +48,7 @@ def trained(folder: Path, system: str, *words: str) -> Path:
         "dataset.scale=0.02",
         "model.dropout=0.5",
         "kernel=torch",
+        "threads=1",
         "epochs=6",
         "checkpoint_every=3",
         "progress=false",

@@ -39,32 +39,38 @@ class Mark:
 class DeviceClock:
     """The clock of one device: marks of its streams. Events measure from one another, so they are tied to the
     host's clock once in every epoch; over a longer time the two would drift apart.
+
+    stream   on which this worker computes
     """
 
     def __init__(self, device: torch.device):
-        self.device = device
+        self.device, self.stream = device, torch.cuda.current_stream(device)
         self.tied: tuple[torch.cuda.Event, float] | None = None
 
     def tie(self) -> None:
-        """Wait until the current stream has nothing left to do, and take this moment as the base of marks."""
+        """Wait until the worker's stream has nothing left to do, and base marks on this moment."""
+        # Asked once per epoch: it takes torch longer to say which stream is the current one than to record.
+        self.stream = torch.cuda.current_stream(self.device)
         self.wait()
-        base = self._record()
+        base = self._record(self.stream)
         self.wait()
         self.tied = base, time.monotonic()
 
-    def mark(self) -> Mark | None:
-        """The current stream's present end; None where nothing has been timed yet on this device."""
-        return None if self.tied is None else Mark(self._record(), *self.tied)
+    def mark(self, stream: torch.cuda.Stream | None = None) -> Mark | None:
+        """The present end of `stream`, or of the worker's own; None where nothing has been timed yet on this
+        device."""
+        return None if self.tied is None else Mark(self._record(stream or self.stream), *self.tied)
 
     def wait(self) -> None:
-        """Return once the current stream has done what it was given. Other streams, on which operations
+        """Return once the worker's stream has done what it was given. Other streams, on which operations
         between workers are in flight, are not waited for.
         """
-        torch.cuda.current_stream(self.device).synchronize()
+        self.stream.synchronize()
 
-    def _record(self) -> torch.cuda.Event:
+    @staticmethod
+    def _record(stream: torch.cuda.Stream) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
+        event.record(stream)
         return event
 
 

@@ -87,7 +87,7 @@ class Channel:
         with torch.cuda.stream(self.watcher):
             for work in works:
                 work.wait()  # of the stream; the host goes on
-            return clock.mark() if clock is not None else None
+            return clock.mark(self.watcher) if clock is not None else None
 
 
 class Works:

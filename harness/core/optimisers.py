@@ -1,13 +1,13 @@
 """Optimisers: what makes a step of the weights out of their gradients, the same for every system.
 
-Each is a dataclass that `optimiser._target_` names; its values stand in `conf/optimiser/`.
+Each is a dataclass that `optimiser._target_` names; its values stand in `conf/optimiser/`. A step of Adam is
+fused: it reads and writes each value once, instead of once per operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -36,20 +36,12 @@ class Optimiser:
         raise NotImplementedError
 
 
-def in_one_pass(parameters: Iterable[torch.nn.Parameter]) -> bool | None:
-    """Whether a step reads and writes each value once, instead of once per operation: on the CPU. On a GPU,
-    where such a step would keep its number there (`restore`), torch decides."""
-    return all(parameter.device.type == "cpu" for parameter in parameters) or None
-
-
 @dataclass
 class Adam(Optimiser):
     """Adam (Kingma and Ba, 2015). weight_decay is added to the gradient (L2)."""
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        parameters = list(parameters)
-        fused = in_one_pass(parameters)
-        return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay, fused=fused)
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay, fused=True)
 
 
 @dataclass
@@ -64,10 +56,8 @@ class AdamW(Optimiser):
     amsgrad: bool = False
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        parameters = list(parameters)
-        fused = in_one_pass(parameters)
         return torch.optim.AdamW(
-            parameters, lr=lr, weight_decay=self.weight_decay, amsgrad=self.amsgrad, fused=fused
+            parameters, lr=lr, weight_decay=self.weight_decay, amsgrad=self.amsgrad, fused=True
         )
 
 
@@ -95,15 +85,3 @@ class Sgd(Optimiser):
             momentum=self.momentum,
             nesterov=self.nesterov,
         )
-
-
-def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take back `state`, the optimiser's state_dict, with each parameter's number of steps on the host.
-
-    Adam keeps that number there and reads it in every step. A checkpoint that is read onto a GPU puts it on
-    the GPU, where the host would wait for each parameter's in every step.
-    """
-    optimiser.load_state_dict(state)
-    for kept in optimiser.state.values():
-        if isinstance(kept.get("step"), torch.Tensor):
-            kept["step"] = kept["step"].cpu()

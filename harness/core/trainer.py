@@ -28,7 +28,7 @@ from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
 from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, WeighsLoss, evaluation_weights
 from harness.core.models import Model, Strategy
-from harness.core.optimisers import Optimiser, restore
+from harness.core.optimisers import Optimiser
 from harness.core.order import Order
 from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
@@ -367,7 +367,7 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
-        restore(self.optimiser, state["optimiser"])
+        self.optimiser.load_state_dict(state["optimiser"])
         self.combiner.load_state_dict(state["combiner"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]

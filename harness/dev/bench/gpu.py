@@ -23,8 +23,8 @@ from harness.dev.bench.lines import BenchLine, interleaved
 
 CHECKED = 3  # epochs whose losses are compared
 TRIES = 10  # of a copy and of a product, of which the fastest counts
-SIDE = 2048  # of the square matrices whose product is timed
-COPIED = 1 << 26  # bytes of the tensor that is copied; beyond every cache
+SIDES = {"cpu": 2048, "cuda": 8192}  # of the square matrices whose product is timed
+COPIED = {"cpu": 1 << 26, "cuda": 1 << 30}  # bytes of the tensor that is copied; beyond every cache
 
 
 def gpu_lines(
@@ -87,8 +87,9 @@ def floor(run: Ours, product_rate: float, copy_rate: float) -> float:
 def rates(device: torch.device) -> tuple[float, float]:
     """Operations per second of a product of float32 matrices, and bytes per second of a copy, of which each
     is read and written."""
-    side = torch.rand(SIDE, SIDE, device=device)
-    source = torch.zeros(COPIED, dtype=torch.uint8, device=device)
+    rows, copied = SIDES[device.type], COPIED[device.type]
+    side = torch.rand(rows, rows, device=device)
+    source = torch.zeros(copied, dtype=torch.uint8, device=device)
     target, out = torch.empty_like(source), torch.empty_like(side)
 
     def fastest(run: Callable[[], object]) -> float:
@@ -100,7 +101,7 @@ def rates(device: torch.device) -> tuple[float, float]:
         return min(seconds)
 
     product = fastest(partial(torch.matmul, side, side, out=out))
-    return 2 * SIDE**3 / product, 2 * COPIED / fastest(partial(target.copy_, source))
+    return 2 * rows**3 / product, 2 * copied / fastest(partial(target.copy_, source))
 
 
 def _timed(run: Callable[[], object], device: torch.device) -> None:
