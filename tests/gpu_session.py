@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ from tests.commands import ROOT
 from tests.systems import VARIANTS
 
 HARNESS = (sys.executable, "-m", "harness")
-SECONDS = {"tests": 240, "bench": 100, "runs": 60, "scale": 150}  # of a command, at most
+SECONDS = {"tests": 420, "bench": 100, "runs": 60, "scale": 150}  # of a command, at most
+LAST_WORDS = 15  # seconds that it then has to say where it was
 LAST = 12  # lines of a command's output that the summary repeats, but for the table
 OF_INTEREST = ("score", "sent", "time", "note")  # first words of lines that a run ends with
 
@@ -52,7 +54,7 @@ def steps(device: str, out: Path) -> list[Step]:
     epochs = f"epochs={20 if real else 3}"
     bench = ("bench", "--only", "gpu", "--device", device, *(() if real else ("--quick",)))
     whole = "dataset.scale=1" if real else "dataset.scale=0.02"
-    pytest = (sys.executable, "-m", "pytest", "-m", "gpu", "-rs", "-n", "8" if real else "2")
+    pytest = (sys.executable, "-m", "pytest", "-m", "gpu", "-rs", "-n", "14" if real else "2")
     return [
         Step("tests", "tests", pytest),
         Step("bench", "bench", (*HARNESS, *bench, "--json", str(out / "gpu.json"))),
@@ -68,20 +70,21 @@ def steps(device: str, out: Path) -> list[Step]:
 def carry_out(step: Step, out: Path) -> str:
     """Run a step and keep what it says; returns its part of the summary."""
     began = time.monotonic()
-    try:
-        done = subprocess.run(
-            step.words,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS[step.part],
-            env={**os.environ, "COLUMNS": "160"},
-        )
-        code, said = str(done.returncode), done.stdout
-    except subprocess.TimeoutExpired as error:
-        given = error.stdout or b""
-        code, said = "none in time", given.decode(errors="replace") if isinstance(given, bytes) else given
+    where = {"cwd": ROOT, "env": {**os.environ, "COLUMNS": "160"}}
+    with subprocess.Popen(
+        step.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where
+    ) as done:
+        try:
+            said, _ = done.communicate(timeout=SECONDS[step.part])
+            code = str(done.returncode)
+        except subprocess.TimeoutExpired:
+            done.send_signal(signal.SIGINT)  # of which pytest says what has failed so far
+            try:
+                said, _ = done.communicate(timeout=LAST_WORDS)
+            except subprocess.TimeoutExpired:
+                done.kill()
+                said, _ = done.communicate()
+            code = "none in time"
     (out / f"{step.name}.log").write_text(said)
     lines = [line.rstrip() for line in said.rstrip().splitlines()]
     if step.name.startswith("run-") and code == "0":

@@ -73,9 +73,12 @@ def losses(run_dir: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("workers, carrier", PLACES)
 @pytest.mark.parametrize("system", sorted(VARIANTS))
-def test_a_system_trains_as_on_the_cpu(tmp_path, system, workers, carrier):
-    cpu = trained(tmp_path / "cpu", system, f"workers={workers}", "device=cpu")
-    there = trained(tmp_path / "gpu", system, f"workers={workers}", "device=cuda")
+def test_a_system_trains_as_on_the_cpu_and_goes_on_as_if_it_was_never_stopped(
+    tmp_path, system, workers, carrier
+):
+    words = (f"workers={workers}", "keep_checkpoint=true")
+    cpu = trained(tmp_path / "cpu", system, *words, "device=cpu")
+    there = trained(tmp_path / "gpu", system, *words, "device=cuda")
     (attempt,) = resolved.read(there)["attempts"]
     assert attempt["device"] == "cuda" and (attempt["transport"] == "nccl") == (carrier == "nccl")
     # Sums are in another order there: what is rounded or compared with a bound may fall otherwise later on.
@@ -84,23 +87,18 @@ def test_a_system_trains_as_on_the_cpu(tmp_path, system, workers, carrier):
     metrics = Trace(there).metrics
     peaks = {name: metrics[metrics["name"] == name].value for name in (PEAK_ALLOCATED, PEAK_RESERVED)}
     assert len(peaks[PEAK_ALLOCATED]) == len(peaks[PEAK_RESERVED]) >= 6 * workers
-
-
-@pytest.mark.parametrize("workers, carrier", PLACES)
-@pytest.mark.parametrize("system", sorted({*VARIANTS} - {"digest_a"}))
-def test_a_run_that_goes_on_is_the_run_that_was_never_stopped(tmp_path, system, workers, carrier):
-    words = (f"workers={workers}", "device=cuda", "keep_checkpoint=true")
-    whole = trained(tmp_path / "whole", system, *words)
-    short = trained(tmp_path / "short", system, *words, "epochs=3")
+    if system == "digest_a":
+        return  # its workers take turns as they come
+    short = trained(tmp_path / "short", system, *words, "device=cuda", "epochs=3")
     more = ("epochs=6", f"cache={tmp_path}/cache")
     asked = [sys.executable, "-m", *COMMAND, "runs", "extend", str(short), *more]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
     if done.returncode == 2 and "cannot go on bit for bit" in done.stderr:
-        pytest.skip(done.stderr.strip())  # a system whose epochs follow their number
+        return  # a system whose epochs follow their number
     assert done.returncode == 0, done.stderr
     (longer,) = (path for path in find_runs([tmp_path / "short"]) if len(losses(path)) == 6)
     # Not to the bit: some of CUDA's sums are in an order that differs from run to run.
-    np.testing.assert_allclose(losses(longer), losses(whole), rtol=1e-4)
+    np.testing.assert_allclose(losses(longer), losses(there), rtol=1e-4)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
@@ -128,7 +126,7 @@ def test_the_bench_says_where_there_is_no_gpu(monkeypatch):
 def test_a_session_has_every_system_and_says_of_each_command_how_it_ended(tmp_path, monkeypatch, capsys):
     asked = {step.name: step.words for step in gpu_session.steps("cuda", tmp_path)}
     assert {f"run-{system}" for system in VARIANTS} < asked.keys() and "device=cuda" in asked["run-vanilla"]
-    assert asked["tests"][-2:] == ("-n", "8"), "one after the other they take longer than the machine is lent"
+    assert asked["tests"][-2:] == ("-n", "14"), "one after the other they take an hour"
     code = "import sys; print('time 0.1 s'); print('more'); sys.exit(int(sys.argv[1]))"
     made = [gpu_session.Step("runs", f"run-{n}", (sys.executable, "-c", code, n)) for n in ("0", "3")]
     made.append(gpu_session.Step("scale", "scale", (sys.executable, "-c", "not run")))
@@ -140,3 +138,10 @@ def test_a_session_has_every_system_and_says_of_each_command_how_it_ended(tmp_pa
     with pytest.raises(SystemExit):
         gpu_session.main(["walk"])
     assert "there is no part walk" in capsys.readouterr().err
+
+
+def test_a_command_of_a_session_that_takes_too_long_is_asked_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setitem(gpu_session.SECONDS, "scale", 1)
+    words = ("sh", "-c", "trap 'echo so far; exit' INT; echo began; while :; do sleep 0.1; done")
+    said = gpu_session.carry_out(gpu_session.Step("scale", "scale", words), tmp_path)
+    assert "exit code none in time" in said and "    began\n    so far" in said

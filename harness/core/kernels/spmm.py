@@ -226,7 +226,7 @@ class _TorchProduct:
         if column is not None:
             weights = weights * column.to(dtype)[columns]
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support|Sparse invariant", UserWarning)
             shape = (self._block.num_rows, self._block.num_columns)
             return torch.sparse_csr_tensor(starts, columns, weights, shape, check_invariants=False)
 
