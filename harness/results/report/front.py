@@ -70,11 +70,11 @@ def draw(
                     **style)  # fmt: skip
         if group.first.track == track.FIXED and not telling:
             continue  # its tuned point has the name
-        name = verbatim(more.get(group.label, group.label.removesuffix(only).removesuffix(f" {track.TUNED}")))
+        name = verbatim(more.get(group.label) or _called(group, section.groups).removesuffix(only))
         colour = style["color"] if telling else GREY
         names.insert(0 if telling else len(names), (x.mean, y.mean, name, colour))  # coloured names first
-    ax.set_xlabel("MB that all workers send in a run")
-    ax.set_ylabel(f"{SCORE_NAMES[section.score]}, %; bars are 95 % intervals over seeds")
+    ax.set_xlabel("MB that all workers send in a run; bars are 95 % intervals over seeds")
+    ax.set_ylabel(f"{SCORE_NAMES[section.score]}, %")
     ax.margins(x=0.08, y=0.12)
     low, high = ax.get_ylim()
     ax.set_ylim(max(0.0, low), min(100.0, high))
@@ -83,6 +83,15 @@ def draw(
         told = textwrap.fill(f"without a name: {', '.join(unnamed)}", LINE)
         figure.supxlabel(told, fontsize=8, color=GREY, x=0.01, ha="left")
     return figure
+
+
+def _called(group: Group, groups: Sequence[Group]) -> str:
+    """Its label; of a system that was tuned its name alone, as long as no other setting has it, since what
+    was tuned is a line of numbers."""
+    alone = [g for g in groups if g.first.name == group.first.name] == [group]
+    if not group.first.track or not alone:
+        return group.label
+    return group.first.system + (", default" if group.first.track == track.FIXED else "")
 
 
 def front(section: Section) -> list[Group]:
