@@ -114,9 +114,6 @@ TRIED = {
     ),
     "halobench runs extend RUN": "test_cli_runs.py::test_an_extended_run_is_the_longer_run_bit_for_bit",
     "halobench figures --from my_figures": "test_figures.py::test_the_figure_of_the_page",
-    "torchrun --nproc-per-node 2 -m harness.run.worker": (
-        "test_torchrun.py::test_what_prepare_prints_trains_as_the_local_launcher_does"
-    ),
     "torchrun --nnodes 2": "test_hosts.py::",
     "srun bash -c": "test_gpu_page.py::test_the_script_for_slurm_trains_with_a_task_per_worker",
     "halobench -m hydra/launcher=joblib": (
