@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.commands import ROOT
@@ -71,8 +72,10 @@ def carry_out(step: Step, out: Path) -> str:
     """Run a step and keep what it says; returns its part of the summary."""
     began = time.monotonic()
     where = {"cwd": ROOT, "env": {**os.environ, "COLUMNS": "160"}}
+    # What is itself in the background ignores the interrupt, and so would what it starts.
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(
-        step.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where
+        step.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heeded, **where
     ) as done:
         try:
             said, _ = done.communicate(timeout=SECONDS[step.part])
