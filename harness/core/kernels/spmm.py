@@ -225,7 +225,7 @@ class _TorchProduct:
             weights = weights * torch.repeat_interleave(row.to(dtype), counts, output_size=len(columns))
         if column is not None:
             weights = weights * column.to(dtype)[columns]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings():  # torch 2.11 says the second, although it is told not to check
             warnings.filterwarnings("ignore", "Sparse CSR tensor support|Sparse invariant", UserWarning)
             shape = (self._block.num_rows, self._block.num_columns)
             return torch.sparse_csr_tensor(starts, columns, weights, shape, check_invariants=False)
