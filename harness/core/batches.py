@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from harness.base.terminal import counted
 from harness.comm.comm import Comm
 from harness.core.adjacency import Adjacency, Propagation, scales, scales_of
 from harness.core.attention import AttentionEdges
@@ -258,3 +259,15 @@ class BatchSystem(System):
         """Where the layers of a step find their rows, right after `make_batch` made it: all in their
         input."""
         return BlockPass(batch, self.comm, self.name)
+
+
+def too_large(system: BatchSystem, batch: Batch | None, epoch: int, step: int) -> str:
+    """That a step's batch asked for more memory than there is, before or after it was made."""
+    size = system.seeds_in(epoch, step)
+    said = "a batch" if size is None else f"a batch of {counted(size, 'seed')}"
+    if batch is not None:
+        said = f"a batch of {counted(len(batch.labels), 'seed')} and {counted(len(batch.x), 'input')}"
+    return (
+        f"worker {system.comm.rank} ran out of memory in epoch {epoch}, step {step}, in {said}; give"
+        f" {system.smaller}"
+    )

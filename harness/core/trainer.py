@@ -10,10 +10,9 @@ import torch
 
 from harness.base.errors import InputError
 from harness.base.machine import out_of_memory
-from harness.base.terminal import counted
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.core.batches import Batch, BatchSystem
+from harness.core.batches import Batch, BatchSystem, too_large
 from harness.core.cluster import Cluster, Device
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
@@ -244,23 +243,10 @@ class Trainer:
         except Exception as error:
             if not out_of_memory(error):
                 raise
-            raise InputError(self._too_large(batch, epoch, step)) from error
+            raise InputError(too_large(self.system, batch, epoch, step)) from error
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
         return torch.zeros((), device=self.comm.device)
-
-    def _too_large(self, batch: Batch | None, epoch: int, step: int) -> str:
-        """That a step's batch asked for more memory than there is, before or after it was made."""
-        system = self.system
-        assert isinstance(system, BatchSystem)
-        size = system.seeds_in(epoch, step)
-        said = "a batch" if size is None else f"a batch of {counted(size, 'seed')}"
-        if batch is not None:
-            said = f"a batch of {counted(len(batch.labels), 'seed')} and {counted(len(batch.x), 'input')}"
-        return (
-            f"worker {self.comm.rank} ran out of memory in epoch {epoch}, step {step}, in {said}; give"
-            f" {system.smaller}"
-        )
 
     def _batch_gradient(self, batch: Batch, divisor: float, epoch: int, step: int) -> torch.Tensor:
         assert isinstance(self.system, BatchSystem)
