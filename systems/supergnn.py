@@ -20,15 +20,16 @@ Notation: k_ij messages from j to i in a layer of F columns, each a row or a par
 
 Bytes per epoch over all workers, 4-byte floats: 2 sum_ij k_ij (ceil(F bits / 8) + 4) in each layer l >= 1 at
 2, 4 and 8 bits, 4 F k_ij for each pair at 16 and 8 F k_ij at 32; half of that for l = 0 under
-`features=refetch`.
+`features=refetch`, all of it under `labels=masked`.
 
 Decisions
 - the messages are those of `lean` with `rows=all` and `narrow=false`; `rows=needed` can be asked for.
 - the constants are rounded before codes are taken of them, so that both ends compute with the same ones.
 - layer 0: features once (fetched exactly, once) | refetch (messages in every epoch).
 - attention needs rows: with model=gat there are no partial sums, and rows travel before dropout.
-Departures: Q follows the public code; the paper's own rounding was not at hand. Masked label propagation is
-not built: it changes the model, and any system could have it.
+- masked label propagation, which its code has, is `labels=masked` (`harness/core/masked_labels.py`): other
+  systems can have it too.
+Departures: Q follows the public code; the paper's own rounding was not at hand.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Supergnn(MessageSystem):
     features: str = word("once", "refetch")
 
     exact: ClassVar = {"bits": AS_THEY_ARE}
-    refuses: ClassVar = Refuses(needed_rows="", attention="")
+    refuses: ClassVar = Refuses(needed_rows="", attention="", labels="")
 
     def coded(self, layer, send, receive):
         return RoundedMessages(self.comm, layer, send, receive, self.bits)

@@ -7,7 +7,7 @@ Notation: n inner, m halo vertices of a worker; H^l [n, f_l] the input of layer 
 
 Bytes per epoch over all workers, 4-byte floats (2 for 4 under `wire=bfloat16`), M = total halo vertices:
     forward   4 M f_l for every layer l >= 1, and for l = 0 under `features=refetch`
-    backward  4 M f_l for every layer l >= 1
+    backward  4 M f_l for every layer l >= 1, and for l = 0 under `labels=masked`
 
 Decisions: layer 0 is static, so fetching it once is exact; both `features=once` and `features=refetch` are
 offered and shown. Departures: none: it is the exchange that the papers compare with.
@@ -28,7 +28,7 @@ class Vanilla(System):
 
     exact: ClassVar = {}
     role: ClassVar[str] = "reference"
-    refuses: ClassVar = Refuses(needed_rows="")
+    refuses: ClassVar = Refuses(needed_rows="", labels="")
 
     def halo(self, layer, h):
         return self.comm.exchange(self.plans[layer], h, layer)

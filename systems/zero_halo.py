@@ -17,7 +17,7 @@ class ZeroHalo(System):
     """No knobs."""
 
     role: ClassVar[str] = "control"
-    refuses: ClassVar = Refuses(needed_rows="")
+    refuses: ClassVar = Refuses(needed_rows="", labels="")
     exact_input: ClassVar[bool] = False
 
     def traits(self):

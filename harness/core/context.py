@@ -45,6 +45,7 @@ class RunFacts:
     layers: int = 2
     combine: str = "exact"  # how gradients become a step: the class's name, in small letters
     fewer_rows: bool = True  # whether the model's layers give fewer rows than they take, where asked to
+    labels: bool = False  # training vertices show their labels to layer 0 (`labels=masked`)
 
 
 @dataclass(kw_only=True)

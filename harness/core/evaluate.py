@@ -62,6 +62,7 @@ class Evaluator:
 
     make_input   builds the exact static input; called at the first evaluation only
     cut, scores  see `harness.core.scores.Scorer`
+    features     what gives layer 0's input [n, f0] where each evaluation has another; None: it is static
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class Evaluator:
         num_layers: int,
         cut: float,
         scores: Mapping[str, Score],
+        features: Callable[[], torch.Tensor] | None = None,
     ):
-        self.strategy, self.make_input = strategy, make_input
+        self.strategy, self.make_input, self.features = strategy, make_input, features
         self.scorer = Scorer(comm, labels, masks, cut, scores)
         self.input: Static | None = None
         self.no_features = torch.empty(0)
@@ -85,10 +87,12 @@ class Evaluator:
     @torch.no_grad()
     def logits(self, model: Model) -> torch.Tensor:
         """Exact logits [n, C] of the worker's own vertices."""
-        if self.input is None:
+        x = self.no_features  # no layer reads them where there is a static input
+        if self.features is not None:
+            x = self.features()
+        elif self.input is None:
             self.input = self.make_input()
-        # No layer reads the features where there is a static input.
-        logits: torch.Tensor = model(self.no_features, self.input, self.strategy, self.no_dropout)
+        logits: torch.Tensor = model(x, self.input, self.strategy, self.no_dropout)
         return logits
 
     def hidden(self, model: Model) -> dict[int, torch.Tensor]:

@@ -47,12 +47,15 @@ class Refuses:
     attention    a model without a propagation matrix. None: it can unless its `propagate` is its own
     combine      another `combine` than exact. None: it can unless its `combine` is its own; one that hands
                  its gradients to `combiner` can too
+    labels       `labels=masked` (`harness.core.masked_labels`). It can where it asks for layer 0's rows in
+                 every epoch as for hidden layers', and their gradients come back
     """
 
     wire: str = ""
     needed_rows: str = "exchanges the rows of `plan`, which are all"
     attention: str | None = None
     combine: str | None = None
+    labels: str = "does not say that it exchanges layer 0's rows and their gradients in every epoch"
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ class System(Generic[S, A]):
             return f"wire={run.wire} cannot be: {name} {refuses.wire}; give wire=float32"
         if run.rows == "needed" and (reason := self._needs_every_row(run)):
             return f"rows=needed cannot be: {reason}; give rows=all"
+        if run.labels and (reason := self._keeps_layer_0(run)):
+            return f"labels=masked cannot be: {reason}"
         own = refuses.combine
         if own is None:
             own = "" if type(self).combine is System.combine else "combines in a way of its own"
@@ -169,6 +174,16 @@ class System(Generic[S, A]):
         if run.norm == "batch":
             return "model.norm=batch takes statistics of all rows"
         return "" if run.fewer_rows else f"the layers of model={run.model} give as many rows as they take"
+
+    def _keeps_layer_0(self, run: RunFacts) -> str:
+        """Why layer 0's input cannot change in every epoch, and what to give; "" where it can."""
+        if self.refuses.labels:
+            return f"{display_name(self)} {self.refuses.labels}; leave labels out"
+        if run.multilabel:
+            return "vertices of this graph have several labels, and it shows one; leave labels out"
+        if self.features == "once" and "features" in self.__dataclass_fields__:
+            return "features=once keeps layer 0's rows of the first epoch; give system.features=refetch"
+        return ""
 
     def traits(self) -> Traits:
         """What follows from its knobs alone, before anything runs."""

@@ -19,12 +19,13 @@ from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.context import Context
 from harness.core.counted import Score
 from harness.core.counting import lost, stepped
-from harness.core.cuts import make_cut
+from harness.core.cuts import EdgeCut, make_cut
 from harness.core.dropout import dropout_key
 from harness.core.evaluate import EarlyStopping, Evaluator, local_loss, targets
 from harness.core.features import given
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
+from harness.core.masked_labels import LabelInput, MaskedLabels
 from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, WeighsLoss, evaluation_weights
 from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser
@@ -51,6 +52,7 @@ class Trainer:
     combine  how gradients become a step of the weights; None: the system's own choice
     features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: likewise
     straggler  a worker that is slowed down; None: the system's own, where its knobs name one
+    labels   which training vertices show their labels to layer 0; None: none (`harness.core.masked_labels`)
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Trainer:
         combine: Combine | None = None,
         features_wire: str | None = None,
         straggler: Straggler | None = None,
+        labels: MaskedLabels | None = None,
     ):
         device = comm.device
         if isinstance(system, FitsDevices):
@@ -98,6 +101,11 @@ class Trainer:
             self.targets = self.labels[cut.rows]
             self.train_rows = torch.arange(len(masks[0]), device=device)
         self.model = Model(model, widths, seed).to(device)
+        self.label_input: LabelInput | None = None
+        if labels is not None:
+            assert isinstance(cut, EdgeCut), "systems over a vertex-cut refuse it"
+            count, shown, train = self.train_count, (self.train_rows, self.targets), (masks[0], self.labels)
+            self.label_input = LabelInput(labels, self.model, cut, shown, train, count, widths, seed)
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
         self.combiner = (combine or traits.combine).make(self.parameters, comm, seed)
@@ -149,6 +157,7 @@ class Trainer:
             model.layers,
             evaluate.cut,
             scores or {},
+            None if self.label_input is None else self.label_input.of_all,
         )
         self.stopping = EarlyStopping(evaluate.patience)
         self.two_classes = self.labels.ndim == 1 and shard.num_classes == 2
@@ -228,6 +237,8 @@ class Trainer:
         """A step's forward and backward pass: the share of the loss, detached; gradients are left in the
         parameters."""
         if not isinstance(self.system, BatchSystem):
+            if self.label_input is not None:
+                return self.gradient(*self.label_input.begin(epoch))
             divisor: float = self.train_count
             if isinstance(self.system, OwnLoss):
                 divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
@@ -287,7 +298,10 @@ class Trainer:
         step = self.passes if masks is None else masks
         self.passes += masks is None
         # No layer reads the features where there is a static input.
-        x = self.cut.x if static is None else torch.empty(0, device=self.comm.device)
+        if self.label_input is not None:
+            x = self.label_input.of_epoch()
+        else:
+            x = self.cut.x if static is None else torch.empty(0, device=self.comm.device)
         logits = self.model(x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step))
         weights = self.loss_weights if rows is self.train_rows else None
         loss = local_loss(logits, self.targets, rows, divisor, weights)
@@ -366,8 +380,10 @@ class Trainer:
 
     @property
     def _keeps_input(self) -> bool:
-        """Whether training keeps layer 0's static input; mini-batches have another in every step."""
-        return self.system.features == "once" and not isinstance(self.system, BatchSystem)
+        """Whether training keeps layer 0's static input; mini-batches have another in every step, and masked
+        labels in every epoch."""
+        changes = isinstance(self.system, BatchSystem) or self.label_input is not None
+        return self.system.features == "once" and not changes
 
     def _rates(self) -> list[float]:
         return [self.config.input_dropout] + [self.config.dropout] * (len(self.model.layers) - 1)

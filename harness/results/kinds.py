@@ -17,7 +17,7 @@ WORDS: dict[type, str] = {
     list: "a list", type(None): "null",
 }  # fmt: skip
 BLOCKS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "evaluate", "cluster", "score",
-          "combine", "straggler")  # fmt: skip
+          "combine", "straggler", "labels")  # fmt: skip
 ATTEMPT = "attempts.*."
 # By file and key; "*" is each element of a list, or each value of a block. A key may be absent.
 KINDS: dict[str, dict[str, Kinds]] = {

@@ -26,6 +26,7 @@ from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
 from harness.core.kernels.tiling import Tilings
+from harness.core.masked_labels import MaskedLabels
 from harness.core.mixins import AsynchronousSystem
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.order import Costs
@@ -56,7 +57,7 @@ BUILT_IN = {
 }
 # Blocks that may be left out.
 EMPTY: dict[str, dict[str, Any]] = {
-    name: {} for name in ("model", "optimiser", "schedule", "score", "combine", "straggler")
+    name: {} for name in ("model", "optimiser", "schedule", "score", "combine", "straggler", "labels")
 }
 NEEDED = [name for name in TARGETS if name not in EMPTY]  # blocks that every config has
 NAME_BYTES = 200  # of the 255 that a file system allows; a run's folder gets a number behind it
@@ -79,6 +80,7 @@ class Run:
     scores: dict[str, Score]
     combine: Combine | None
     straggler: Straggler | None
+    labels: MaskedLabels | None
     composed: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -235,6 +237,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     blocks["scores"] = make_scores(_block(whole, "score"))
     blocks["combine"] = make_combine(_block(whole, "combine"))
     blocks["straggler"] = make_straggler(_block(whole, "straggler"))
+    blocks["labels"] = make_labels(_block(whole, "labels"))
     top = {k: v for k, v in config.items() if k not in ALL}
     known = [*RunConfig.__dataclass_fields__, *ALL]
     for key in top:
@@ -274,6 +277,11 @@ def make_combine(block: dict[str, Any]) -> Combine | None:
 def make_straggler(block: dict[str, Any]) -> Straggler | None:
     """The worker that a block slows down; None where it is empty."""
     return typed(Straggler, block, "straggler") if block else None
+
+
+def make_labels(block: dict[str, Any]) -> MaskedLabels | None:
+    """Which training vertices show their labels, as a block says; None where it is empty: none do."""
+    return typed(MaskedLabels, block, "labels") if block else None
 
 
 def _check_straggler(straggler: Straggler | None, system: System, workers: int) -> None:

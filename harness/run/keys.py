@@ -24,7 +24,8 @@ FIRST = (
     *("system", "dataset", "workers", "epochs", "seed", "partition", "model", "optimiser", "evaluate"),
     "cluster",
 )
-NULL = ("combine", "straggler", "score")  # blocks that a run has where one of their options is named
+# Blocks that a run has where one of their options is named.
+NULL = ("combine", "straggler", "labels", "score")
 USAGE = """usage: {program} [-m]{dry} [KEY=VALUE ...]
 
 {does}

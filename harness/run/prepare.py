@@ -124,6 +124,7 @@ def check_supported(run: Run, stats: dict[str, Any]) -> None:
         rows=run.settings.rows or traits.rows,
         combine=type(run.combine or traits.combine).__name__.lower(),
         fewer_rows=run.model.fewer_rows,
+        labels=run.labels is not None,
     )
     reason = run.system.supports(facts)
     if reason:

@@ -247,6 +247,7 @@ def train(
         combine=run.combine,
         features_wire=run.settings.features_wire,
         straggler=run.straggler,
+        labels=run.labels,
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (began or {}).get("run") or run.fingerprint

@@ -73,9 +73,11 @@ def trained(
     where: str = "nccl",
     stopped: bool = False,
     wire: str = "float32",
+    labels: dict[str, Any] | None = None,
 ) -> Trained:
-    """Train one of CASES on a small graph; `where` as `train` says. `stopped`: go on from a checkpoint."""
-    block = systems.block(CASES[name][0], **CASES[name][1])
+    """Train one of CASES on a small graph; `where` as `train` says. `stopped`: go on from a checkpoint.
+    labels: the block of that name, for which layer 0 is fetched in every epoch."""
+    block = systems.block(CASES[name][0], **CASES[name][1], **({"features": "refetch"} if labels else {}))
     cut = {"edge": ("random", assign), "vertex": ("ebv", assign_edges)}[config.make_system(block).cut]
     graph, workers = random_graph(40, 4, seed=3), max(WORKERS, block.get("replication", 1) ** 2)
     with tempfile.TemporaryDirectory() as folder:
@@ -87,6 +89,7 @@ def trained(
             where,
             folder if stopped else None,
             wire,
+            labels,
             per_worker=shards_of(graph, cut[1](graph, cut[0], workers, 3), workers),
             transport="sockets" if where == "nccl" else MEMORY,
         )
@@ -96,7 +99,9 @@ def trained(
     return Trained(**found[0], tallies=tallies)
 
 
-def make_trainer(comm: Comm, system: dict[str, Any], model: dict[str, Any], shard: Any) -> Trainer:
+def make_trainer(
+    comm: Comm, system: dict[str, Any], model: dict[str, Any], shard: Any, labels: dict[str, Any] | None
+) -> Trainer:
     """With the sparse kernel that runs on either device."""
     return Trainer(
         shard,
@@ -107,6 +112,7 @@ def make_trainer(comm: Comm, system: dict[str, Any], model: dict[str, Any], shar
         seed=3,
         epochs=EPOCHS,
         kernel="torch",
+        labels=config.make_labels(labels or {}),
     )
 
 
@@ -117,6 +123,7 @@ def train(
     where: str,
     folder: str | None,
     wire: str,
+    labels: dict[str, Any] | None,
     shard: Any,
 ) -> dict[str, Any]:
     """Losses and scores, epoch by epoch, and where the host waited.
@@ -135,7 +142,7 @@ def train(
         else:  # the same order of sums as on a device: bits are compared
             stack.enter_context(mock.patch.object(dense, "VECTOR", 1))
         comm = Comm(comm.rank, comm.size, device, recorder, carrier, wire)
-        trainer = make_trainer(comm, system, model, shard)
+        trainer = make_trainer(comm, system, model, shard, labels)
         losses, scores, cpu = [], [], []
         for epoch in range(EPOCHS):
             if folder is not None and epoch == STOP_AT:
@@ -143,7 +150,7 @@ def train(
                 checkpoints.save(trainer, epoch)
                 comm.barrier()
                 trainer.closing.close()
-                trainer = make_trainer(comm, system, model, shard)
+                trainer = make_trainer(comm, system, model, shard, labels)
                 assert checkpoints.restore(trainer) == STOP_AT
             local = trainer.train_epoch(epoch)
             cpu += [(span.name, span.cpu) for span in recorder.epoch.spans]

@@ -35,6 +35,7 @@ class Settings:
     features_wire: str | None = None  # "auto", "dense" or "sparse"; None: the system's own choice
     combine: dict | None = None  # the block of that name; None: the system's own choice
     straggler: dict | None = None  # likewise; None: no worker is slowed down
+    labels: dict | None = None  # likewise; None: no vertex shows its label
 
 
 @dataclass
@@ -87,7 +88,7 @@ def run(
         s.stop_at,
         s.scored,
         s.cluster,
-        {name: getattr(s, name) for name in ("rows", "features_wire", "combine", "straggler")},
+        {name: getattr(s, name) for name in ("rows", "features_wire", "combine", "straggler", "labels")},
         per_worker=shards,
         transport=transport,
     )

@@ -11,13 +11,21 @@ from harness.comm.watched import Watched
 from harness.core.cluster import Cluster
 from harness.core.mixins import evaluation_weights
 from harness.core.trainer import Trainer
-from harness.run.config import make_combine, make_model, make_optimiser, make_straggler, make_system
+from harness.run.config import (
+    make_combine,
+    make_labels,
+    make_model,
+    make_optimiser,
+    make_straggler,
+    make_system,
+)
 
 
 def make_trainer(
     comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None, kernel="numba"
 ):
-    """choices   of a run, by their names in a config: rows, features_wire; combine and straggler (blocks)"""
+    """choices   of a run, by their names in a config: rows, features_wire; combine, straggler and labels
+    (blocks)"""
     choices = choices or {}
     return Trainer(
         shard,
@@ -33,6 +41,7 @@ def make_trainer(
         features_wire=choices.get("features_wire"),
         combine=make_combine(choices.get("combine") or {}),
         straggler=make_straggler(choices.get("straggler") or {}),
+        labels=make_labels(choices.get("labels") or {}),
     )
 
 

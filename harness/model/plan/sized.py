@@ -110,7 +110,7 @@ def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> 
             shard, comm, copy.deepcopy(run.system), run.model, run.optimiser,
             seed=settings.seed, epochs=settings.epochs, schedule=run.schedule, evaluate=run.evaluate,
             kernel=kernel, cluster=cluster, order=Order(settings.order, FIXED), rows=settings.rows,
-            combine=run.combine, features_wire=settings.features_wire,
+            combine=run.combine, features_wire=settings.features_wire, labels=run.labels,
         )  # fmt: skip
 
     scored = bool(run.evaluate.every)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
-OPTIONAL = {"straggler", "combine", "score"}
+OPTIONAL = {"straggler", "combine", "score", "labels"}
 # What the name of a partition does not say: METIS cuts for one host, as it does by itself.
 ONE_CUT = ("harness.data.partition.assign.Metis", "partition.hosts", 1)
 # What follows the graph's name: runs of `halobench tune` have tables of their own.
