@@ -94,13 +94,18 @@ class Lean(ComputesOthers, MessageSystem):
     extra_work: float = number(0.0, 0, 1000)
 
     exact: ClassVar = {"bits": AS_THEY_ARE}
-    refuses: ClassVar = Refuses(needed_rows="", attention="")
+    refuses: ClassVar = Refuses(needed_rows="", attention="", labels="")
 
     def supports(self, run):
         if not run.matrix and self.extra_work:
             return (
                 f"system.extra_work={self.extra_work} cannot be: lean knows what a row of model={run.model}"
                 " costs by its products with a propagation matrix alone; give system.extra_work=0"
+            )
+        if run.labels and self.extra_work:
+            return (
+                f"system.extra_work={self.extra_work} cannot be: lean knows no labels of vertices whose rows"
+                " it computes for others; give system.extra_work=0"
             )
         return super().supports(run)
 

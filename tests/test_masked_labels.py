@@ -25,8 +25,9 @@ from tests.test_plan_dry import assert_alike, dry
 from tests.test_systems_oracle_lean import least
 
 MASKED = {"share": 0.4}
+EXACT_SUMS = {"_target_": "harness.core.combine.Exact"}
 FETCHED = {"features": "refetch"}
-TAKE = {"vanilla", "supergnn", "zero_halo"}
+TAKE = {"vanilla", "supergnn", "lean", "zero_halo"}
 
 
 def block_of(name: str, **knobs) -> dict:
@@ -41,6 +42,7 @@ def block_of(name: str, **knobs) -> dict:
         ("vanilla", "gcn", 4, {"rows": "needed"}),
         ("supergnn", "sage", 1, {}),
         ("supergnn", "gcn", 4, {}),
+        ("vanilla/cover", "sage", 4, {"combine": EXACT_SUMS}),
         ("zero_halo", "gcn", 4, {}),
     ],
 )
@@ -159,6 +161,7 @@ def test_what_cannot_be_is_refused_before_a_worker_starts():
             stats,
             "^system: labels=masked cannot be: cagnet does not say that it",
         ),
+        (("system=lean", "system.extra_work=1"), stats, "give system.extra_work=0$"),
     ):
         with pytest.raises(InputError, match=says):
             check_supported(run_of("labels=masked", *words), known)
