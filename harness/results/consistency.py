@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from harness.base.errors import InputError
@@ -26,38 +27,45 @@ def check(trace: Trace, spans: bool = True) -> None:
     """
     epochs, comm = trace.epochs, trace.comm
     for name, frame in (("epochs", epochs), ("comm", comm)):
-        keys = list(BY[name])
-        if frame[keys].isna().any(axis=None) or frame.duplicated(keys).any():
+        keys = frame[list(BY[name])]
+        if keys.isna().any(axis=None) or keys.duplicated().any():
             raise _wrong(trace, name, "has a row twice, or one of no epoch or worker")
         for column in COUNTS[name]:
-            if frame[column].isna().any() or (frame[column] < 0).any():
+            if not (frame[column].to_numpy() >= 0).all():  # null is not a number, so not either
                 raise _wrong(trace, name, f"has a {column} that is null or below 0")
     for column in SCORES:
-        shares = epochs[column].dropna()
-        if not shares.between(0, 1).all():
-            raise _wrong(trace, "epochs", f"has a {column} of {shares[~shares.between(0, 1)].iloc[0]:g}")
+        shares = epochs[column].to_numpy()
+        beyond = shares[(shares < 0) | (shares > 1)]
+        if len(beyond):
+            raise _wrong(trace, "epochs", f"has a {column} of {beyond[0]:g}")
     workers = trace.config.get("workers")
     if isinstance(workers, int) and not epochs["worker"].between(RUN, workers - 1).all():
         raise _wrong(trace, "epochs", f"has a worker that is none of {workers}")
-    sent = comm.groupby(["epoch", "worker"])["bytes"].sum()
-    told = epochs.set_index(["epoch", "worker"])["bytes_sent"]
+    sent = comm["bytes"].groupby(_round(comm)).sum()
+    told = epochs["bytes_sent"].set_axis(_round(epochs))
     if (sent.reindex(told.index, fill_value=0) != told).any() or sent.sum() != told.sum():
         raise _wrong(trace, "comm", "does not add up to epochs.bytes_sent")
     if trace.finished:
         _check_finished(trace, epochs, spans)
 
 
+def _round(frame: pd.DataFrame) -> np.ndarray:
+    """Of each row its epoch and worker in one number, which is grouped by in a third of the time."""
+    return np.asarray(frame["epoch"], np.int64) * 2**16 + np.asarray(frame["worker"], np.int64)
+
+
 def _check_finished(trace: Trace, epochs: pd.DataFrame, spans: bool) -> None:
     """A run that has finished has every epoch of every worker, and the operations of each."""
-    numbers = epochs.groupby("worker")["epoch"].agg(["count", "max"])
-    of_run = numbers.loc[[RUN]] if RUN in numbers.index else numbers
+    numbers = epochs.groupby("worker")["epoch"]
+    count = numbers.count()
+    of_run = count.loc[[RUN]] if RUN in count.index else count
     summary = trace.summary or {}
     if (
         epochs.empty
-        or (numbers["count"] != numbers["max"] + 1).any()
-        or of_run["count"].nunique() != 1
-        or len(numbers.drop(RUN, errors="ignore")) != trace.config.get("workers", len(numbers))
-        or summary.get("epochs") != of_run["count"].iloc[0]
+        or (count != numbers.max() + 1).any()
+        or of_run.nunique() != 1
+        or len(count.drop(RUN, errors="ignore")) != trace.config.get("workers", len(count))
+        or summary.get("epochs") != of_run.iloc[0]
     ):
         raise _wrong(trace, "epochs", "does not have every epoch of every worker")
     if spans and trace.spans["flops"].sum() != epochs["flops"].sum():

@@ -134,7 +134,7 @@ def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
     together, and divided by the number of epochs that all workers' rounds make: one epoch, of mean length,
     with a row per worker."""
     first = min(1, last)
-    tables = rounds.epochs, trace.spans, trace.comm
+    tables = rounds.epochs, trace.spans[["epoch", "worker", "kind", "cpu_s"]], trace.comm
     epochs, spans, sent = (table[table["epoch"] >= first] for table in tables)
     if not rounds.asynchronous:
         return _Warm(epochs, spans, sent, max(last, 1))
@@ -193,8 +193,10 @@ def _shards(trace: Trace) -> dict[str, Any]:
 def diverged_at(trace: Trace) -> int | None:
     """The first epoch whose loss or whose evaluation's logits are no finite numbers; None without one."""
     run, metrics = epochs_of_run(trace.epochs), trace.metrics
+    broken = run.loc[~np.isfinite(run["loss"].to_numpy()), "epoch"]
     # A loss that is not known is null, and no number that is not finite; pandas has one mark for both.
-    broken = run.loc[~np.isfinite(run["loss"]) & ~run["loss"].index.isin(trace.unknown_losses), "epoch"]
+    if len(broken):
+        broken = broken[~broken.index.isin(trace.unknown_losses)]
     epochs = [*broken, *metrics.loc[metrics["name"] == NOT_FINITE, "epoch"]]
     return int(min(epochs)) if epochs else None
 
@@ -230,10 +232,12 @@ def own_scores(trace: Trace) -> list[str]:
 def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
     """A note where the run ended because `evaluate.patience` evaluations had no better validation score."""
     patience = (trace.config.get("evaluate") or {}).get("patience", 0)
+    if not patience:
+        return []
     leading = leading_score(trace)
     by = epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading}"].dropna()
     last = int(epochs["epoch"].max())
-    if not patience or by.empty or last + 1 == trace.config.get("epochs"):
+    if by.empty or last + 1 == trace.config.get("epochs"):
         return []
     best = int(by.index[int(by.argmax())])
     if (by.index > best).sum() < patience:
@@ -276,22 +280,24 @@ def _known(accuracy: float) -> float | None:
 def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFrame) -> dict[str, float]:
     """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), threads
     that sample beside it, other threads."""
-    thread = spans[spans["kind"] != "comm"]
-    parts = thread.pivot_table(
-        index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0
-    )
-    parts = parts.reindex(columns=["compute", "wait", "rest"], fill_value=0.0)
-    busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index(["epoch", "worker"])
-    parts = parts.reindex(busiest.index, fill_value=0.0)
-    beside = busiest["cpu_s"] - parts.sum(axis=1)
-    told = metrics[metrics["name"] == SAMPLER].groupby(["epoch", "worker"])["value"].sum()
+    busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index("epoch")
+
+    def total(rows: pd.DataFrame, column: str, named: np.ndarray) -> pd.Series:
+        here = named & (rows["worker"].to_numpy() == busiest["worker"].reindex(rows["epoch"]).to_numpy())
+        sums = rows[column][here].groupby(rows["epoch"][here]).sum()
+        of_every_epoch: pd.Series = sums.reindex(busiest.index, fill_value=0.0)
+        return of_every_epoch
+
+    kind = spans["kind"].to_numpy()
+    compute, wait, rest = (total(spans, "cpu_s", kind == each) for each in ("compute", "wait", "rest"))
+    beside = busiest["cpu_s"] - (compute + wait + rest)
     # Some of what an epoch takes was sampled before it began, and is in another epoch's seconds or in none.
-    sampler = np.minimum(told.reindex(busiest.index, fill_value=0.0), beside)
+    sampler = np.minimum(total(metrics, "value", metrics["name"].to_numpy() == SAMPLER), beside)
     return {
         "epoch_s": float(busiest["cpu_s"].mean()),
-        "compute_s": float(parts["compute"].mean()),
-        "wait_s": float(parts["wait"].mean()),
-        "rest_s": float(parts["rest"].mean()),
+        "compute_s": float(compute.mean()),
+        "wait_s": float(wait.mean()),
+        "rest_s": float(rest.mean()),
         "sampler_s": float(sampler.mean()),
         "other_threads_s": float((beside - sampler).mean()),
     }
@@ -300,10 +306,10 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFra
 def _bytes(warm: _Warm) -> dict[str, Any]:
     """Bytes per epoch, summed over workers, over the epochs that the times are taken over."""
     sent, count = warm.sent, warm.count
-    part = pd.Series("hidden", index=sent.index)
-    part = part.mask(sent["layer"] == 0, "layer_0").mask(sent["layer"] < 0, "other")
-    by_part = sent.groupby(part)["bytes"].sum() / count
-    by_purpose = sent.groupby(["purpose", part])["bytes"].sum().unstack(fill_value=0) / count
+    layer = sent["layer"].to_numpy()
+    part = np.select([layer == 0, layer < 0], ["layer_0", "other"], "hidden")
+    by_purpose = sent.groupby(["purpose", part])["bytes"].sum().unstack(fill_value=0)
+    by_part, by_purpose = by_purpose.sum() / count, by_purpose / count
     return {
         "bytes_epoch": {name: float(by_part.get(name, 0.0)) for name in PARTS},
         "bytes_epoch_by_purpose": {
