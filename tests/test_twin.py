@@ -46,6 +46,17 @@ def graphs():
     return get
 
 
+@pytest.fixture
+def structure(monkeypatch):
+    """What makes a twin of one feature: its graph is the same, and features are most of what a twin costs."""
+
+    def get(name: str, scale: float = 1.0):
+        monkeypatch.setitem(SPECS, name, dataclasses.replace(SPECS[name], features=1))
+        return twin.generate(name, scale=scale)
+
+    return get
+
+
 def edge_set(graph) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)), graph.indices.astype(np.int64)
 
@@ -103,14 +114,14 @@ def test_another_seed_or_name_gives_another_graph(graphs):
 
 
 @pytest.mark.parametrize("name", SPARSE)
-def test_homophily_is_near_the_published_value(name):
+def test_homophily_is_near_the_published_value(structure, name):
     published = next(f.value for f in SPECS[name].published if f.statistic == "homophily")
-    graph = twin.generate(name, scale=min(1.0, 15_000 / SPECS[name].vertices))
+    graph = structure(name, min(1.0, 15_000 / SPECS[name].vertices))
     assert fidelity_measure.homophily(graph) == pytest.approx(published, rel=0.12)
 
 
-def test_degrees_have_a_power_law_tail(graphs):
-    degree = np.diff(twin.generate("ogbn-arxiv", scale=0.3).indptr)
+def test_degrees_have_a_power_law_tail(structure):
+    degree = np.diff(structure("ogbn-arxiv", 0.3).indptr)
     assert degree.min() >= 1
     assert degree.max() > 50 * degree.mean(), "hubs"
     assert np.median(degree) < 0.6 * degree.mean(), "most vertices are far below the mean"
@@ -119,8 +130,8 @@ def test_degrees_have_a_power_law_tail(graphs):
     assert hill == pytest.approx(SPECS["ogbn-arxiv"].tail, abs=0.7)
 
 
-def test_a_block_structure_is_there_for_a_partitioner_to_find():
-    graph = twin.generate("coauthor-physics", scale=0.15)
+def test_a_block_structure_is_there_for_a_partitioner_to_find(structure):
+    graph = structure("coauthor-physics", 0.15)
     random = np.random.default_rng(0).integers(0, 4, graph.num_vertices, dtype=np.int32)
     scattered = fidelity_measure.halos(graph, random, 4) / graph.num_vertices
     assert fidelity_measure.halo_ratio(graph, 4) < 0.6 * scattered
@@ -158,11 +169,11 @@ def test_a_graph_that_memory_cannot_hold_is_refused_before_it_is_made(monkeypatc
         twin.generate("ogbn-arxiv")
 
 
-def test_a_full_block_spills_over_instead_of_losing_edges():
+def test_a_full_block_spills_over_instead_of_losing_edges(structure):
     """At this scale a class holds fewer vertices than a vertex has neighbours; the edge count holds all the
     same.
     """
-    graph = twin.generate("reddit", scale=0.01)
+    graph = structure("reddit", 0.01)
     assert graph.num_edges == pytest.approx(graph.num_vertices * SPECS["reddit"].mean_degree, rel=0.01)
 
 
@@ -175,15 +186,13 @@ def test_degrees_are_drawn_in_proportion_to_their_targets():
 
 
 @pytest.mark.nightly(15)
-def test_reddit2_has_the_replication_that_its_published_messages_imply(monkeypatch):
+def test_reddit2_has_the_replication_that_its_published_messages_imply(structure):
     """Table 3 of CDFGNN, EBV at gamma 0: inner + outer = 2 (RF - 1) V / P on 4 workers."""
     messages, spec = 104_217 + 138_583, SPECS["reddit2"]
     implied = 1 + messages * 4 / (2 * spec.vertices)
     published = {figure.statistic: figure.value for figure in spec.published}
     assert published["replication"] == pytest.approx(implied, rel=0.001)
-    # Features have no part in it, and are most of what the twin's generation costs.
-    monkeypatch.setitem(SPECS, "reddit2", dataclasses.replace(spec, features=1))
-    graph = twin.generate("reddit2")
+    graph = structure("reddit2")
     assert fidelity_measure.replication(graph, 4) == pytest.approx(published["replication"], rel=0.005)
     assert fidelity_measure.homophily(graph) == pytest.approx(published["homophily"], rel=0.02)
 
