@@ -1,42 +1,17 @@
-"""AdaQP: the bytes it saves, the bits it assigns, and how close it stays to what it approximates."""
+"""AdaQP: what it draws, and the bits that it assigns."""
 
 from __future__ import annotations
 
 import itertools
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.splitmix import mix_int
 from harness.core.draws import draw_with_torch, draws
-from harness.core.quantise import row_bytes
 from systems.adaqp import LEVELS, assign_bits, divide
-from tests import systems
-from tests.oracles import bytes as count
-from tests.oracles.samples import random_graph
-from tests.systems import Settings
-
-F32 = torch.float32
-
-
-@pytest.mark.parametrize("features, bits", [("refetch", 2), ("once", 4), ("refetch", 8)])
-def test_bytes_are_the_closed_form(pool, features, bits):
-    graph = random_graph(12, vertices=40)
-    how = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=2)
-    outcome = systems.run(pool, graph, systems.block("adaqp", features=features, bits=bits), 4, settings=how)
-    for epoch in range(2):
-        exact = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)
-        want = {
-            (layer, way): rows * (row_bytes(f, bits, F32) if layer or features == "refetch" else 4 * f)
-            for way, by_layer in exact["rows"].items()
-            for layer, (rows, f) in enumerate(zip(by_layer, outcome.widths))
-            if rows
-        }
-        sent = outcome.sent(epoch).items()
-        assert {(layer, way): size for (layer, way, what), (_, size) in sent if what != "weights"} == want
 
 
 def test_every_message_of_every_epoch_has_draws_of_its_own_and_they_are_uniform():

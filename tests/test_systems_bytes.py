@@ -40,9 +40,10 @@ def of_llcg(graph, outcome, how, *, features, server_steps, **_) -> Bytes:
         yield {way: want["bytes"][way] * repeated for way in WAYS}
 
 
-def of_sylvie(graph, outcome, how, *, bits, features, **_) -> Bytes:
+def of_coded_rows(graph, outcome, how, *, bits, features, **_) -> Bytes:
     """A row of f columns is f bits / 8 bytes, rounded up, and two numbers of 4 bytes, in every epoch, whether
-    it is used or dropped; under "once" layer 0 is fetched exact, in the first epoch alone."""
+    it is used or dropped, as `sylvie` does; under "once" layer 0 is fetched exact, in the first epoch
+    alone."""
     row = np.array([-(-f * bits // 8) + 8 for f in outcome.widths[:-1]])
     row[0] = 4 * outcome.widths[0] if features == "once" else row[0]
     for want in exchanged(graph, outcome, how, features):
@@ -120,8 +121,12 @@ CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
         ("llcg", of_llcg, {"local_steps": 3, "server_steps": 2, "batch": 4, "features": each}, {})
         for each in ("once", "refetch")
     ),
-    ("sylvie", of_sylvie, {"bits": 1, "mode": "asynchronous", "period": 2, "features": "refetch"}, {}),
-    ("sylvie", of_sylvie, {"bits": 4, "mode": "synchronous", "period": 2, "features": "once"}, {}),
+    *(
+        ("adaqp", of_coded_rows, {"bits": bits, "features": features}, {})
+        for bits, features in ((2, "refetch"), (4, "once"), (8, "refetch"))
+    ),
+    ("sylvie", of_coded_rows, {"bits": 1, "mode": "asynchronous", "period": 2, "features": "refetch"}, {}),
+    ("sylvie", of_coded_rows, {"bits": 4, "mode": "synchronous", "period": 2, "features": "once"}, {}),
     *(
         ("varco", of_varco, {"compression": 4, "slope": 2, "features": each}, {"epochs": 6})
         for each in ("once", "refetch")
