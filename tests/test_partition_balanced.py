@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.base.errors import InputError, typed
+from harness.base.errors import InputError
 from harness.data.csr import from_edges
 from harness.data.partition import extended, metis_library
 from harness.data.partition.assign import Metis, assign
@@ -139,6 +139,3 @@ def test_what_metis_writes_stands_in_a_folder_of_its_own(monkeypatch, tmp_path):
 
 def test_the_extension_balances_constraints_too():
     assert Extended(balance=["train", "rest"]).constraints(lopsided()).sum(0).tolist() == [200, 600]
-    for knob in ("initial", "refinements"):
-        with pytest.raises(InputError, match=f"{knob}=0 .*give 1 to "):
-            typed(Extended, {knob: 0}, "partition")

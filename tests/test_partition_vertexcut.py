@@ -250,10 +250,7 @@ def test_a_master_on_the_host_of_most_replicas_sends_least_between_hosts():
         ({"parts": 0}, "workers=0 is too small: give 1 or more"),
         ({"parts": 11}, "workers=11 is more workers than random has vertices (10); give 10 or fewer"),
         ({"hosts": 3}, "hosts=3 does not divide workers=4; give a divisor of it"),
-        ({"hosts": 0}, "partition.hosts=0 is out of range: give 1 to "),
         ({"masters": "hosts"}, 'partition.masters="hosts" is not known; did you mean "host"?'),
-        ({"gamma": 1.5}, "partition.gamma=1.5 is out of range: give 0 to 1"),
-        ({"method": "hep", "tau": 0}, "partition.tau=0.0 is out of range: give more than 0 and at most "),
         ({"tau": 3}, "partition.tau is not a key of Ebv; known: gamma, hosts, masters, seed"),
     ],
 )

@@ -108,14 +108,11 @@ def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
     assert set(by_workers[by_workers["kind"] == "line"]["x"]) == {1, 2}
 
 
-@pytest.mark.parametrize(
-    "key, sentence",
-    [("system.bund", 'did you mean "system.bound"?'), ("model.hidden", "all runs have the value 64")],
-)
-def test_a_key_that_was_not_swept_is_refused(sweep, tmp_path, capsys, key, sentence):
-    assert main(["plot", str(sweep), "--x", key, "--out", str(tmp_path / "made")]) == 2
+def test_a_key_that_was_not_swept_is_refused(sweep, tmp_path, capsys):
+    assert main(["plot", str(sweep), "--x", "model.hidden", "--out", str(tmp_path / "made")]) == 2
     error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1 and not (tmp_path / "made").exists()
+    assert "all runs have the value 64" in error and error.count("\n") == 1
+    assert not (tmp_path / "made").exists()
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
