@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,9 +59,16 @@ def test_measuring_a_device_says_nothing_of_torchs_own():
         torch.set_warn_always(False)
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """A composed config, of which a preset is one block."""
+    return systems.asked().composed
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_a_cluster_of_its_papers_size(name):
-    run = systems.asked(f"cluster={name}")
+def test_a_preset_is_a_cluster_of_its_papers_size(plain, name):
+    preset = yaml.safe_load((ROOT / "conf" / "cluster" / f"{name}.yaml").read_text())
+    run = config.check({**plain, "cluster": preset})
     devices = len(run.cluster.devices)
     assert run.cluster.name == name and run.cluster.measured == (name == "measured")
     assert SIZES[name] is None or devices == SIZES[name]
