@@ -68,9 +68,14 @@ def scored_run(
     **more: Any,
 ) -> Path:
     """A finished run of one worker with these scores of its epochs; `epochs` as of `traces.epoch`."""
-    traces.prepare(folder, composed or traces.config(gpus=1, epochs=len(scores)), **more)
-    made = [traces.epoch(number, **(epochs or {})) for number in range(len(scores))]
-    return traces.close(traces.write(folder, made, loss=losses or 1.0, scores=scores))
+    composed = composed or traces.config(gpus=1, epochs=len(scores))
+
+    def make(first: Path) -> None:
+        traces.prepare(first, composed, **more)
+        made = [traces.epoch(number, **(epochs or {})) for number in range(len(scores))]
+        traces.close(traces.write(first, made, loss=losses or 1.0, scores=scores))
+
+    return traces.once(folder, (scores, composed, losses, epochs, more), make)
 
 
 def run(folder, system, seed, score, *, size=1000, seconds=0.1, role="", ran_on=None, **changes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,16 +30,23 @@ def plan_of(folder: Path, **keys) -> Experiment:
     return experiment.load(folder)["mine"]
 
 
-@pytest.fixture
-def kept(tmp_path) -> Path:
-    """A folder that keeps what six runs say of an experiment with one claim, and a picture."""
-    folder, plan = tmp_path / "kept", plan_of(tmp_path)
-    runs = runs_of(tmp_path, {"a": 0.8, "b": 0.7})
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """An experiment with one claim, a folder that keeps what six runs say of it, and a picture."""
+    folder = tmp_path_factory.mktemp("made")
+    plan, runs = plan_of(folder), runs_of(folder / "runs", {"a": 0.8, "b": 0.7})
     found = [each for each in evaluate.results({"mine": plan}, runs) if each.experiment == "mine"]
-    picture = tmp_path / "mine-claims.png"
+    picture = folder / "mine-claims.png"
     Image.effect_noise((60, 40), 90).convert("RGBA").save(picture)
-    reference.keep(folder, plan, found, runs, [picture])
+    reference.keep(folder / "kept", plan, found, runs, [picture])
+    shutil.rmtree(folder / "runs")
     return folder
+
+
+@pytest.fixture
+def kept(made, tmp_path) -> Path:
+    """A copy of that folder, beside what it is of."""
+    return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True)) / "kept"
 
 
 def from_kept(folder: Path, plan: Experiment) -> evaluate.Result:

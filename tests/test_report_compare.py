@@ -13,7 +13,7 @@ from harness.papers.figures import accuracy, panels
 from harness.results import reader
 from harness.results.report import columns, compare, curves, formats, groups, plot, single, style, table
 from tests import traces
-from tests.reported import rendered, rows, rows_of, run_markdown, scored_run, section_of
+from tests.reported import read_once, rendered, rows, rows_of, run_markdown, scored_run, section_of
 
 TWO = {
     "graph": "cora",
@@ -28,6 +28,13 @@ TURNING = [  # accuracy is best in epoch 0, AUC in epoch 1
     traces.scored(0.9, 0.7, 0.70, val_auc=0.9, test_auc=0.88, val_balanced=0.6, test_balanced=0.62),
     traces.scored(0.9, 0.6, 0.60, val_auc=0.8, test_auc=0.77, val_balanced=0.7, test_balanced=0.72),
 ]
+
+
+@pytest.fixture(autouse=True)
+def each_run_once():
+    """A test shows the same runs as text, as a picture and as a table, and changes none that it has shown."""
+    with read_once():
+        yield
 
 
 @pytest.mark.parametrize("classes, leads, at", [(2, "auc", 1), (3, "acc", 0)])

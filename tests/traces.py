@@ -6,7 +6,7 @@ import hashlib
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,15 @@ def stream(
     return writers
 
 
+def once(folder: Path, key: Any, make: Callable[[Path], Any]) -> Path:
+    """A run folder that `make` writes; one that was made of the same key before is copied."""
+    first = Path(_FINISHED.name) / hashlib.sha256(repr(key).encode()).hexdigest()
+    if not first.exists():
+        make(first)
+    # With times of their own, as if made now.
+    return shutil.copytree(first, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+
+
 def finished(
     folder: Path,
     composed: dict[str, Any] | None = None,
@@ -233,18 +242,15 @@ def finished(
     ran_on: dict[str, Any] | None = None,
     **measured: Any,
 ) -> Path:
-    """A whole run folder, as a worker leaves it. One that is like one before it is copied."""
+    """A whole run folder, as a worker leaves it."""
     composed = composed or config()
-    first = (
-        Path(_FINISHED.name)
-        / hashlib.sha256(repr((composed, cores, stats, ran_on, measured)).encode()).hexdigest()
-    )
-    if not first.exists():
+
+    def make(first: Path) -> None:
         prepare(first, composed, cores, stats=stats, **(ran_on or {}))
         stream(first, range(composed["epochs"]), workers=canonical(composed)["workers"], **measured)
         close(first)
-    # With times of their own, as if made now.
-    return shutil.copytree(first, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+
+    return once(folder, (composed, cores, stats, ran_on, measured), make)
 
 
 def of(folder: Path, system: str, *, module: str = "somewhere", **how: Any) -> Path:
