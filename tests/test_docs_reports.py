@@ -4,6 +4,7 @@ supposes; and every graph that they import.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from harness import cli
+from harness.papers.claims import __main__ as claims
 from harness.papers.claims import reference
 from tests.commands import ROOT, of
 from tests.graphs import edge_list, random_graph
@@ -48,9 +50,16 @@ def folder(launcher, tmp_path_factory):
     return here
 
 
+@pytest.fixture(scope="module")
+def decided():
+    """The verdicts on the papers, decided once for all commands that print them: it takes seconds."""
+    return functools.cache(reference.decided)
+
+
 @pytest.fixture
-def reader(folder, tmp_path, monkeypatch):
+def reader(folder, decided, tmp_path, monkeypatch):
     """A copy of that folder, in which the test is."""
+    monkeypatch.setattr(claims, "decided", decided)
     shutil.copytree(folder, tmp_path / "reader")
     monkeypatch.chdir(tmp_path / "reader")
     return tmp_path / "reader"
@@ -98,7 +107,7 @@ def test_a_report_of_a_page_is_written(command, reader, capsys):
         Path("results/figures").mkdir()
         for suffix in ("png", "csv"):
             shutil.copy(ROOT / "docs" / "figures" / f"capgnn_table8.{suffix}", "results/figures")
-    if "--seconds" in words:
+    if command.name == "report claims":
         words += ["--reference", str(ROOT / reference.FOLDER)]
     code, (said, wrong) = cli.main(words), capsys.readouterr()
     assert code == 0 and said.strip(), wrong

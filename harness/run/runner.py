@@ -33,7 +33,7 @@ from harness.run import config as configs
 from harness.run import overrides, process
 
 
-@dataclass
+@dataclass(frozen=True)
 class Places:
     """Where runs go, graphs and shards are cached, and raw data lie."""
 
