@@ -5,7 +5,6 @@ A row is a graph, its split and a system; its runs are those of `batches_few` an
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -43,10 +42,5 @@ def up_to_date(page: str, root: Path = ROOT) -> str:
     return with_tables(page, COMMAND, once(table(runs)))
 
 
-def main() -> int:
-    PAGE.write_text(up_to_date(PAGE.read_text()))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(up_to_date(PAGE.read_text()))

@@ -3,8 +3,6 @@ results/reference."""
 
 from __future__ import annotations
 
-import sys
-
 from tests.kept import ROOT, kept, mean, of, said, with_tables
 
 PAGE, COMMAND = ROOT / "README.md", "python -m tests.best"
@@ -44,10 +42,5 @@ def up_to_date(page: str) -> str:
     return with_tables(page, COMMAND, table())
 
 
-def main() -> int:
-    PAGE.write_text(up_to_date(PAGE.read_text()))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(up_to_date(PAGE.read_text()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from importlib import import_module
 
 from harness.core import mixins
@@ -101,4 +100,3 @@ def table() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text(), COMMAND, table()))
-    sys.exit(0)

@@ -221,6 +221,14 @@ class Place:
     def runs(self, pattern: str | None = None) -> list[Path]:
         return sorted(p.parent for p in self.results.glob(f"{pattern or f'{self.graph.stem}/*'}/config.yaml"))
 
+    def goes_on_bit_for_bit(self, *command: str) -> None:
+        """The command goes on with the one run that is here, and ends as a run that was never stopped."""
+        (run_dir,) = self.runs()
+        assert self.run(*command).code == 0
+        resumed = losses(run_dir)
+        assert self.run(*command, "fresh=true").code == 0
+        pd.testing.assert_frame_equal(resumed, losses(run_dir), check_exact=True)
+
 
 @dataclass
 class Ended:

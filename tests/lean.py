@@ -9,7 +9,6 @@ lean` measures.
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from pathlib import Path
 
@@ -255,10 +254,5 @@ def up_to_date(page: str, root: Path = ROOT) -> str:
     return with_tables(page, COMMAND, once(tables(root)))
 
 
-def main() -> int:
-    PAGE.write_text(up_to_date(PAGE.read_text()))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(up_to_date(PAGE.read_text()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 
 from harness.data.real import DATASETS
@@ -61,4 +60,3 @@ def table() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text(), COMMAND, table()))
-    sys.exit(0)

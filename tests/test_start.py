@@ -5,10 +5,7 @@ is in the trace, and what stands in their place.
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,8 +15,8 @@ from hypothesis import strategies as st
 from harness.base.loading import load
 from harness.results.batch import record_batch
 from harness.results.schema import TABLES
+from tests.launching import fresh_python
 
-ROOT = Path(__file__).resolve().parent.parent
 # Each costs a start a tenth of a second or more.
 LATER = (
     "IPython",
@@ -53,17 +50,6 @@ def told(self):
 TraceWriter.close = told
 sys.exit(main(words))
 """
-
-
-def fresh_python(code: str, *words: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def test_no_start_waits_for_what_comes_later(tmp_path):

@@ -6,9 +6,7 @@ import os
 import signal
 
 import pytest
-from pandas.testing import assert_frame_equal
 
-from tests.launching import losses
 from tests.memory import exchanges_through_memory, shared_memory
 from tests.redis_server import RedisServer
 
@@ -37,11 +35,7 @@ def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for
         and "goes on from the last checkpoint" in done.err
     )
     server.start()  # on the same port, and empty
-    assert place.run(*command).code == 0
-    (run_dir,) = place.runs()
-    resumed = losses(run_dir)
-    assert place.run(*command, "fresh=true", "checkpoint_every=0").code == 0
-    assert_frame_equal(resumed, losses(run_dir), check_exact=True)
+    place.goes_on_bit_for_bit(*command)
     server.kill()
 
 
@@ -78,8 +72,4 @@ def test_a_killed_parameter_server_ends_the_run_with_one_sentence_and_the_run_go
     assert done.err.count("\n") == 1 and "Traceback" not in done.err, done.err
     assert done.err.startswith(f"error: the parameter server (process {server.pid}) went away in epoch")
     assert "goes on from the last checkpoint" in done.err
-    assert place.run(*command).code == 0
-    (run_dir,) = place.runs()
-    resumed = losses(run_dir)
-    assert place.run(*command, "fresh=true", "checkpoint_every=0").code == 0
-    assert_frame_equal(resumed, losses(run_dir), check_exact=True)
+    place.goes_on_bit_for_bit(*command)
