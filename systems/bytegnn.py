@@ -67,11 +67,10 @@ from harness.base.bounds import number, word
 from harness.comm.pulls import Mapped, Purpose, Read, together
 from harness.core.batches import Sampled
 from harness.core.system import without_effect
-from systems.parts.ahead import tell
 from systems.parts.feature_cache import in_order
 from systems.parts.neighbours import Chosen, Expander, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
-from systems.parts.tasks import Dag, Scheduler
+from systems.parts.tasks import Dag, Scheduler, tell
 
 NSC, FETCH = "nsc", "fetch"  # what a task does
 
@@ -297,8 +296,8 @@ class Bytegnn(SampledBatches):
     def after_epoch(self, epoch):
         super().after_epoch(epoch)
         tally = self.scheduler.take_tally()
-        seconds, taken = sum(spent.total for spent in tally.spent.values()), max(tally.taken, 1)
-        tell(self.recorder, seconds, self.scheduler.running, tally.ahead / taken)
+        taken = max(tally.taken, 1)
+        tell(self.recorder, tally.seconds, self.scheduler.running, tally.ahead / taken)
         # By the layer whose block a task's hop makes; of a fetch, by the last block that is there.
         for (kind, layer), spent in sorted(tally.spent.items()):
             self.recorder.metric(f"{kind}_s", spent.total, layer)

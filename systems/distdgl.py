@@ -69,10 +69,19 @@ import numpy as np
 from harness.base.bounds import number, word
 from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
-from systems.parts.ahead import Ahead
 from systems.parts.feature_cache import kept_ids
 from systems.parts.neighbours import Chosen, everybodys, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
+from systems.parts.tasks import Dag, Scheduler, tell
+
+
+@dataclass
+class Making:
+    """A step whose structure is drawn ahead."""
+
+    epoch: int
+    step: int
+    drawn: Drawn | None = None
 
 
 @dataclass
@@ -117,10 +126,12 @@ class Distdgl(SampledBatches):
             away = self.shard.outward
             out = np.diff(away.inner_edges.indptr) + np.diff(away.halo_edges.indptr)
             self.out_degrees = everybodys(self.comm, out.astype(np.int32))
-        self.ahead: Ahead[Drawn] | None = None
+        self.ahead: Scheduler[Making] | None = None
         if self.beside is not None:
-            make = lambda epoch, step: self.drawn(epoch, step, lambda layer: contextlib.nullcontext())  # noqa: E731
-            self.ahead = Ahead(self.comm, make, self.seeds.steps, context.epochs, self.prefetch)
+            begin = lambda number, epoch, step: Making(epoch, step)  # noqa: E731
+            self.ahead = Scheduler(
+                self.comm, begin, self.draw_ahead, self.seeds.steps, context.epochs, depth=self.prefetch
+            )
             context.closing.callback(self.ahead.close)
 
     def access(self, own):
@@ -148,7 +159,7 @@ class Distdgl(SampledBatches):
             self.fill(counted)
         super().after_epoch(epoch)
         if self.ahead is not None:
-            self.ahead.tell()
+            tell(self.recorder, self.ahead.take_tally().seconds, self.ahead.running, self.prefetch)
 
     def fill(self, score: np.ndarray | None) -> None:
         """Pull and keep the features of the share `cache` of other workers' vertices: those of highest score
@@ -175,11 +186,23 @@ class Distdgl(SampledBatches):
         reads = self.beside.take_reads() if self.beside is not None else []
         return Drawn(seeds, total, found, frontier, reads)
 
+    def draw_ahead(self, dag: Dag[Making]) -> None:
+        """The one task of a step: to draw its structure, in the thread beside the training."""
+        assert self.ahead is not None
+        made = dag.work
+
+        def draw() -> None:
+            made.drawn = self.drawn(made.epoch, made.step, lambda layer: contextlib.nullcontext())
+
+        self.ahead.task(dag, 0, draw)
+
     def structure(self, epoch, step):
         if self.ahead is None:
             drawn = self.drawn(epoch, step, lambda layer: self.recorder.inside("rest", "sample", layer))
         else:
-            drawn = self.ahead.take(epoch, step)
+            made = self.ahead.take(epoch, step).drawn
+            assert made is not None
+            drawn = made
         if self.asked_for is not None:
             self.asked_for[drawn.inputs] += 1
         return drawn

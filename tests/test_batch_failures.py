@@ -18,7 +18,7 @@ from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.service import ServiceLost
 from harness.results.reader import Trace
-from systems.parts.ahead import Ahead
+from systems.parts.tasks import Scheduler
 from tests.graphs import edge_list, random_graph
 from tests.launching import PATIENCE
 
@@ -128,28 +128,30 @@ def maker(made: list, most: dict):
     return make
 
 
+def drawn_ahead(make, steps: int, epochs: int, depth: int) -> Scheduler:
+    """Every step is one task, in one thread; what `take` gives ends with what `make` gave."""
+
+    def first(dag) -> None:
+        scheduler.task(dag, 0, lambda: dag.work.append(make(*dag.work)))
+
+    comm = Comm(0, 1, torch.device("cpu"), Recorder())
+    scheduler = Scheduler(comm, lambda _, *at: list(at), first, steps, epochs, depth=depth)
+    return scheduler
+
+
 @given(steps=st.integers(1, 4), epochs=st.integers(1, 4), depth=st.integers(1, 6), data=st.data())
 def test_every_step_is_made_once_in_order_and_not_too_far_ahead(steps, epochs, depth, data):
     """From any step on, as where a run goes on."""
     everything = [(epoch, step) for epoch in range(epochs) for step in range(steps)]
     first = data.draw(st.integers(0, len(everything) - 1))
     made, most = [], {"ahead": 0, "taken": 0}
-    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), maker(made, most), steps, epochs, depth)
+    ahead = drawn_ahead(maker(made, most), steps, epochs, depth)
     for at in everything[first:]:
-        assert ahead.take(*at) == at
+        assert ahead.take(*at)[-1] == at
         most["taken"] += 1
     ahead.close()
     assert made == everything[first:], "and nothing beyond the run's last step"
     assert most["ahead"] <= depth + 1
-
-
-def test_a_run_that_goes_back_makes_the_steps_again():
-    made, most = [], {"ahead": 0, "taken": 0}
-    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), maker(made, most), 2, 3, 2)
-    assert [ahead.take(0, 0), ahead.take(2, 1), ahead.take(1, 0), ahead.take(3, 0)] == [
-        (0, 0), (2, 1), (1, 0), (3, 0),
-    ]  # fmt: skip
-    ahead.close()
 
 
 def test_the_thread_makes_the_next_step_while_the_one_before_is_used():
@@ -159,8 +161,8 @@ def test_the_thread_makes_the_next_step_while_the_one_before_is_used():
         reached[step].set()
         return step
 
-    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), make, 4, 1, 2)
-    assert ahead.take(0, 0) == 0
+    ahead = drawn_ahead(make, 4, 1, 2)
+    assert ahead.take(0, 0)[-1] == 0
     assert reached[2].wait(PATIENCE) and not reached[3].is_set()
     ahead.close()
 
@@ -182,8 +184,8 @@ def test_an_error_in_the_thread_is_raised_where_its_step_is_taken(error, told):
             raise error
         return epoch, step
 
-    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), make, 2, 3, 5)
-    assert [ahead.take(0, 0), ahead.take(0, 1), ahead.take(1, 0)] == [(0, 0), (0, 1), (1, 0)]
+    ahead = drawn_ahead(make, 2, 3, 5)
+    assert [ahead.take(*at)[-1] for at in ((0, 0), (0, 1), (1, 0))] == [(0, 0), (0, 1), (1, 0)]
     with pytest.raises(told[0], match=told[1]):
         ahead.take(1, 1)
     ahead.close()

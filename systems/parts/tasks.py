@@ -1,5 +1,6 @@
-"""ByteGNN's scheduling of what makes mini-batches: a batch is a graph of tasks, and threads run those that
-are ready (section 4.2 of the thesis that `systems.bytegnn` names).
+"""Threads beside the training that make mini-batches ahead of it. ByteGNN's scheduling: a batch is a graph of
+tasks, and threads run those that are ready (section 4.2 of the thesis that `systems.bytegnn` names). Without
+it, which is the default, one thread makes one batch after the other.
 
 Coarse (Algorithm 1): which batches are begun. Every 5 ms another one is begun if
 
@@ -25,8 +26,8 @@ from typing import Generic, TypeVar
 
 from harness.base.errors import InputError
 from harness.comm.comm import Comm
-from harness.comm.recorder import BATCH, cpu_count
-from systems.parts.ahead import failed
+from harness.comm.recorder import BATCH, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, Recorder, cpu_count
+from harness.comm.service import ServiceLost
 
 Work = TypeVar("Work")
 Kind = tuple[str, int]  # what a task does, and for which layer
@@ -51,6 +52,14 @@ def turn(order: str, batch: int, cost: float, added: int) -> tuple[float, ...]:
     cheapest | "fifo", that which became ready first. batch and added: numbers in the order in which batches
     were begun and tasks became ready."""
     return (batch, cost, added) if order == "dag" else (added,)
+
+
+def tell(recorder: Recorder, seconds: float, threads: int, ahead: float) -> None:
+    """Note of an epoch the CPU seconds of the threads that made its batches beside the training, how many
+    they are, and how many batches they begin beyond the one that is asked for."""
+    recorder.metric(SAMPLER, seconds)
+    recorder.metric(SAMPLER_THREADS, threads)
+    recorder.metric(SAMPLER_AHEAD, ahead)
 
 
 @dataclass
@@ -96,6 +105,11 @@ class Tally:
     taken: int = 0
     spent: dict[Kind, Mean] = field(default_factory=dict)
 
+    @property
+    def seconds(self) -> float:
+        """CPU seconds of all tasks."""
+        return sum(spent.total for spent in self.spent.values())
+
 
 class Scheduler(Generic[Work]):
     """Makes one batch after another in threads, and hands them out in order.
@@ -117,12 +131,12 @@ class Scheduler(Generic[Work]):
         steps: int,
         epochs: int,
         *,
-        order: str,
-        launch: str,
         depth: int,
-        sigma: float,
-        inflight: bool,
-        threads: int | None,
+        order: str = "fifo",
+        launch: str = "fixed",
+        sigma: float = 0.0,
+        inflight: bool = False,
+        threads: int | None = 1,
     ):
         self.comm, self.begin, self.first, self.steps = comm, begin, first, steps
         self.order, self.launch, self.depth = order, launch, depth
@@ -173,7 +187,11 @@ class Scheduler(Generic[Work]):
             if dag.error is not None:
                 if isinstance(dag.error, InputError | MemoryError):
                     raise dag.error
-                raise failed(self.comm, dag.error, epoch, step) from dag.error
+                told = " ".join(f"{type(dag.error).__name__}: {dag.error}".split())
+                raise ServiceLost(
+                    f"worker {self.comm.rank}: the thread that samples failed at epoch {epoch}, step {step}"
+                    f" ({told}); the same command goes on from the last checkpoint"
+                ) from dag.error
             del self.dags[number]
             for kind, spent in dag.spent.items():
                 self.tally.spent.setdefault(kind, Mean()).join(spent)
