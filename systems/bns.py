@@ -32,13 +32,13 @@ from typing import ClassVar
 import torch
 
 from harness.base.bounds import number, word
-from harness.base.splitmix import mix_int
 from harness.comm.flight import HaloPlan
 from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.system import Refuses, System
 from harness.data.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
+from systems.parts.seeds import permutation
 
 
 @dataclass
@@ -91,12 +91,9 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k], on
         the CPU.
         """
-        # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all
-        # different.
-        key = mix_int((((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner) % 2**64)
+        key = ((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner
         k = max(1, round(self.rate * count)) if count else 0
-        drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]
-        return drawn.sort().values
+        return permutation(count, key)[:k].sort().values
 
     def halo(self, layer, h):
         pending, scale = self.comm.exchange(self.drawn, h, layer), self.scale

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 
 import numba
 import numpy as np
-import torch
 
-from harness.base.splitmix import mix_int
 from harness.comm.pulls import Pulls, Purpose
 from harness.comm.work import Work, moved, pack
 from harness.data.partition.shard import Csr
 from systems.parts.neighbours import Names
+from systems.parts.seeds import permutation
 
 Pieces = Sequence[tuple[np.ndarray, np.ndarray]]  # names [q] and their rows [q, F]
 
@@ -127,6 +126,5 @@ def kept_ids(names: Names, share: float, score: np.ndarray | None, seed: int) ->
     remote = everyone[(everyone < low) | (everyone >= high)]
     most = round(share * len(remote))
     if score is None:
-        generator = torch.Generator().manual_seed(mix_int((seed * 65_537 + names.rank + 1) % 2**64))
-        return np.sort(remote[torch.randperm(len(remote), generator=generator).numpy()[:most]])
+        return np.sort(remote[permutation(len(remote), seed * 65_537 + names.rank + 1).numpy()[:most]])
     return np.sort(remote[np.argsort(-score[remote].astype(np.int64), kind="stable")[:most]])

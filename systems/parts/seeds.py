@@ -17,6 +17,12 @@ from harness.data.partition.shard import Shard
 EPOCH_KEY, WORKER_KEY = 1_000_003, 65_537
 
 
+def permutation(count: int, key: int) -> torch.Tensor:
+    """The numbers below `count` in an order that follows from `key`, of any size  [count] int64."""
+    # Mixed, since torch's generator takes in the low 32 bits only, in which keys are not all different.
+    return torch.randperm(count, generator=torch.Generator().manual_seed(mix_int(key % 2**64)))
+
+
 class Seeds:
     """The batches of one worker, the same on every worker that asks about another.
 
@@ -81,10 +87,8 @@ class Seeds:
         """Places in `training`, in the order in which they are taken."""
         first, last = (0, len(self.training)) if self.together else self.bounds[self.rank : self.rank + 2]
         key = (self.seed * EPOCH_KEY + epoch) * WORKER_KEY + (0 if self.together else 1 + self.rank)
-        # Mixed, since torch's generator takes in the low 32 bits only.
-        generator = torch.Generator().manual_seed(mix_int(key % 2**64))
         taken = self.lists[0 if self.together else self.rank]
-        return self.line[first + torch.randperm(last - first, generator=generator).numpy()[:taken]]
+        return self.line[first + permutation(last - first, key).numpy()[:taken]]
 
 
 def metis_clusters(shard: Shard, clusters: int, seed: int) -> np.ndarray:
@@ -153,9 +157,7 @@ class ClusterBatches:
     def _batches(self, epoch: int, worker: int) -> list[np.ndarray]:
         seeds, size = self.seeds[worker], self.sizes[worker]
         key = (self.seed * EPOCH_KEY + epoch) * WORKER_KEY + 1 + worker
-        # Mixed, since torch's generator takes in the low 32 bits only.
-        generator = torch.Generator().manual_seed(mix_int(key % 2**64))
-        shuffled = torch.randperm(len(seeds), generator=generator).numpy()
+        shuffled = permutation(len(seeds), key).numpy()
         batches = np.split(shuffled, range(size, len(seeds), size))
         return [clusters for clusters in batches if seeds[clusters].any()]
 
