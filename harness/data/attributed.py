@@ -7,12 +7,14 @@ weights), self-loops are dropped from the first family and kept in the second.""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.data import raw
 from harness.data.csr import from_csr, from_edges
 from harness.data.partition.shard import Csr
+from harness.data.sets import RealSet
 
 
 def read_attributed(path: Path, *, symmetrise: bool) -> raw.Raw:
@@ -59,3 +61,18 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> raw.Raw:
                 )
     train, val, test = (parts[key] for key in masks)
     return raw.Raw(edges, features, labels, num_classes, (train, val, test))
+
+
+def shchur_set(name: str, collection: str, file: str, sha256: str, **known: Any) -> RealSet:
+    """A data set of Shchur et al.: `name` is its folder, which may lie in that of its `collection`, `file` is
+    its one file and `sha256` that file's; `known` are fields of `RealSet`."""
+    return RealSet(
+        folders=(name, f"{collection}/{name}"),
+        files=(f"raw/{file}",),
+        read=read_attributed,
+        own_split=False,
+        sha256={file: sha256},
+        url="https://github.com/shchur/gnn-benchmark/raw/master/data/npz/",
+        licence="MIT",
+        **known,
+    )

@@ -19,6 +19,7 @@ import numpy as np
 from harness.base.errors import InputError
 from harness.data.csr import from_edges, sparse_rows
 from harness.data.raw import Raw, affordable, class_count, damaged, mask_of, reading
+from harness.data.sets import RealSet
 
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500  # the vertices after the training ones
@@ -239,3 +240,15 @@ def _check_opcodes(content: bytes) -> None:
         tuples += opcode.name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
         if tuples > TUPLES:
             raise damaged(f"it makes more than {TUPLES} tuples")
+
+
+def planetoid_set(name: str, **known: Any) -> RealSet:
+    """A data set of Planetoid: `name` is its folder, and `known` are fields of `RealSet`."""
+    return RealSet(
+        folders=(name, f"Planetoid/{name}"),
+        files=tuple(f"raw/ind.{name.lower()}.{part}" for part in PARTS),
+        read=read_planetoid,
+        url="https://github.com/kimiyoung/planetoid/raw/master/data/",
+        licence="MIT",
+        **known,
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.data import raw
 from harness.data.csr import from_csr, from_edges
+from harness.data.sets import RealSet
 
 
 def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> raw.Raw:
@@ -75,3 +77,16 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
             what = "lists a vertex twice" if labelled.all() else f"lacks vertex {int(np.argmin(labelled))}"
             raise raw.damaged(f"class_map {what}")
         return labels, raw.class_count(labels)
+
+
+def saint_set(name: str, *folders: str, **known: Any) -> RealSet:
+    """A data set of GraphSAINT's authors: `name` is its class in torch_geometric.datasets and its folder,
+    `folders` are others where it may lie, and `known` are fields of `RealSet`."""
+    return RealSet(
+        folders=(name, *folders),
+        files=("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),
+        read=read_saint,
+        library=name,
+        origin="Google Drive",
+        **known,
+    )

@@ -1,12 +1,9 @@
 """Yang, Cohen, Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016."""
 
-from harness.data.planetoid import PARTS, read_planetoid
-from harness.data.sets import RealSet
+from harness.data.planetoid import planetoid_set
 
-SET = RealSet(
-    folders=("CiteSeer", "Planetoid/CiteSeer"),
-    files=tuple(f"raw/ind.citeseer.{part}" for part in PARTS),
-    read=read_planetoid,
+SET = planetoid_set(
+    "CiteSeer",
     vertices=3_327, edges=9_104, features=3_703, classes=6, homophily=0.738,
     splits=(120, 500, 1000), size=1_000_000,
     sha256={
@@ -18,6 +15,4 @@ SET = RealSet(
         "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
         "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
     },
-    url="https://github.com/kimiyoung/planetoid/raw/master/data/",
-    licence="MIT",
 )  # fmt: skip

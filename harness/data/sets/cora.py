@@ -1,12 +1,9 @@
 """Yang, Cohen, Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016."""
 
-from harness.data.planetoid import PARTS, read_planetoid
-from harness.data.sets import RealSet
+from harness.data.planetoid import planetoid_set
 
-SET = RealSet(
-    folders=("Cora", "Planetoid/Cora"),
-    files=tuple(f"raw/ind.cora.{part}" for part in PARTS),
-    read=read_planetoid,
+SET = planetoid_set(
+    "Cora",
     vertices=2_708, edges=10_556, features=1_433, classes=7, homophily=0.81,
     splits=(140, 500, 1000), size=600_000,
     sha256={
@@ -18,6 +15,4 @@ SET = RealSet(
         "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
         "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
     },
-    url="https://github.com/kimiyoung/planetoid/raw/master/data/",
-    licence="MIT",
 )  # fmt: skip
