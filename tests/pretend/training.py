@@ -100,7 +100,11 @@ def trained(
 
 
 def make_trainer(
-    comm: Comm, system: dict[str, Any], model: dict[str, Any], shard: Any, labels: dict[str, Any] | None
+    comm: Comm,
+    system: dict[str, Any],
+    model: dict[str, Any],
+    shard: Any,
+    labels: dict[str, Any] | None = None,
 ) -> Trainer:
     """With the sparse kernel that runs on either device."""
     return Trainer(
