@@ -50,8 +50,8 @@ simgrid:        ## SimGrid's Python module from the system's packages, for the t
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-simgrid; } \
 	  || echo "SimGrid is missing and cannot be installed here: the tests that hold replays to it will be skipped"
 
-test: env       ## the whole test suite, in three processes: two wait for their workers while one computes
-	$(RUN) -m pytest -n 3 --dist worksteal
+test: env       ## the whole test suite, in two processes: one waits for its workers while the other computes
+	$(RUN) -m pytest -n 2 --dist worksteal
 
 test-python:    ## the suite under another interpreter, in an environment of its own: PYTHON=python3.13
 	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
