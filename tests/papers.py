@@ -251,11 +251,9 @@ def outcomes(found: Sequence[Result]) -> str:
     """A line per kind of thing that was judged: how many there are, what runs said, what has no run; each
     measurement once."""
     once = [each for each in found if not each.again and each.verdict.word != COMPARED]
-    kinds = {
-        "statements": [each for each in once if not each.own and not each.series],
-        "cells of tables": [each for each in once if not each.own and each.series],
-        "findings of this project's own": [each for each in once if each.own],
-    }
+    papers = table.apart([each for each in once if not each.own])
+    kinds = {f"parts of {of}": parts for of, parts in papers.items()}
+    kinds["findings of this project's own"] = [each for each in once if each.own]
     lines = []
     for kind, results in kinds.items():
         counts = Counter(each.verdict.word for each in results)

@@ -244,9 +244,9 @@ def test_one_is_told_in_the_singular():
     assert table.counts([result]) == [
         "1 published experiment: 1 decided whole, 0 in part, 0 not.",
         "With a verdict from traces on every part, be it cannot tell: 1.",
-        f"1 part: 1 {HOLDS}.",
+        f"1 part of figures and statements: 1 {HOLDS}.",
     ]
-    assert table.counts([result, result])[2] == f"2 parts: 2 {HOLDS}."
+    assert table.counts([result, result])[2] == f"2 parts of figures and statements: 2 {HOLDS}."
     unknown = replace(result, verdict=evaluate.Verdict(UNKNOWN, ""))
     missing = replace(result, verdict=evaluate.Verdict(NOT_RUN, ""))
     assert table.counts([result, unknown])[1].endswith(": 1."), "decided in part, with a verdict on both"
@@ -264,7 +264,8 @@ def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path, capsys):
     assert table.counts(found) == [
         "92 published experiments: 0 decided whole, 0 in part, 92 not.",
         "With a verdict from traces on every part, be it cannot tell: 0.",
-        "92 parts: 92 not yet.",
+        "79 parts of figures and statements: 79 not yet.",
+        "13 parts of tables: 13 not yet.",
         f"1 finding of this project: 1 {DIRECTION}.",
     ]
     assert table.counts(found[-1:]) == [f"1 finding of this project: 1 {DIRECTION}."]

@@ -119,6 +119,32 @@ def test_a_step_goes_by_our_name_and_texts_of_a_measure_are_filled():
     assert cell.measure == {"replayed": "epoch", "words": "x=JACA"}
 
 
+def test_without_printed_numbers_each_value_may_bring_further_names(tmp_path):
+    """Text, numbers that are published, and words of a measure follow the value that they belong to."""
+    rows = {"AdaQP": {"percent": 12.5, "why": ""}, "Vanilla": {"percent": -3, "why": "seeds"}}
+    claims = made(
+        tmp_path,
+        each={"group": {"x2": {"workers": 2}, "x6": {"workers": 6}}, "row": rows},
+        without=[{"group": "x6", "row": "AdaQP"}],
+        says="{row} on {workers} workers",
+        rows=["{row} {group}", "CaPGNN {group}"],
+        compare="less_percent",
+        printed=None,
+        published="{percent}",
+        cause="{why}",
+        graph="reddit",
+    ).claims
+    assert [(claim.says, claim.rows[0], claim.published, claim.cause) for claim in claims] == [
+        ("AdaQP on 2 workers", "AdaQP x2", 12.5, ""),
+        ("Vanilla on 2 workers", "Vanilla x2", -3, "seeds"),
+        ("Vanilla on 6 workers", "Vanilla x6", -3, "seeds"),
+    ]
+    assert [(claim.series, claim.step) for claim in claims[:2]] == [
+        ("{} on 2 workers", "AdaQP"),
+        ("{} on 2 workers", "Vanilla"),
+    ]
+
+
 def test_four_numbers_make_a_ratio_of_ratios_and_whole_numbers_are_numbers():
     """PSC-GCN's Table III: columns 0, 1 of two rows; its iterations are whole numbers."""
     rows = ["a", "b", "c", "d"]
@@ -171,7 +197,18 @@ def test_a_verdict_is_kept_whatever_else_is_shown_beside_it(tmp_path):
     "keys,says",
     [
         ({"printed": ["GCN/{graph}/{row}/{group}/0"]}, "give a place for each of rows="),
-        ({"printed": None}, "claims[0].printed=None: give the place of each row's number, as [PLACE, ...]"),
+        ({"printed": []}, "claims[0].printed=[]: give the place of each row's number, as [PLACE, ...]"),
+        ({"printed": None}, "claims[0] has neither published nor direction: give one"),
+        ({"printed": None, "published": "{row}"}, "claims[0].published=Vanilla is no number: give one"),
+        (
+            {"printed": None, "direction": "above", "without": [{"group": "x2"}, {"group": "x6"}]},
+            "claims[0].without leaves no cell",
+        ),
+        ({"each": {"graph": {"a": {"row": "x"}}, "row": ["y"]}}, "claims[0].each gives row twice"),
+        (
+            {"each": {"row": {"a": {"n": 1}, "b": {"m": 1}}}},
+            "claims[0].each.row: give each value the same names, as ['n']",
+        ),
         ({"each": ["x2"]}, "claims[0].each=['x2']: give the values of each name, as {NAME: [VALUE, ...]}"),
         ({"each": {"group": 2}}, "claims[0].each.group=2: give [VALUE, ...]"),
         ({"says": "{}"}, 'claims[0]: "{}" is none of each; it has graph, row, group'),
@@ -260,7 +297,7 @@ def test_cells_of_one_verdict_share_a_line():
         ("a part", "2.5", "2 ± 0.1", HOLDS),
     ]
     assert "  holds           g, x2, x4: a over b\n" in table.plain(found)
-    assert table.counts(found)[2:] == ["2 parts: 2 holds.", "4 cells of tables: 3 holds, 1 does not hold."]
+    assert table.counts(found)[2:] == ["6 parts of tables: 5 holds, 1 does not hold."]
 
 
 def test_claims_are_drawn_with_what_is_published_beside_ours():

@@ -1,4 +1,4 @@
-"""The cells of a published table: one claim of a file stands for as many as the table prints numbers."""
+"""One claim of a file that stands for many, as for each cell of a published table that prints a number."""
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ def rows_by(rows: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
 
 
 def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> list[C]:
-    """A claim for each cell that prints numbers; the claim itself where none of the three is given.
+    """A claim for each cell, or the claim itself where none of the three is given.
 
     claim     of `harness.papers.claims.claim`, whose texts may hold {NAME}
-    each      by name the values that {NAME} stands for, in the order in which cells come; a mapping where
-              the table calls them otherwise: what we call it, what it prints
+    each      by name the values that {NAME} stands for, in the order in which cells come. A mapping gives
+              more of each: what the table prints of it, or what further names stand for with it, as
+              {VALUE: {NAME: TEXT}}
     printed   for each row the place of its number in `published.yaml`: keys and positions with "/" between
               them, in which {NAME} is what the table prints. The published value is made of these numbers as
               `compare` makes ours of the rows, and lies on the side that the paper claims; on neither within
-              the tolerance around no difference. A cell without them ("OOM") has no claim
+              the tolerance around no difference. A cell without them ("OOM") has no claim. Without it the
+              claim says what is published, as any other does, maybe as a "{NAME}" that stands for a number
     without   cells that are left out, each as {NAME: value, ...}, all of which it has
 
     Claims that differ only in the last name of `each` are a series, and its values the steps. InputError
@@ -60,6 +62,34 @@ def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> lis
     if each is None and printed is None and without is None:
         return [claim]
     names = _names(each, where)
+    out = _left_out(without, names, where)
+    last = list(names)[-1]
+    made = []
+    for ours, theirs in each_of(each, where):
+        if any(left.items() <= ours.items() for left in out):
+            continue
+        fields = dataclasses.fields(claim)
+        said = {field.name: _filled(getattr(claim, field.name), ours, where) for field in fields}
+        said |= {field.name: field.default for field in fields if said[field.name] == "" != field.default}
+        said |= {"series": named(claim.says, {**ours, last: "{}"}, where), "step": ours[last]}
+        if printed is None:
+            said["published"] = _number(said["published"], where)
+        else:
+            value = _made(claim, said["entry"], printed, theirs, where)
+            if value is None:
+                continue
+            said |= {"published": value, "direction": _side(value, claim)}
+        made.append(dataclasses.replace(claim, **said))
+    if not made:
+        none = (
+            "without leaves no cell" if printed is None else f"printed={printed} prints no number in any cell"
+        )
+        raise InputError(f"{where}.{none}")
+    return made
+
+
+def _made(claim: Any, entry_id: str, printed: Any, theirs: Mapping[str, str], where: str) -> float | None:
+    """What a cell's printed numbers make; None where it prints none."""
     if not (isinstance(printed, list) and printed):
         raise InputError(f"{where}.printed={printed}: give the place of each row's number, as [PLACE, ...]")
     if claim.compare not in MADE or len(printed) != len(claim.rows):
@@ -71,52 +101,74 @@ def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> lis
         raise InputError(
             f"{where} has published or direction beside printed, which makes both: leave them out"
         )
-    out = _left_out(without, names, where)
-    last = list(names)[-1]
-    entry = published.entry(claim.entry)
-    made = []
-    for ours, theirs in each_of(each, where):
-        numbers = [number_at(entry, named(str(place), theirs, where), where) for place in printed]
-        if None in numbers or any(left.items() <= ours.items() for left in out):
-            continue
-        try:
-            value = float(f"{MADE[claim.compare](*numbers):.4g}")
-        except ZeroDivisionError:
-            raise InputError(f"{where}.printed: {entry.id} prints 0 where {ours} divides by it") from None
-        texts = {f.name: _filled(getattr(claim, f.name), ours, where) for f in dataclasses.fields(claim)}
-        of_series = {"series": named(claim.says, {**ours, last: "{}"}, where), "step": ours[last]}
-        side = {"published": value, "direction": _side(value, claim)}
-        made.append(dataclasses.replace(claim, **{**texts, **side, **of_series}))
-    if not made:
-        raise InputError(f"{where}.printed={printed} prints no number in any cell")
-    return made
+    entry = published.entry(entry_id)
+    numbers = [number_at(entry, named(str(place), theirs, where), where) for place in printed]
+    if None in numbers:
+        return None
+    try:
+        return float(f"{MADE[claim.compare](*numbers):.4g}")
+    except ZeroDivisionError:
+        raise InputError(f"{where}.printed: {entry.id} prints 0 where {theirs} divides by it") from None
 
 
-def _names(each: Any, where: str) -> dict[str, dict[str, str]]:
-    """By name of `each` what the table prints of each of our values."""
+def _number(published: Any, where: str) -> Any:
+    """What is published, of which a text that a name stood for is a number. InputError where it is none."""
+    if isinstance(published, list):
+        return [_number(end, where) for end in published]
+    if not isinstance(published, str):
+        return published
+    try:
+        return float(published)
+    except ValueError:
+        raise InputError(f"{where}.published={published} is no number: give one") from None
+
+
+# What a table prints of one of our values, and what further names stand for with it.
+Value = tuple[str, Mapping[str, str]]
+
+
+def _names(each: Any, where: str) -> dict[str, dict[str, Value]]:
+    """Of `each` by name and by our value. InputError where that cannot be told."""
     if not (isinstance(each, Mapping) and each):
         raise InputError(f"{where}.each={each}: give the values of each name, as {{NAME: [VALUE, ...]}}")
-    names: dict[str, dict[str, str]] = {}
+    names: dict[str, dict[str, Value]] = {}
+    taken = list(map(str, each))
     for name, values in each.items():
         if not (isinstance(values, Mapping | list) and values):
             raise InputError(
-                f"{where}.each.{name}={values}: give [VALUE, ...], or {{VALUE: what is printed}}"
+                f"{where}.each.{name}={values}: give [VALUE, ...], {{VALUE: what is printed}} or"
+                " {VALUE: {NAME: TEXT}}"
             )
         pairs = values.items() if isinstance(values, Mapping) else zip(values, values)
-        names[str(name)] = {str(mine): str(printed) for mine, printed in pairs}
+        names[str(name)] = {str(mine): _value(mine, more) for mine, more in pairs}
+        further = [list(more) for _, more in names[str(name)].values()]
+        if any(set(more) != set(further[0]) for more in further):
+            raise InputError(f"{where}.each.{name}: give each value the same names, as {further[0]}")
+        taken += further[0]
+    if len(set(taken)) < len(taken):
+        raise InputError(f"{where}.each gives {max(taken, key=taken.count)} twice: give other names")
     return names
+
+
+def _value(mine: Any, more: Any) -> Value:
+    if isinstance(more, Mapping):
+        return str(mine), {str(name): str(text) for name, text in more.items()}
+    return str(more), {}
 
 
 def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]]:
     """For every cell of `each` what {NAME} stands for: what we call it, and what the table prints."""
     names = _names(each, where)
-    return [
-        (dict(zip(names, (mine for mine, _ in cell))), dict(zip(names, (printed for _, printed in cell))))
-        for cell in itertools.product(*(values.items() for values in names.values()))
-    ]
+    cells = []
+    for cell in itertools.product(*(values.items() for values in names.values())):
+        more = {name: text for _, (_, further) in cell for name, text in further.items()}
+        ours = dict(zip(names, (mine for mine, _ in cell)))
+        theirs = dict(zip(names, (printed for _, (printed, _) in cell)))
+        cells.append((ours | more, theirs | more))
+    return cells
 
 
-def _left_out(without: Any, names: Mapping[str, Mapping[str, str]], where: str) -> list[dict[str, str]]:
+def _left_out(without: Any, names: Mapping[str, Mapping[str, Value]], where: str) -> list[dict[str, str]]:
     """The cells that are left out. InputError that names what no cell has."""
     if not isinstance(without, list | None) or not all(isinstance(left, Mapping) for left in without or ()):
         raise InputError(f"{where}.without={without}: give the cells that are left out, as [{{NAME: VALUE}}]")

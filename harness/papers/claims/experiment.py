@@ -212,7 +212,8 @@ def _cells(given: Any, where: str, name: str) -> list[Claim]:
         raise InputError(f"{where}.{key} is made of each: leave it out")
     each, printed, without = (given.get(key) for key in cells.KEYS)
     claim = typed(Claim, {key: value for key, value in given.items() if key not in cells.KEYS}, where)
-    choice(f"{where}.entry", claim.entry, (*published.experiments(), name))
+    for ours, _ in cells.each_of(each, where) if each else [({}, {})]:
+        choice(f"{where}.entry", cells.named(claim.entry, ours, where), (*published.experiments(), name))
     return cells.expanded(claim, each, printed, without, where)
 
 

@@ -131,10 +131,8 @@ def counts(results: Sequence[Result]) -> list[str]:
         f"With a verdict from traces on every part, be it cannot tell: {sum(map(traced, by_entry))}.",
     ]
     once = [result for result in results if not result.again]
-    cells = [result for result in once if result.series]
-    rest = [result for result in once if not result.series]
-    papers += [f"{counted(len(rest), 'part')}: {_verdicts(rest)}."] if rest or not cells else []
-    papers += [f"{counted(len(cells), 'cell')} of tables: {_verdicts(cells)}."] if cells else []
+    for of, parts in apart(once).items():
+        papers += [f"{counted(len(parts), 'part')} of {of}: {_verdicts(parts)}."] if parts else []
     if repeats := len(results) - len(once):
         papers.append(f"Shown again under another entry, and not counted again: {repeats}.")
     kept = [result for result in results if "reference" in result.size]
@@ -142,6 +140,15 @@ def counts(results: Sequence[Result]) -> list[str]:
         papers.append(f"Verdicts kept of runs that are not in this folder: {len(kept)}.")
     findings = [f"{counted(len(own), 'finding')} of this project: {_verdicts(own)}."]
     return [*(papers if results or not own else []), *(findings if own else [])]
+
+
+def apart(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The parts of figures and statements, and those of tables, whose cells are many."""
+    tables = [published.entry(result.entry).kind == "table" for result in results]
+    return {
+        "figures and statements": [each for each, of_table in zip(results, tables) if not of_table],
+        "tables": [each for each, of_table in zip(results, tables) if of_table],
+    }
 
 
 def _verdicts(results: Sequence[Result]) -> str:
