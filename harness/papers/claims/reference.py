@@ -27,6 +27,7 @@ from PIL import Image
 
 from harness.base import yaml_text
 from harness.base.errors import InputError, writing
+from harness.base.places import own_config
 from harness.papers.claims.claim import Claim, named
 from harness.papers.claims.evaluate import Folders, Measured, Result, result_of, results
 from harness.papers.claims.experiment import FOLDER as EXPERIMENTS
@@ -145,21 +146,23 @@ def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[
     experiments = load(own) if own else {}
     for name, plan in load(EXPERIMENTS).items():
         experiments.setdefault(name, plan)
-    graphs: dict[str, list[Path]] = {}
 
-    # Composing a run takes a tenth of a second, so one tells for each graph whether it has any. Its folder
-    # goes by the graph's name, whatever else the sweep asks of it.
     def folders(sweep: str) -> list[Path]:
         if not places.results.is_dir():
             return [places.results / "none"]
         graph = " ".join(w for w in sweep.split() if w.startswith(("dataset=", "dataset.path=")))
-        if graph not in graphs:
-            graphs[graph] = [run.directory.parent for run in runner.composed(runner.expand(graph), places)]
-        there = graphs[graph]
+        there = [places.results / name for name in _graph_folders(graph, own_config())]
         return runner.folders(sweep, places) if any(map(Path.is_dir, there)) else [there[0] / "none"]
 
     found = results(experiments, folders)
     return with_kept(found, kept, experiments) if kept is not None else found
+
+
+@functools.lru_cache(maxsize=256)
+def _graph_folders(graph: str, own: Path | None) -> list[str]:
+    """The names of the folders that runs on a sweep's graphs are in, with configs of one's `own`. They go by
+    the graphs' names, whatever else is asked of these, and composing a run takes a tenth of a second."""
+    return [run.directory.parent.name for run in runner.composed(runner.expand(graph))]
 
 
 def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
