@@ -55,7 +55,8 @@ EPOCHS = _schema(
             "mean over the global training vertices before the step; equal on all workers; of an "
             "asynchronous round its worker's share"),
     _column("train_acc", SHARE, "share",
-            "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"),
+            "exact accuracy (multi-label: micro-F1) after the step; null without evaluation; no measure of a "
+            "model that is shown these labels (labels=masked)"),
     _column("val_acc", SHARE, "share", "as train_acc, on the validation vertices"),
     _column("test_acc", SHARE, "share", "as train_acc, on the test vertices"),
     *(
