@@ -27,8 +27,8 @@ from harness.data.partition.shard import Shard
 
 
 def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Row and column scale [len(degrees)] of vertices with these in-degrees, in the model's precision; None
-    where it is 1.
+    """Row and column scale [len(degrees)] of vertices with these in-degrees, in the model's precision; the
+    column scale is None where it is 1.
     """
     d = degrees.astype(np.float64)
     # A float64 run keeps float64 scales: Adam turns a gradient's rounding into a step where the gradient is
@@ -55,7 +55,7 @@ def shape_of(operator: SparseOperator) -> Shape:
 
 class Propagation(TakesFeatures):
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
-    apply. Of a layer that needs fewer rows both have only those, and A_ii only the own rows that these use.
+    apply. Where a layer gives fewer rows, both have only these, and A_ii only the columns that they use.
 
     drawn   [m] int64, which rows of the worker's halo the columns of A_ih stand for; None: all, in halo order
     fixed   whether n and m are the same in every epoch
@@ -98,6 +98,7 @@ class Propagation(TakesFeatures):
 
     @property
     def num_entries(self) -> int:
+        """Entries of both blocks, without the self-loops that an operator adds by itself."""
         return self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
 
     @property

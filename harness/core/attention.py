@@ -4,9 +4,9 @@
     e_vu = LeakyReLU(target_v + source_u),  alpha_vu = exp(e_vu) / sum_w exp(e_vw),  z_v = sum_u alpha_vu y_u
                                             (eqs. 1-4)
 
-for the in-neighbours u of v and v itself, one alpha a head. The scores' two halves are a . [W h_v || W h_u]
-taken apart. Compiled on the CPU, by torch operations elsewhere; both keep alpha [E, heads] for the backward
-pass.
+for the in-neighbours u of v and v itself, with one alpha per edge and head. target_v and source_u are the two
+halves of the score a . [W h_v || W h_u]. Compiled loops compute this on the CPU, torch operations elsewhere;
+both keep alpha [E, heads] for the backward pass.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from harness.data.partition.shard import Csr
 
 
 class AttentionEdges:
-    """In-edges of the first n of c inner vertices from [inner; halo] columns, a self-loop each, and the same
-    edges by column.
+    """The in-edges of the first n of c inner vertices, with a self-loop for each, by row and by column.
+    Columns are the c inner vertices and then the m of the halo.
 
     inner, halo   [n, c] and [n, m]; None: no halo
-    indptr [n + 1], indices [E] (columns ascending as given, the self-loop last); by column: starts [c + m +
-    1], edge [E] positions in `indices`, target [E] rows.
+
+    By row: indptr [n + 1], indices [E] (a row's columns as given, its self-loop last), target [E] the row of
+    each edge. By column: starts [c + m + 1], edge [E] positions in `indices`.
     """
 
     def __init__(self, inner: Csr, halo: Csr | None, device: torch.device):

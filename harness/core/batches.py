@@ -45,7 +45,7 @@ from harness.data.partition.shard import Csr
 
 @dataclass
 class Sampled:
-    """What was chosen for n destinations, as arrays: n destinations, m further sources.
+    """The edges that were chosen for n destinations, and the m further sources that they bring, as arrays.
 
     inner, halo   in-edges from destinations [n, n] and from further sources [n, m], columns ascending in
                   every row (one that was drawn twice stands there twice), without self-loops; values where
@@ -53,7 +53,7 @@ class Sampled:
     ids, halo_ids   [n], [m] global vertex ids
     degrees, halo_degrees   [n], [m] in-degrees that A's scales are made of, as `Shard.degrees`
     factor        [n] float64 d_v / k_v
-    leaves        how many of the further sources, its last ones, no block below computes: their rows are 0
+    leaves        how many of the further sources, the last ones, no block below computes: their rows are 0
     """
 
     inner: Csr
@@ -99,7 +99,8 @@ class Block(Propagation):
         )
         factor = np.ones(n) if recount else found.factor
         scaled, alike = (row * factor).astype(row.dtype), bool((factor == 1).all())
-        # Where a row also counts itself the factor is its neighbours' alone, and so a weight of theirs.
+        # Where a row also counts itself, the factor is for its neighbours only, so it goes into the values of
+        # their entries instead of the row's scale.
         weighs = like.self_loops and not alike
         values = _times_factor(found.inner, factor, row.dtype) if weighs else None
         made = partial(SparseOperator, kernel=like.kernel, device=self.device)
@@ -152,7 +153,7 @@ class Block(Propagation):
 
 class _BlockDropout(HaloDropout):
     def inner(self, x: R) -> R:
-        """Of the destinations' rows, which are the first of x: a layer may give its whole input."""
+        """Dropout of the destinations' rows, the first of x: a layer may hand over its whole input."""
         return super().inner(first_rows(x, len(self.inner_ids)))
 
 
@@ -204,8 +205,8 @@ class BatchSystem(System):
     """Base of every system that trains on mini-batches over an edge-cut partition.
 
     The trainer asks for `make_batch(epoch, step)` `steps()` times per epoch. A worker without seeds in a step
-    takes part in its weight all-reduce with gradients of 0. Of layer 0 nothing but what the system itself
-    keeps is kept from step to step.
+    takes part in its weight all-reduce with gradients of 0. From step to step nothing is kept of layer 0 but
+    what the system itself keeps.
     """
 
     refuses: ClassVar[Refuses] = Refuses(
@@ -242,7 +243,7 @@ class BatchSystem(System):
         self.totals.clear()
 
     def seeds_per_epoch(self, training: int) -> int:
-        """How many seeds an epoch takes on all workers, of so many training vertices."""
+        """How many seeds an epoch takes on all workers, of `training` training vertices."""
         return training
 
     def seeds_in(self, epoch: int, step: int) -> int | None:
@@ -256,13 +257,13 @@ class BatchSystem(System):
         raise NotImplementedError
 
     def strategy(self, batch: Batch) -> BlockPass:
-        """Where the layers of a step find their rows, right after `make_batch` made it: all in their
-        input."""
+        """How the layers of `batch` find the rows that they use: all are in the layer's input. Called right
+        after `make_batch`."""
         return BlockPass(batch, self.comm, self.name)
 
 
 def too_large(system: BatchSystem, batch: Batch | None, epoch: int, step: int) -> str:
-    """That a step's batch asked for more memory than there is, before or after it was made."""
+    """The message that a step ran out of memory; batch: None where it was not yet made."""
     size = system.seeds_in(epoch, step)
     said = "a batch" if size is None else f"a batch of {counted(size, 'seed')}"
     if batch is not None:

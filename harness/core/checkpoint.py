@@ -33,12 +33,12 @@ class Checkpoints:
     """`folder/epoch-000040/worker-0.pt`, one file per worker; a checkpoint counts once `folder/latest` names
     it. The one before it is kept, for the case that a file of the latest is damaged.
 
-    A file is what `torch.save` writes and a last line with the checksum of that. It says of which run, worker
-    and epoch it is, so that a file under another's name is refused.
+    A file has what `torch.save` writes, and a last line with the checksum of that. It says of which run,
+    worker and epoch it is, so that a file under another's name is refused.
 
-    run       names the run: what it writes is no other run's
-    started   how many times the run has been started before, as far as its trace knows
-    attempt   how many times it has been
+    run       names the run; files that another run wrote are refused
+    started   how many times the run has been started before, as far as its trace knows; 0 but on worker 0
+    attempt   how many times it has been started before, once `restore` has looked into `folder`
     keeper    whether this worker removes what is no longer needed from `folder`; None: worker 0 does
     """
 
@@ -60,7 +60,8 @@ class Checkpoints:
         """Load the latest checkpoint into `trainer`, or the one before it where a file of the latest is
         missing or damaged; returns how many of the run's epochs it holds (0: there is none).
 
-        Raises InputError where there is none to go on from.
+        Raises InputError where there are checkpoints and the run can go on from none of them, since their
+        files are damaged or of another config.
         """
         latest = before = 0
         if self.rank == 0:
@@ -70,7 +71,7 @@ class Checkpoints:
                 latest = number_in(self.folder / "latest")
                 self._write(self.folder / "attempts", str(self.attempt + 1))
             before = max((epoch for epoch in self._epochs() if epoch < latest), default=0)
-        # Worker 0 looks, all hear: on several hosts the others may see an older state of a shared file
+        # Worker 0 looks and tells all: on several hosts the others may see an older state of a shared file
         # system.
         self.attempt, latest, before = map(int, self.comm.total([self.attempt, latest, before]))
         for epoch in (latest, before) if before else (latest,) if latest else ():
@@ -91,8 +92,8 @@ class Checkpoints:
         return 0
 
     def _agreed(self, epoch: int, before: int) -> dict[str, Any] | None:
-        """This worker's state in a checkpoint that all workers find whole; None where one does not and there
-        is one `before`, without which InputError is raised.
+        """This worker's state in the checkpoint of `epoch`, where all workers find it whole. Where one does
+        not, None if there is a checkpoint `before` to go on from, else InputError.
         """
         state: dict[str, Any] = {}
         wrong: Exception | None = None

@@ -1,9 +1,9 @@
 """The typed schema of the block `cluster`: devices, one per worker, and the links between them; the values
 stand in `conf/cluster/`.
 
-What a source does not give stays null, and whoever needs it says so in one sentence. Training reads the
+What a source does not give stays null, and what needs it is refused in one sentence. Training reads the
 devices' times and memory and the host's memory (CaPGNN); links, bandwidths, peaks and rates describe the
-testbed for what models it (`harness.model.replay`).
+testbed for the replay (`harness.model.replay`).
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Rate:
     """How near a kind of work comes to what the devices' peak and memory allow, at one shape; between shapes
     it is interpolated (`harness.model.replay.roofline`).
 
-    kind        of `harness.comm.work`
-    width       of its rows; of a dense product its narrowest side. 0: any
-    size        of a sparse product and an edge softmax the rows that are gathered from, else bytes. 0: any
+    kind        which kind of work, as `harness.comm.work` names them
+    width       values per row; for a dense product the shortest of its three sides. 0: any
+    size        for a sparse product and an edge softmax the rows that are gathered from, else bytes. 0: any
     degree      entries per row. 0: any
-    efficiency  seconds that the roofline allows over seconds that it takes; above 1 where caches answer
-    low, high   the same at the slowest and the fastest of the measurements of which it is the median
+    efficiency  seconds that the roofline allows over seconds that the work takes; above 1 where caches answer
+    low, high   efficiency of the slowest and of the fastest measurement; `efficiency` is the median of all
     """
 
     kind: str = "dense"
@@ -115,15 +115,15 @@ class Cluster:
     name     of the testbed; "measured": the devices are those of the run, measured when it starts
     devices  one per worker; a run with fewer workers takes the first
     matrix   rows of the matrix that the devices' times are of
-    density  share of the entries of the sparse one that are not 0
+    density  share of the entries of the sparse matrix that are not 0
     inside   the link between two devices of one host
     bridge   the link that all devices of a host share
     between  the link from host to host
     host_memory_gb   GiB of memory of one host
     host_cores   CPU cores of one host
-    device_cores   how many of them a device is made of; null: of none, as a GPU
-    rates    of each kind of work at the shapes at which it was measured, on any of the devices: for each kind
-             every width with every size and degree
+    device_cores   how many of its host's cores a device is made of; null: of none, as a GPU
+    rates    the efficiency of each kind of work at the shapes at which it was measured, on any device: for
+             each kind every width with every size and degree
     fits     what it reached on each graph, fitted to printed numbers
     """
 
@@ -168,7 +168,7 @@ class Cluster:
 
 
 def relative(devices: Sequence[Device], name: str) -> list[float]:
-    """A time of every device over the slowest's, in (0, 1]; all 1 where no device states it.
+    """The time `name` of every device over the slowest's, in (0, 1]; all 1 where no device states it.
 
     Raises InputError where some devices state it and others do not.
     """

@@ -21,8 +21,8 @@ REPEATS = 5
 
 
 def measure(device: torch.device, host: int, sharing: int) -> Device:
-    """This worker's device: medians of a few passes, in seconds. sharing: workers that share a host's memory
-    where they have no own.
+    """This worker's device: medians of a few passes, in seconds. sharing: how many workers of the host share
+    its memory, where `device` is the CPU.
     """
     rows = ROWS[device.type]
     dense = torch.rand(rows, rows, device=device)
@@ -52,10 +52,10 @@ def measure(device: torch.device, host: int, sharing: int) -> Device:
 
 
 def pooled(devices: Sequence[Device]) -> list[Device]:
-    """The same devices, those of one kind with the medians of their kind.
+    """The same devices, each with the median times of all devices of its kind.
 
-    So devices that are alike count as alike: what they differ by is mostly the moment at which they were
-    measured.
+    Devices of one kind then count as alike: what their measurements differ by is mostly the moment at which
+    they were made.
     """
     kinds: dict[str, list[Device]] = {}
     for device in devices:

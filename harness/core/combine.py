@@ -45,7 +45,7 @@ class Combiner:
     """Exact sums, and what the other ways have in common with them.
 
     parameters   of the model, the same on every worker
-    trained      what this worker's optimiser steps
+    trained      the parameters that this worker's optimiser updates
     """
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int):
@@ -65,7 +65,7 @@ class Combiner:
         self.comm.sum_weights(gradients, share)
 
     def spread(self) -> None:
-        """Called after the optimiser's step: give every worker what was stepped."""
+        """Called after the optimiser's step: give every worker the parameters that others updated."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -79,6 +79,7 @@ class Combine:
     """Base of every way: it makes a worker's `Combiner`."""
 
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
+        """This worker's combiner of the gradients of `parameters`; seed: the run's."""
         return Combiner(parameters, comm, seed)
 
 
@@ -124,7 +125,7 @@ def smaller_as(shape: Sequence[int], rank: int) -> bool:
 
 
 def owned_rows(rows: int, owner: int, workers: int) -> range:
-    """Worker p's of so many rows: from r p / P up to r (p + 1) / P."""
+    """Which of r = `rows` rows worker p = `owner` owns: from r p / P up to r (p + 1) / P."""
     return range(rows * owner // workers, rows * (owner + 1) // workers)
 
 
@@ -134,7 +135,7 @@ def _places(found: Sequence[tuple[range, int]]) -> np.ndarray:
 
 
 class _Works:
-    """What `Owners` does in every step, matrix by matrix."""
+    """The work that `Owners` counts in every step, matrix by matrix."""
 
     def __init__(
         self, matrices: Sequence[torch.Tensor], masters: Sequence[torch.Tensor], size: int, bits: int
@@ -144,7 +145,7 @@ class _Works:
         for p, own in zip(matrices, masters):
             (rows, columns), mine, value = p.shape, len(own), p.itemsize
             plain, coded, theirs = columns * value, scaled_bytes(columns, bits), (size - 1) * mine
-            # As many random numbers are read as values.
+            # As many random numbers are written, and then read, as there are values.
             self.up.append(stream(1, p.numel(), value, 0, 1))
             self.up.append(code(rows - mine, columns, 2 * (rows - mine) * plain, (rows - mine) * coded))
             self.summed.append(code(theirs, columns, theirs * coded, theirs * plain))
@@ -154,7 +155,7 @@ class _Works:
             self.stepped.append(code(rows, columns, rows * coded, rows * plain))
             self.stepped.append(stream(1, p.numel(), value, 2, 1))
             sent += mine * coded
-        self.down.append(stream(1, sent, 1, size - 2, size - 2))  # again for all others but the first
+        self.down.append(stream(1, sent, 1, size - 2, size - 2))  # copied for all other workers but the first
 
 
 class Owners(Combiner):
@@ -177,8 +178,9 @@ class Owners(Combiner):
         self.owned = [slice(of.start, of.stop) for of in rows[rank]]
         begins = [np.cumsum([0, *each])[:-1] for each in owned]
         first = np.cumsum([0, *self.sent])
-        # By matrix: where the other owners' rows lie in what goes up and comes down, and where the own rows
-        # lie in what comes up from each worker, and in what goes down, as rows of the matrix and of a master.
+        # By matrix. places: other owners' rows, in what this worker sends up and in what comes down to it.
+        # starts: the own rows, in what comes up from each other worker. own_places and master_places: the own
+        # rows, in what this worker sends down; counted as rows of the matrix, and of its master.
         self.places = [
             _places([(rows[p][at], first[p] + begins[p][at]) for p in comm.peers]) for at in range(len(found))
         ]
@@ -239,7 +241,7 @@ class Owners(Combiner):
     def _start(
         self, message: torch.Tensor, send: list[int], receive: list[int], direction: str
     ) -> tuple[InFlight, torch.Tensor]:
-        """Start sending bytes, which hold no rows of a layer."""
+        """Start an exchange of bytes, which is counted without rows: they are no layer's."""
         none = [0] * self.comm.size
         return self.comm.start_exchange(
             message[:, None], send, receive, LAYER, direction, "weights", counted=none
@@ -279,16 +281,20 @@ class LowRank(Combiner):
     def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
         if not self.matrices:
             return super().sum(gradients, share)
+        # Every worker's M is its gradient and the error of the last epoch; other gradients are only scaled.
         given = [share * gradients[at] + error for at, error in zip(self.matrices, self.errors)]
         others = [g for at, g in enumerate(gradients) if at not in self.matrices]
         for each in others:
             each *= share
             self.comm.recorder.work(stream(1, each.numel(), each.element_size(), 1, 1))
+        # The first factor: P = sum of M q over workers. All make the same orthonormal basis of its columns.
         columns = [m @ q for m, q in zip(given, self.q)]
         for m, p in zip(given, columns):
             self._counted(m, p.shape[1])
         self.comm.sum_weights([*columns, *others])
         bases = [torch.linalg.qr(p).Q for p in columns]
+        # The second factor: q = sum of M^T basis. A worker's error is what its own product lacks of its M, so
+        # it is taken before the sum.
         self.q = [m.t() @ basis for m, basis in zip(given, bases)]
         self.errors = [m - basis @ q.t() for m, basis, q in zip(given, bases, self.q)]
         self.comm.sum_weights(self.q)

@@ -30,8 +30,8 @@ class ModelConfig:
                  before the activation, its statistics over all vertices of all workers) or "l2" (rows of
                  length 1 after the activation)
     activation   between layers: "relu", "elu", "leaky_relu" (slope 0.01), "gelu" or "tanh"
-    residual     adds a layer's input to what follows its activation, in every layer but the last: hidden rows
-                 as they are, features through a matrix X W
+    residual     adds a layer's input to its activation's output, in every layer but the last: hidden rows as
+                 they are, features through a matrix X W
     """
 
     name: str = ""
@@ -47,7 +47,7 @@ class ModelConfig:
     # for halo rows (`System.halo`), and systems with a product of their own refuse it.
     matrix: ClassVar[bool] = True
     # Whether its layers give as many rows as `strategy.adjacency.at(layer).num_rows` says, which under
-    # rows=needed are fewer than they are given. A model that says no is refused there.
+    # rows=needed are fewer than they take. A model that says no is refused under rows=needed.
     fewer_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class ModelConfig:
         """One layer, from rows [n, f_in] to [n, f_out], its weights drawn from `generator`; the last one
         gives logits. Norm, activation and residual are added around it.
 
-        See `harness.core.models.Layer` for the two methods it needs.
+        See `harness.core.models.Layer.forward` for the one method that it needs.
         """
         raise NotImplementedError
 

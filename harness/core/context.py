@@ -27,13 +27,13 @@ A = TypeVar("A", bound=Propagation | PerLayer | ReplicaAdjacency, default=Adjace
 
 @dataclass
 class RunFacts:
-    """What a system may look at to say that it cannot run: nothing else decides."""
+    """What `System.supports` may look at, beside knobs, to say whether the system can do a run."""
 
-    model: str
-    matrix: bool
+    model: str  # its name
+    matrix: bool  # the model's layers are of the form A H W
     num_workers: int
-    symmetric: bool
-    multilabel: bool
+    symmetric: bool  # every edge u -> v of the graph has its reverse, with the same weight
+    multilabel: bool  # vertices have several labels
     weighted: bool = False  # edges have weights other than 1
     optimiser: Optimiser = field(default_factory=Adam)
     scheduled: bool = False  # the learning rate differs between epochs
@@ -53,7 +53,7 @@ class Context(Generic[S, A]):
     """What a system is given once, before the first epoch.
 
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
-    epochs   of the whole run, whatever a resumed one has behind it
+    epochs   of the whole run; of a resumed run too
     model    the worker's copy of the model; its parameters may be read and, between steps, written
     gradient  gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the
              given training rows, whose summed loss is divided by `divisor`; gradients are left in the

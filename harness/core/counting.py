@@ -11,7 +11,7 @@ from harness.core.dense import adjoint, times_weight
 
 def times(x: torch.Tensor, weight: torch.Tensor, recorder: Recorder, fixed: bool = False) -> torch.Tensor:
     """x @ weight, x [n, f_in] and weight [f_in, f_out], counted: the product, and backwards x^T g for the
-    weight and g W^T for x, where they ask for it. fixed: x has the same shape in every epoch."""
+    weight and g W^T for x, where these need a gradient. fixed: x has the same shape in every epoch."""
     z = times_weight(x, weight, fixed)
     if recorder.training:
         (n, f_in), f_out, size = x.shape, weight.shape[1], z.element_size()
@@ -32,9 +32,9 @@ def adjoint_times(x: torch.Tensor, g: torch.Tensor, recorder: Recorder) -> torch
 def streamed(
     z: torch.Tensor, recorder: Recorder, *, reads: int, writes: int, back: tuple[int, int] = (0, 0)
 ) -> torch.Tensor:
-    """z [n, ..], which passes over all its values have made, counted.
+    """Count the passes over all values that have made z [n, ..]; returns z.
 
-    reads, writes   how often as many values as z has were read and written
+    reads, writes   how many times as many values as z has were read, and written
     back            the same of the backward pass; (0, 0): it does nothing
     """
     if recorder.training:
@@ -47,16 +47,16 @@ def streamed(
 
 
 def lost(rows: int, logits: torch.Tensor) -> tuple[Work, Work]:
-    """Of the loss of `rows` of the logits [n, C], forward and backward: they are taken out, and their
-    log-softmax; its gradient, put into rows for all."""
+    """The work of the loss of `rows` of the logits [n, C]. Forward: these rows are taken out and their
+    log-softmax is made. Backward: its gradient is made and put into rows for all n."""
     n, classes, size = len(logits), logits.shape[1], logits.element_size()
     ahead, back = stream(rows, classes, size, 3, 2), stream(rows, classes, size, 2, 1)
     return ahead, back._replace(written=back.written + n * classes * size)
 
 
 def stepped(optimiser: torch.optim.Optimizer) -> list[Work]:
-    """Of an optimiser's step: each parameter, its gradient and what the optimiser keeps of it are read, and
-    all but the gradient written."""
+    """The work of an optimiser's step: each parameter, its gradient and what the optimiser keeps in the
+    parameter's shape are read, and all but the gradient written."""
     made = []
     for group in optimiser.param_groups:
         for parameter in group["params"]:

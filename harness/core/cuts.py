@@ -7,8 +7,8 @@ is here, `VertexCut` in `harness.core.replicas`. Both have
 
     shard, plan, plans, adjacency   what the system is given; a plan for each layer
     x       [rows, f0] features of the rows that layer 0 takes, dense
-    rows    which of the shard's the last layer gives: its training vertices; None: all, as they stand
-    taken   by layer: how many of them it takes; empty where every layer takes all
+    rows    [t] which of the shard's own rows the last layer gives: its training vertices; None: all, in order
+    taken   by layer: how many own rows the layer takes; empty where every layer takes all
 
 and the methods of `EdgeCut`.
 """
@@ -90,7 +90,7 @@ class EdgeCut:
         self.rows: torch.Tensor | None = None
         self.taken: list[int] = []
         ids, halo = (torch.as_tensor(each).to(comm.device) for each in (shard.inner, self.shard.halo))
-        self.ids = [(ids, halo)] * model.layers  # by layer: of the own rows that it takes, and of its halo
+        self.ids = [(ids, halo)] * model.layers  # by layer: of the own rows taken, and of its halo
         self.adjacency: Adjacency | PerLayer
         others = (
             system.rows_of_layers(self.shard, widths, needed, comm)
@@ -109,7 +109,8 @@ class EdgeCut:
             self.adjacency.at(layer).passes = system.passes
 
     def _of_rows(self, shard: Shard, taken: NeededRows, needed: bool) -> PerLayer:
-        """Take these rows of `shard`, and no others."""
+        """Train on these rows of `shard`, and no others: set what follows from them but the matrices, which
+        are returned."""
         device, own = self.comm.device, len(self.features)
         self.plans, order = taken.plans, torch.from_numpy(taken.order).to(device)
         if needed:
@@ -117,7 +118,7 @@ class EdgeCut:
         if shard is self.shard:
             x = self.features
             self.own = x.rows(taken.order) if isinstance(x, Csr) else x[order]
-        else:  # the row after its own stands for those that are not
+        else:  # rows of others' vertices are copies of the row of zeros behind the own ones
             table = dense(self.features)
             self.own = torch.cat([table, table.new_zeros(1, table.shape[1])])[order.clamp(max=own)]
         ids, halo = (torch.as_tensor(each).to(device) for each in (shard.inner, shard.halo))
@@ -130,7 +131,7 @@ class EdgeCut:
             NeededAdjacency(shard, taken, layer, self.model.aggregation, self.kernel, device)
             for layer in range(self.model.layers)
         ]
-        for each in layers:  # which are the first, where batch norm asks
+        for each in layers:  # own vertices come first; batch norm counts no others
             each.num_own = min(each.num_rows, own)
         return PerLayer(layers)
 
@@ -148,7 +149,7 @@ class EdgeCut:
         first = self.adjacency.at(0)
         system = self.system
         knows = system.traits().sparse_features or type(system).input_halo is System.input_halo
-        x = self.own if knows else self.x  # which the system may write to
+        x = self.own if knows else self.x  # `input_halo` may write to it (`ComputesOthers`)
         return self._static(first, x, lambda: self._input_halo(x, first.num_halo))
 
     def _input_halo(self, x: Given, rows: int) -> Given | None:
@@ -182,10 +183,12 @@ class EdgeCut:
 
     @cached_property
     def exact_plan(self) -> HaloPlan:
+        """The plan of the whole shard, whatever is trained on."""
         return self.plan if self.shard is self.whole else halo_plan(self.whole, self.comm.device)
 
     @cached_property
     def exact_adjacency(self) -> Adjacency:
+        """The matrix of the whole shard, by degrees of the whole graph."""
         own = self.adjacency
         if self.shard is self.whole and self.system.degrees == "global" and isinstance(own, Adjacency):
             return own
@@ -208,6 +211,7 @@ class EdgeCut:
 
 
 def halo_plan(shard: Shard, device: torch.device) -> HaloPlan:
+    """Who sends which of a shard's inner rows to whom, so that every halo is complete."""
     return HaloPlan(
         torch.as_tensor(shard.send_rows).long().to(device),
         shard.send_counts.tolist(),

@@ -1,6 +1,6 @@
 """Dense products of rows and weights: X W, and backwards X^T g and g W^T.
 
-On the CPU torch multiplies by MKL, which is slow in two places (`docs/log.md` has the figures):
+On the CPU torch multiplies by MKL, which is slow in two cases (`docs/log.md` has the numbers):
 
 - at widths that are no multiple of a vector (logits of 7 or 41 classes). X^T g is taken there as the
   transpose of g^T X, whose widths are those of X;

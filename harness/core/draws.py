@@ -14,7 +14,7 @@ import torch
 from harness.base.hollow import hollow
 from harness.base.splitmix import GOLDEN, mix, mix_int, mix_tensor, signed
 
-CHUNK = 512  # hashes that are made before their numbers are
+CHUNK = 512  # hashes that are made before numbers are made of them
 
 
 def draws(
@@ -27,8 +27,8 @@ def draws(
     dtype: torch.dtype,
     device: torch.device | None = None,
 ) -> torch.Tensor:
-    """Uniform numbers of this shape in [0, 1), multiples of 2^-24, of one worker's message to all peers, in
-    the order it sends them. Made on the device, where one is given, to the same bits.
+    """Uniform numbers of this shape in [0, 1), multiples of 2^-24: the noise for all messages of worker
+    `sender`, in the order in which it sends them. Made on `device`, where one is given, with the same bits.
     """
     key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
     base = mix_int(key & (2**64 - 1))
@@ -53,8 +53,8 @@ def draw_with_torch(
 
 @numba.njit(cache=True, nogil=True)
 def _draw(base: np.uint64, numbers: np.ndarray) -> None:
-    """numbers [n] <- two of each hash: its lower 24 bits and its upper ones, times 2^-24. Some hashes first,
-    then the numbers of their halves: both loops are done several at a time."""
+    """numbers [n] <- two from each hash: its lowest and its highest 24 bits, times 2^-24. A chunk of hashes
+    is made first, then the numbers of their halves, so that both loops are vectorised."""
     number, words = numbers.dtype.type, np.empty(CHUNK, np.uint64)
     halves = words.view(np.int32)
     for first in range(0, len(numbers), 2 * CHUNK):

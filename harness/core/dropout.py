@@ -104,7 +104,7 @@ def _drop_on_cpu(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, 
     return out
 
 
-# A device that keeps its numbers in the host's memory, as the one that tests pretend does, computes so.
+# For a device that keeps its numbers in the host's memory, as the one that tests pretend.
 LIBRARY.impl("drop_rows", _drop_on_cpu, "CPU")
 
 
@@ -130,8 +130,8 @@ def _drop_entries(
 
 
 def drop_entries(block: Csr, values: np.ndarray, ids: torch.Tensor, p: float, key: int) -> np.ndarray:
-    """`dropout` of rows of which `block` holds the places of the values [entries] that are not 0; ids [rows].
-    The values themselves where p rounds to 0.
+    """`dropout` of rows by vertex ids [rows], of which only `values` [entries] are not 0; `block` has their
+    places. Returns the values after dropout: `values` itself where p rounds to 0.
     """
     threshold = _threshold(p)
     if threshold == 0:

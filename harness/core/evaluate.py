@@ -60,9 +60,10 @@ class _Keeping(ExactForward):
 class Evaluator:
     """Scores of each split of the whole graph, the same on every worker (`harness.core.scores`).
 
-    make_input   builds the exact static input; called at the first evaluation only
+    make_input   builds the exact static input; called where none is kept: at the first evaluation, and again
+                 after `Trainer.exact_inputs`, which keeps none
     cut, scores  see `harness.core.scores.Scorer`
-    features     what gives layer 0's input [n, f0] where each evaluation has another; None: it is static
+    features     gives layer 0's input [n, f0], where that differs between evaluations; None: it is static
     """
 
     def __init__(
@@ -124,8 +125,8 @@ def local_loss(
     divisor: float,
     weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The summed loss of the rows `train` [t] over `divisor`: with the count of all training vertices, a
-    share of the global mean. weights [t]: what each row's loss is multiplied by; None: 1.
+    """The summed loss of the rows `train` [t], divided by `divisor`; where that is the count of all workers'
+    training vertices, a share of the global mean. weights [t]: factors of each row's loss; None: 1.
 
     Softmax cross-entropy; for multi-label graphs the binary cross-entropy averaged over classes. Shares add
     up over workers.

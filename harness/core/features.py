@@ -34,7 +34,7 @@ class SparseRows(SparseOperator):
         self.entries = entries
 
     def dropped(self, ids: torch.Tensor, p: float, key: int) -> SparseRows:
-        """`dropout` of the same rows, ids [n] their vertices: the same values are dropped."""
+        """These rows after `dropout` by vertex ids [n]: it drops the same values from the dense rows."""
         entries = drop_entries(self.block, self.entries, ids, p, key)
         return self if entries is self.entries else SparseRows(self.block, entries, self.kernel, self.device)
 
@@ -63,7 +63,7 @@ def as_precise(table: Table) -> Table:
 
 
 def given(table: Table, device: torch.device) -> Given:
-    """The same on a device; compressed rows stay so on the CPU."""
+    """A shard's features on a device, in the default precision. Compressed rows stay so on the CPU."""
     if not isinstance(table, Csr):
         return torch.as_tensor(table).to(device, torch.get_default_dtype())
     rows = table.astype(_precision(), False)
@@ -71,7 +71,7 @@ def given(table: Table, device: torch.device) -> Given:
 
 
 def dense(x: Given, device: torch.device | str = "cpu") -> torch.Tensor:
-    """The same rows [n, F]; x itself where it is dense."""
+    """The rows x [n, F] as a tensor, which is x itself where it is one."""
     if not isinstance(x, Csr):
         return x
     if dry():
@@ -93,10 +93,10 @@ def filled_by_row(x: Table | torch.Tensor) -> np.ndarray:
 
 
 def saves(entries: int, x: Given, rows: int | None = None) -> bool:
-    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
-    operands at random where the dense one streams: it has to save more than half.
+    """Whether sparse products over `entries` are cheaper than the dense one with x [n, F]. The sparse form
+    reads its operands at random where the dense one streams: it has to save more than half.
 
-    rows   of the dense product, where it is of fewer than x has: of A X, of whose rows not all are needed
+    rows   of the dense product; None: n. A X has fewer where not all of its rows are needed
     """
     on_cpu = isinstance(x, Csr) or x.device.type == "cpu"
     return on_cpu and 2 * entries < (len(x) if rows is None else rows) * x.shape[1]
@@ -105,8 +105,8 @@ def saves(entries: int, x: Given, rows: int | None = None) -> bool:
 def rows_times(
     x: Rows, weight: torch.Tensor, recorder: Recorder = UNCOUNTED, fixed: bool = False
 ) -> torch.Tensor:
-    """X W  [n, f_out], differentiable in W. Where X is dense, recorder is who counts it (sparse rows know),
-    and fixed says that X has the same shape in every epoch."""
+    """X W  [n, f_out], differentiable in W. `recorder`, who counts it, and `fixed`, that X has the same shape
+    in every epoch, matter where X is dense: sparse rows have a recorder of their own."""
     return spmm(x, weight) if isinstance(x, SparseRows) else times(x, weight, recorder, fixed)
 
 
@@ -155,7 +155,7 @@ def compact(x: Given, kernel: Kernel, most: int) -> Rows:
 
 @numba.njit(cache=True, nogil=True)
 def _compact_row(row: np.ndarray, at: int, indices: np.ndarray, entries: np.ndarray) -> int:
-    """Write the values of a row that are not 0 from `at` on; where they end, -1 where there is no room."""
+    """Write the values of a row that are not 0 from `at` on. Returns where they end, -1 without room."""
     for first in range(0, len(row), CHUNK):
         last = min(first + CHUNK, len(row))
         some = False
@@ -174,7 +174,7 @@ def _compact_row(row: np.ndarray, at: int, indices: np.ndarray, entries: np.ndar
 
 @numba.njit(cache=True, nogil=True)
 def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np.ndarray) -> int:
-    """Fill the arrays with the values of x that are not 0; how many they are, -1 where there is no room."""
+    """Fill the arrays with the values of x that are not 0. Returns how many there are, -1 without room."""
     at = 0
     for v in range(len(x)):
         at = _compact_row(x[v], at, indices, entries)
@@ -187,10 +187,10 @@ def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np
 def interleaved(
     kept: SparseRows, slots: np.ndarray, hit: np.ndarray, arrived: torch.Tensor, most: int | None = None
 ) -> SparseRows | None:
-    """Rows [k, F] as an operator, of which those that `hit` [k] tells are rows `slots` of `kept`, in this
-    order, and the others `arrived` [a, F], in theirs: the same entries as `compact` finds in the dense rows.
-    None where more than `most` values of all of them are not 0; without `most`, more than half of what
-    arrived.
+    """Rows [k, F] of two sources as an operator: where `hit` [k] is true the next of the rows `slots` of
+    `kept`, elsewhere the next of the rows `arrived` [a, F]. Its entries are those that `compact` finds in the
+    dense rows. None where more than `most` of all values are not 0, or, without `most`, more than half of
+    those that arrived.
     """
     array = arrived.detach().contiguous().numpy()
     starts = kept.block.indptr
@@ -217,7 +217,7 @@ def _interleave(
     indices: np.ndarray,
     entries: np.ndarray,
 ) -> int:
-    """As `_compact`, rows that are kept copied from their entries."""
+    """As `_compact`, but rows that are kept are copied from their entries."""
     at, of_kept, of_arrived = 0, 0, 0
     for v in range(len(hit)):
         if hit[v]:
@@ -249,8 +249,8 @@ class Features:
 
     @cached_property
     def x(self) -> torch.Tensor:
-        """X, dense, as the model is given it: a layer whose input is this very tensor is layer 0. Of
-        compressed rows it is made when it is first asked for, as under `features=refetch`."""
+        """X, dense, as the model is given it: a layer whose input is this very tensor is layer 0. Where rows
+        are compressed, it is made when first asked for, as under `features=refetch`."""
         return dense(self.given)
 
     @cached_property
@@ -271,12 +271,12 @@ class Features:
         return isinstance(self.own, SparseRows)
 
     def halo(self, x_halo: torch.Tensor) -> Rows:
-        """The halo's rows x_halo [m, f0], sparse where X is and where that saves. A system that gives the
-        memory of the time before, unwritten since, has their sparse form of the time before.
+        """The halo's rows x_halo [m, f0], sparse where X is and where that saves. Where a system gives the
+        same memory as the time before, not written to since, their sparse form is not made again.
         """
         if not self.sparse or x_halo.requires_grad:
             return x_halo
-        # A weak reference keeps the storage's identity from being another's, and not its memory.
+        # A weak reference keeps the storage's identity from being given to another, but not its memory.
         same = StorageWeakRef(storage_of(x_halo)), x_halo._version, x_halo.shape
         if self._halo is None or self._halo[0] != same:
             self._halo = same, compact(x_halo, self._kernel, x_halo.numel() // 2)
@@ -292,10 +292,10 @@ class TakesFeatures:
     features: Features | None = None
 
     def layer_0(self, h: torch.Tensor) -> Features | None:
-        """The features, where a layer's input h is they."""
+        """The features where h, the input of a layer, is X; else None."""
         return self.features if self.features is not None and self.features.are(h) else None
 
     def inner_rows(self, h: torch.Tensor) -> Rows:
-        """A layer's own input h [n, F]; features sparse where that saves."""
+        """A layer's own input h [n, F]; where that is X, sparse if that saves."""
         features = self.layer_0(h)
         return h if features is None else features.own

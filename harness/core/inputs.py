@@ -1,5 +1,5 @@
-"""The static part of layer 0: raw features do not change, so neither does A X, and whoever may keep it
-computes it once.
+"""The static part of layer 0: raw features do not change, so neither does A X. Evaluation, and training under
+`features="once"`, compute it once and keep it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.core.propagate import HaloDropout
 
 
 class Static(Protocol):
-    """What is kept of layer 0, which no epoch changes."""
+    """What is kept of layer 0: no epoch changes it."""
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""
@@ -45,8 +45,8 @@ class StaticInput:
 
     x          [n, f0] the worker's own rows
     x_halo     [m, f0], or None where the adjacency has no halo
-    rows_only  X and X_halo are kept and A X is not made: for an attention layer, whose weights change every
-               epoch, and for dropout of the features
+    rows_only  X and X_halo are kept and A X is not made: for an attention layer, whose edge weights change
+               in every epoch, and for dropout of the features
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class StaticInput:
         return self.sparse or self.adjacency.transform_first(f_in, f_out, True)
 
     def dropped(self, drop: HaloDropout) -> StaticInput:
-        """The same of rows with dropout, which has been drawn when this returns; for kept rows only."""
+        """This input with dropout of X and X_halo, drawn before it returns; only where these are kept."""
         assert self.product is None, "A X has no rows to drop from"
         made = copy.copy(self)
         made.x = drop.inner(self.x)
@@ -111,7 +111,7 @@ class StaticInput:
 
 
 class _SparseTimes(torch.autograd.Function):
-    """A_ii (X W) + A_ih (X_halo W), differentiable in W: one node of the graph instead of four, each of which
+    """A_ii (X W) + A_ih (X_halo W), differentiable in W: one node of autograd instead of four, each of which
     would take about as long as its product where a worker has few rows."""
 
     @staticmethod

@@ -12,8 +12,8 @@ labels of all training vertices: its training score is then no measure.
 X' differs in every epoch and has a gradient. So layer 0 is as hidden layers are: its rows are sent in every
 epoch, and their gradients come back. Over M halo rows that are 8 M f0 bytes per epoch, 4-byte floats.
 
-Decisions: E is drawn as weights are, from a generator of its own, so that these stay what they are. Each
-vertex is drawn by itself, so that the share of visible ones is met on average.
+Decisions: E is drawn as weights are, but from a generator of its own, so that the weights are those of a run
+without labels. Each vertex is drawn by itself, so that the share of visible ones is met on average.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.core.features import dense
 from harness.core.models import Model, glorot
 
 BITS = 32  # of u
-NO_PASS = 1 << 52  # no epoch has so many forward passes: the draw is none of dropout's
+NO_PASS = 1 << 52  # no epoch has so many forward passes, so that no dropout has this draw
 
 
 @dataclass
@@ -58,9 +58,9 @@ def visible(ids: torch.Tensor, share: float, seed: int, epoch: int) -> torch.Ten
 class LabelInput:
     """X' of one worker's own rows. E becomes the model's parameter `label_embedding`.
 
-    shown     [t] int64 and targets [rows]: its training vertices among the rows that training takes, and the
-              labels of these rows
-    train     [t] int64 and labels [n]: the same among all own rows, which evaluation takes
+    shown     ([t] int64, labels): this worker's training vertices as places among the rows that training
+              takes, and a table of labels that has a vertex's label at its place
+    train     ([t] int64, labels [n]): the same among all own rows, which evaluation takes
     count     training vertices of all workers
     widths    [L + 1]: features, hidden layers, classes
     """
@@ -89,7 +89,8 @@ class LabelInput:
         model.label_embedding = self.embedding
 
     def begin(self, epoch: int) -> tuple[torch.Tensor, float]:
-        """Draw who is visible: the rows of the hidden ones, and what their summed loss is divided by."""
+        """Draw which training vertices are visible in this epoch. Returns the rows of the hidden ones, which
+        the loss counts, and what their summed loss is divided by."""
         seen = visible(self.ids, self.share, self.seed, epoch)
         self.seen = self.rows[seen], self.labels[seen]
         return self.rows[~seen], (1 - self.share) * self.count

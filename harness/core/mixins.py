@@ -20,7 +20,10 @@ class SeesOutput:
     """Sees a layer's Z, or changes its gradient."""
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        """A hook on a layer's pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
+        """A hook on a layer's pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ.
+
+        What it returns takes the place of Z; InputError where that has another shape, type or device.
+        """
         raise NotImplementedError
 
 
@@ -28,8 +31,11 @@ class OwnLoss:
     """A worker minimises a loss of its own, instead of its share of the mean over all training vertices."""
 
     def loss_divisor(self, local: int, total: int) -> float:
-        """What this worker's summed training loss is divided by, of its own and all workers' training
-        vertices: `total` makes shares that add up to the global mean."""
+        """What this worker's summed training loss is divided by.
+
+        local   training vertices of this worker
+        total   of all workers: divided by it, losses add up to the global mean over workers
+        """
         raise NotImplementedError
 
 
@@ -46,14 +52,14 @@ class KeepsInput:
     """Over a vertex-cut: says itself what is kept of layer 0 under `features="once"`."""
 
     def static_input(self, x: torch.Tensor) -> Static | None:
-        """What no epoch changes of layer 0, x [r, f0] the features of all replicas: fetched and counted when
-        it is first called. None: nothing is kept, layer 0 is like the others, and the next epoch asks
-        again."""
+        """What is kept of layer 0 for all epochs, given the features x [r, f0] of all replicas; fetched and
+        counted when this is first called. None: nothing is kept, layer 0 is computed as the others are, and
+        the next epoch asks again."""
         raise NotImplementedError
 
 
 class BesideClock:
-    """Does something outside the train clock: what no run pays for."""
+    """Does something outside the train clock, so that no epoch is charged for it."""
 
     def before_training(self) -> None:
         """Called once before epoch 0: nothing is counted. A resumed run does not call it."""
@@ -65,7 +71,7 @@ class BesideClock:
 class FitsDevices:
     """Fits each worker's part to the device that it runs on. `Traits.devices` says whether it does.
 
-    cluster   what the run's workers run on, a device for each: set before all else
+    cluster   what the run's workers run on, one device per worker; set before `restrict`
     """
 
     cluster: Cluster
@@ -82,12 +88,13 @@ class ComputesOthers:
     def rows_of_layers(
         self, shard: Shard, widths: list[int], needed: bool, comm: Comm
     ) -> tuple[Shard, NeededRows] | None:
-        """The rows that each layer takes and gives, agreed between the workers through `comm`, and `shard`
-        with more vertices; None where no others' rows are computed in this run. The vertices are the worker's
-        own, as they were, and then others, among which the rows are. `inner`, `halo` and their degrees are
-        of all of these; so are the rows and the columns of both blocks of edges, which may be one. Features
-        of the rows that are not the worker's own are 0 until the system writes them, before layer 0 reads
-        them.
+        """`shard` with other workers' vertices added, and the rows that each layer takes and gives; None
+        where no others' rows are computed in this run.
+
+        The workers agree on the rows through `comm`. The shard's vertices are the worker's own, in their
+        order, and then the others. Its `inner` and its `halo`, with their degrees, are both all of these
+        vertices, and so are the rows and columns of `inner_edges` and of `halo_edges`, which may be one
+        block. Features of others' rows are 0 until the system writes them, before layer 0 reads them.
 
         widths   [L + 1], as in `Context`
         needed   whether the last layer gives the training vertices alone; if not, all of the worker's own

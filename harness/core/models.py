@@ -56,7 +56,7 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """In messages."""
+        """What messages call it."""
 
     @property
     def adjacency(self) -> Layered: ...
@@ -68,21 +68,22 @@ class Strategy(Protocol):
 
 @runtime_checkable
 class HaloStrategy(Strategy, Protocol):
-    """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
+    """What attention needs beside: the halo's rows themselves, which exist over an edge-cut only."""
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
 
 def output(strategy: Strategy, layer: int, z: torch.Tensor) -> torch.Tensor:
-    """Z [n, f_out] as a system that sees it gives it on; WrongRows where it has another shape."""
+    """Z [n, f_out] as a system that `SeesOutput` gives it on, else z itself; WrongRows where it has another
+    shape."""
     if not isinstance(strategy, SeesOutput):
         return z
     return checked(strategy.output(layer, z), tuple(z.shape), z, "output, of the shape that it was given")
 
 
 class Layer(nn.Module):
-    """One graph convolution: Z = A H W (+ H W_root) + b. A model's layer has this `forward`; what stands
-    between layers, `Model` adds.
+    """One graph convolution: Z = A H W (+ H W_root) + b. The layers of every model have this `forward`;
+    `Model` adds what stands between them.
 
     weight [f_in, f_out]; root [f_in, f_out] in GraphSAGE only, for the vertex's own row; bias [f_out]
     """
@@ -98,7 +99,7 @@ class Layer(nn.Module):
     def forward(
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
-        """Z [n, f_out] of rows h [n, f_in]; in layer 0 of what `static` keeps, where it is given."""
+        """Z [n, f_out] of rows h [n, f_in], or of what `static` keeps of layer 0 where it is given."""
         recorder = strategy.comm.recorder
         if static is not None:
             z = static.times(self.weight)
@@ -118,7 +119,7 @@ class Layer(nn.Module):
     def _own_times(
         self, adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout, recorder: Recorder
     ) -> torch.Tensor:
-        """H W_root of the own rows of h that the layer gives Z of, dropped."""
+        """H W_root of the own rows of h that the layer gives Z of, after dropout."""
         rows = first_rows(drop.inner(adjacency.inner_rows(h)), adjacency.num_rows)
         assert self.root is not None
         return rows_times(rows, self.root, recorder, adjacency.fixed)
@@ -162,6 +163,7 @@ class AttentionLayer(nn.Module):
         if isinstance(static, StaticInput):
             y, y_halo = static.rows_times(self.weight)
         else:
+            # The halo's rows travel while this worker's own are multiplied.
             pending = strategy.halo(layer, h)
             y = rows_times(drop.inner(adjacency.inner_rows(h)), self.weight, recorder, adjacency.fixed)
             remote = arrived(pending, adjacency, h)
@@ -206,7 +208,7 @@ class Model(nn.Module):
             layer.first = l == 0
             norm = NORMS.get(config.norm)  # others have no parameters
             layer.norm = norm(f_out) if norm is not None and l < last else None
-            # Hidden rows are added as they are. Features are another thing, even where there are as many.
+            # Hidden rows are added as they are, features through a matrix, even where both have one width.
             project = config.residual and l == 0 < last
             layer.skip = nn.Parameter(glorot(f_in, f_out, generator)) if project else None
 
@@ -220,7 +222,7 @@ class Model(nn.Module):
         """Logits [n, C] of the worker's own vertices.
 
         x        [n, f0] features, used where `static` is None
-        static   layer 0's static product, or None where the system fetches features every epoch
+        static   what is kept of layer 0, or None where its input differs between epochs or is fetched anew
         drops    one per layer
         """
         h, recorder = x, strategy.comm.recorder
@@ -231,6 +233,7 @@ class Model(nn.Module):
             only, taken = static if l == 0 else None, h
             if isinstance(only, StaticInput) and drops[l].p:
                 only = only.dropped(drops[l])
+            # Z, for which the layer asks the system for remote rows.
             if recorder.training:
                 recorder.segment("compute", "forward", l)
                 adjacency = strategy.adjacency.at(l)
@@ -245,12 +248,13 @@ class Model(nn.Module):
                 ) from None
             if recorder.training:
                 h = applied(BackwardMark, h, recorder, l)
+            # The next layer's input, made of Z row by row (batch norm sums over all workers).
             if l + 1 < len(self.layers):
                 h = self._normalised(l, h, strategy)
                 h = streamed(self.activation(h), recorder, reads=1, writes=1, back=(2, 1))
                 if self.residual:
                     rows = first_rows(strategy.adjacency.at(l).inner_rows(taken), len(h))
-                    # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
+                    # Only layer 0 has `skip`. Features are added without dropout, as hidden rows are.
                     more = rows
                     if layer.skip is not None and static is not None:
                         more = static.own_times(layer.skip)

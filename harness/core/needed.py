@@ -1,13 +1,13 @@
 """The rows that the loss needs, layer by layer, for training that computes and exchanges no others.
 
-The loss reads the training vertices' logits alone. So the last layer gives Z of those, and every layer takes
-the rows that it gives Z of and their in-neighbours:
+The loss reads the training vertices' logits alone. So the last layer gives Z of these vertices only, and
+every layer takes the rows of the vertices that it gives Z of, and of their in-neighbours:
 
     R_L = train,    R_l = R_{l+1} and the in-neighbours of R_{l+1}        layer l: rows R_l -> rows R_{l+1}
 
-delta is 0 elsewhere, so nothing else reaches the loss or a gradient: exact, for any graph, partition and
-depth. The sets grow towards layer 0. A worker's own rows are therefore put in the order of the last set that
-they are in, and what a layer takes or gives are the first rows of that order.
+delta = dL/dZ is 0 elsewhere, so no other row reaches the loss or a gradient: training is exact, for any
+graph, partition and depth. The sets grow towards layer 0. A worker's own rows are therefore sorted by the
+last set R_l that has them, the training vertices first: a layer takes and gives the first rows of that order.
 
 Between workers, layer l exchanges the remote rows of R_l that own rows of R_{l+1} aggregate.
 """
@@ -37,7 +37,7 @@ class NeededRows:
     order    [counts[0]] int64 own rows: those of R_L first, then those that only R_{L-1} has, and so on,
              ascending inside each
     counts   [L + 1]: layer l takes the first counts[l] rows of that order and gives the first counts[l + 1]
-    halos    by layer: places in the shard's halo of the remote rows that it aggregates, ascending
+    halos    by layer: places in the shard's halo of the remote rows that the layer aggregates, ascending
     plans    by layer: who sends which of the first counts[l] rows to whom
     """
 
@@ -48,14 +48,16 @@ class NeededRows:
 
 
 def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
-    """The rows that the training vertices of all workers need. Each layer, from the last one back, workers
-    tell each other which remote rows they need: a byte per row of the halo.
+    """The rows that the training vertices of all workers need. From the last layer back, workers tell each
+    other once per layer which remote rows they need: 1 byte per row of the halo.
     """
     inner, halo = shard.inner_edges, shard.halo_edges
     halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
     depth = np.where(shard.train, layers, -1)  # the last set that a row is in
     halos: list[np.ndarray] = []
-    asked: list[np.ndarray] = []  # by layer: which of the rows that may be sent are
+    asked: list[np.ndarray] = []  # by layer: which of `send_rows` are sent
+    # A layer takes the in-neighbours of what it gives: the remote ones it asks their owners for, and the own
+    # ones join those that others ask for.
     for layer in reversed(range(layers)):
         given = depth > layer
         remote = touched(halo, given)
@@ -80,8 +82,8 @@ def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
 
 
 def ordered(depth: np.ndarray, layers: int) -> tuple[np.ndarray, list[int], np.ndarray]:
-    """`order` and `counts` of `NeededRows`, of rows of which depth [n] is the last set that each is in, -1
-    for none; and the place [n] of each in that order."""
+    """`order` and `counts` of `NeededRows`, and the place [n] of each row in that order (undefined for a row
+    that no layer needs). depth [n]: number of the last set R_l that each row is in, -1 for none."""
     counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
     order, place = np.lexsort((np.arange(len(depth)), -depth))[: counts[0]], np.empty(len(depth), np.int64)
     place[order] = np.arange(len(order))
@@ -97,7 +99,7 @@ def touched(block: Csr, rows: np.ndarray) -> np.ndarray:
 
 class NeededAdjacency(Propagation):
     """A_ii [counts[l + 1], counts[l]] and A_ih of layer l, over the rows that it needs. An edge is in the
-    block that has its source; the blocks of `shard` may be one and the same.
+    block that has a column for its source; `inner_edges` and `halo_edges` of `shard` may be one and the same.
     """
 
     fixed = True
@@ -121,7 +123,7 @@ class NeededAdjacency(Propagation):
         self._device = device
         row, column = scales(shard.degrees, normalisation)
         _, halo_column = scales(shard.halo_degrees, normalisation)
-        # A block that is not square has its self-loops among its entries: row v's is column v.
+        # The block need not be square, so its self-loops are entries: that of row v is in column v.
         block = _part(shard.inner_edges, rows, columns, True) if self.self_loops else self._blocks[0]
         parts = [(block, column, columns), (self._blocks[1], halo_column, halo)]
         inner, outer = (
@@ -156,9 +158,9 @@ class PerLayer:
 
 
 def _part(block: Csr, rows: np.ndarray, columns: np.ndarray, self_loops: bool) -> Csr:
-    """The entries of the block's `rows` that are in `columns`, in these orders; they ascend in a row.
+    """The block's `rows` and `columns` alone, numbered in these orders; columns ascend in every row.
 
-    self_loops   each row also has column v, v being its number
+    self_loops   row v also has an entry in column v
     """
     place = np.full(block.num_columns, -1, np.int32)
     place[columns] = np.arange(len(columns))
@@ -199,7 +201,7 @@ def _take(
         if self_loops:
             found = np.append(found, np.int32(v))
         order = np.argsort(found)
-        first = indptr[v + 1] - len(order)  # those without a place come before it
+        first = indptr[v + 1] - len(order)  # those without a place (-1) sort before the others
         for i in range(indptr[v] - first, len(order)):
             indices[first + i] = found[order[i]]
             if len(values):

@@ -40,8 +40,8 @@ class BatchNorm(nn.Module):
         self.eps = eps
 
     def forward(self, z: torch.Tensor, comm: Comm, vertices: int, layer: int) -> torch.Tensor:
-        """z [n, f], whose first `vertices` rows are this worker's vertices; the others are mirrors, which
-        their masters count.
+        """The normalised rows y [n, f] of z [n, f], whose first `vertices` rows are this worker's vertices;
+        the others are mirrors, whose masters bring them into the statistics.
         """
         return applied(_Standardise, z, comm, vertices, layer, self.eps) * self.weight + self.bias
 

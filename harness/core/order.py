@@ -1,5 +1,5 @@
-"""Which side of A X W is multiplied first: (A X) W adds up rows of width f_in, A (X W) those of width f_out,
-and multiplies the halo's rows too.
+"""Which side of A X W is multiplied first: (A X) W adds up rows of width f_in. A (X W) adds up rows of width
+f_out, but has to multiply the halo's rows by W too.
 
 The cheaper order is chosen from what the products cost on the machine at hand. The order changes the last
 bits of a product, so a run keeps the costs that it began with.
@@ -21,8 +21,11 @@ ORDERS = ("auto", "transform", "aggregate")
 
 
 class Passes(NamedTuple):
-    """How often an epoch runs a layer's products: the dense one; the sparse one, at width f_out where X W is
-    first and at f_in where A X is.
+    """How often an epoch runs a layer's products.
+
+    dense         the product with W
+    transformed   the product with A, where X W comes first: rows of width f_out
+    aggregated    the product with A, where A X comes first: rows of width f_in
     """
 
     dense: int
@@ -37,7 +40,7 @@ GATHERED = Passes(1, 1, 1)  # `propagate_gathered` has the same backward pass in
 
 
 class Shape(NamedTuple):
-    """Of a sparse block."""
+    """The shape of a sparse block."""
 
     rows: int
     columns: int
@@ -46,8 +49,8 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseCost:
-    """Nanoseconds per column of a product of rows `width` wide that gathers from `sources` rows: for every
-    entry, and for every row that is read or written once.
+    """The cost of a sparse product of rows `width` wide that gathers from `sources` rows, in nanoseconds per
+    column: `entry` for every entry, `row` for every row that is read or written once.
 
     degree   entries per row of the products that it stands for; 0: any number
     """
@@ -60,10 +63,10 @@ class SparseCost:
 
 
 class Costs:
-    """What products cost on one thread; between what is given, interpolated over the logarithms of widths and
-    source rows, at the degree that is nearest.
+    """What products cost on one thread: the given costs of the nearest degree, interpolated over the
+    logarithms of widths and source rows.
 
-    sparse   the same widths for every number of source rows, and both for every degree
+    sparse   every combination of the widths, numbers of source rows and degrees that it names
     dense    {width: nanoseconds per multiply-add} by the narrower side of the weight
     """
 
@@ -98,7 +101,7 @@ class Costs:
         return cls([SparseCost(*each) for each in found["sparse"]], dict(found["dense"]))
 
     def check(self) -> None:
-        """ValueError or TypeError where no product could be counted with them."""
+        """Raises ValueError or TypeError where these costs give a product no possible time."""
         if not all(0 <= each < math.inf for each in (self.dense(1, 1, 1), self.sparse(Shape(1, 1, 1), 1))):
             raise ValueError("a product takes no time that there is")
 
@@ -143,7 +146,8 @@ class Order:
     ) -> bool:
         """Whether A (X W) is cheaper than (A X) W over a training epoch.
 
-        blocks   of A, over `rows` own and `halo_rows` remote rows of X [.., f_in]; W [f_in, f_out]
+        blocks      of A, each with `rows` rows: so many are multiplied by W [f_in, f_out] in (A X) W
+        halo_rows   how many rows more are multiplied by W in A (X W)
         """
         if self.choice != "auto":
             return self.choice == "transform"

@@ -2,8 +2,8 @@
 machine and kernel.
 
 Products of random neighbours are timed on one thread and by its processor time, so that what else the machine
-does matters little. They have the tilings that a run's products of their number of source rows and degree
-have.
+does matters little. They have the tilings of a run's products with the same number of source rows and the
+same degree.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from harness.data.partition.cache import Cache
 
 SOURCES = 1 << 10, 1 << 13, 1 << 16
 WIDTHS = 16, 64, 256, 600  # the widest as rows of features are: no whole number of cache lines
-# Of each degree that tilings are chosen by, two products with so many entries per row: their difference is
-# the cost of an entry, what is left of the smaller that of a row.
+# For each degree that tilings are chosen by, the entries per row of two products: their difference in time is
+# the cost of entries, what then remains of the smaller one's time the cost of rows.
 DEGREES = {32: (4, 36), 512: (64, 576)}
 ENTRIES = 1 << 19  # of the larger sparse product, about
 ROWS, FEATURES = 1 << 14, 128  # of the dense product
@@ -41,7 +41,7 @@ REVISION = 6  # of what is measured: another one leaves old measurements unused
 
 
 def classes() -> list[str]:
-    """The shape classes whose tilings the products that are measured have."""
+    """The shape classes of the measured products, by which their tilings are chosen."""
     found = (shape_class(*_stands_for(sources, degree)) for sources in SOURCES for degree in DEGREES)
     return [name for name in found if name is not None]
 
@@ -100,7 +100,7 @@ def _dense(width: int) -> float:
 
 
 def _nanoseconds(works: Sequence[Callable[[], object]]) -> list[float]:
-    """Of each, the least of several rounds in turn."""
+    """The least time of each of `works` over several rounds, in which they take turns."""
     for work in works:
         work()  # compiled, and its pages touched
     least, rounds, begun = [float("inf")] * len(works), 0, time.thread_time()

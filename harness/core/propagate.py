@@ -31,8 +31,8 @@ class Pending(Protocol):
 
 
 class WrongRows(Exception):
-    """A system answered with rows of another shape or type than asked for. The message says which; who, its
-    catcher knows.
+    """A system answered with rows of another shape, type or device than asked for. The message says what was
+    given and what is needed; whoever catches it names the system.
     """
 
 
@@ -72,10 +72,11 @@ class HaloDropout:
         self.p, self.inner_ids, self.halo_ids, self.key = p, inner_ids, halo_ids, key
 
     def inner(self, x: R) -> R:
+        """Own rows x [n, F] after dropout; x itself where p is 0."""
         return self._dropped(x, self.inner_ids) if self.p else x
 
     def halo(self, x: R, drawn: torch.Tensor | None = None) -> R:
-        """x are the halo's rows, or those at the places `drawn` in it."""
+        """As `inner`, of the halo's rows x [m, F], or of those at the places `drawn` in the halo."""
         if not self.p:
             return x
         return self._dropped(x, self.halo_ids if drawn is None else self.halo_ids[drawn])
@@ -168,6 +169,7 @@ class _Gathered(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, torch.Tensor, None, None, None, None, None, None]:
         x, weight = ctx.saved_tensors
         adjacency: Adjacency = ctx.adjacency
+        # G_i: the worker's own part of A^T delta is computed while remote deltas are on their way.
         pending: Pending = ctx.gather_delta(delta)
         inner, out = adjacency.out_edges()
         g = inner.forward(delta)
@@ -194,8 +196,9 @@ def propagate_gathered(
     drop: HaloDropout,
     gather_delta: Callable[[torch.Tensor], Pending],
 ) -> torch.Tensor:
-    """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of
-    the remote vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
+    """As `propagate`, but halo rows get no gradient. In the backward pass `gather_delta(delta [n, f_out])`
+    starts fetching the deltas of the remote vertices that the worker's out-edges reach; `wait()` on what it
+    returns gives them, [m', f_out]."""
     features, rows = adjacency.layer_0(h), drop.inner(adjacency.inner_rows(h))
     sparse = rows if isinstance(rows, SparseRows) else None
     x = rows if sparse is None else h
@@ -203,7 +206,7 @@ def propagate_gathered(
 
 
 class BackwardMark(torch.autograd.Function):
-    """The identity; when the backward pass comes by, the recorder is told which layer it is now in."""
+    """The identity. When the backward pass reaches it, it tells the recorder that layer `layer` begins."""
 
     @staticmethod
     def forward(ctx: Any, z: torch.Tensor, recorder: Recorder, layer: int) -> torch.Tensor:

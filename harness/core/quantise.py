@@ -6,8 +6,7 @@ with low and high the least and largest entry of each row. To round is floor(q +
 halves up; u uniform in [0, 1) stochastically, which is unbiased. A row whose entries are all equal is
 restored exactly. A row travels as B F bits of codes (whole bytes) and the two constants in the rows' own
 precision; `quantise_scaled` has one constant instead, of two bytes, and `quantise_even` has both in two bytes
-each. On the CPU codes are made and read by
-compiled loops, to the bit what the torch operations give.
+each. On the CPU codes are made and read by compiled loops, which give the bits of the torch operations.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from harness.base.hollow import hollow
 from harness.core.kernels import quantise_loops as loops
 
 BITS = (1, 2, 4, 8, 16)
-# whole numbers, by a float's bytes
+# By a float's bytes, an array of the whole numbers of as many bytes: it tells compiled loops their type.
 WHOLE: dict[int, np.ndarray] = {4: np.empty(0, np.uint32), 8: np.empty(0, np.uint64)}
 
 
@@ -150,14 +149,15 @@ def unpacked(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> t
     return _read_codes(wire, width, low, torch.ones_like(low), bits)
 
 
-# Of a matrix, rows that go to or come from several places of a message: `places` [p, 3] int64 are the first
-# row, the one after the last, and the byte of the message at which they begin.
+# The next functions write a matrix's rows to several places of one message, or read them from there.
+# `places` [p, 3] int64: for each place the first row, the one after the last, and the byte of the message at
+# which these rows begin.
 
 
 def write_scaled(
     x: torch.Tensor, places: np.ndarray, bits: int, noise: torch.Tensor | float, wire: torch.Tensor
 ) -> None:
-    """wire [bytes] <- at their places the rows of x [r, c] that have one, as `quantise_scaled` codes them;
+    """Write those rows of x [r, c] that have a place to it in wire [bytes], as `quantise_scaled` codes them;
     `noise` is one number or [r, c]."""
     if not x.numel() or hollow(x):
         return
@@ -175,7 +175,7 @@ def write_scaled(
 
 
 def add_scaled(wire: torch.Tensor, places: np.ndarray, bits: int, into: torch.Tensor) -> None:
-    """into [r, c] += its rows that have a place in wire [bytes]."""
+    """Add to those rows of `into` [r, c] that have a place in wire [bytes] the rows that are coded there."""
     if hollow(into):
         return
     if into.device.type == "cpu":
@@ -204,17 +204,17 @@ def sum_scaled(
 
 
 def _rows_at(wire: torch.Tensor, at: int, count: int, like: torch.Tensor, bits: int) -> torch.Tensor:
-    """So many rows as wide as those of `like`, from a byte of wire [bytes] on."""
+    """The `count` rows, as wide as those of `like`, that are coded from byte `at` of wire [bytes] on."""
     size = scaled_bytes(like.shape[1], bits)
     part = wire[at : at + count * size].view(count, size)
     return dequantise_scaled(part, like.shape[1], bits, like.dtype)
 
 
 class ColumnCode:
-    """Messages of `counts` rows each, one after the other: each is `quantise_scaled` of its transpose, a
-    scale per column.
+    """One message per number in `counts`, one after the other: each is `quantise_scaled` of the transpose of
+    so many rows, so that it has a scale per column.
 
-    counts, width   of the rows; what follows from them is found once for all epochs
+    counts, width   rows of each message, and their width; what follows from them is found once for all epochs
     sizes           bytes of each message
     """
 

@@ -5,9 +5,9 @@ synchronised.
     Z = synchronise(Zp)       a replica's row: the sum of all replicas' parts; H_i = sigma(Z_i + b) is then
                               the same everywhere
 
-Backwards the same holds of delta = dL/dZ: a replica's own part is what its local edges (and, at the master,
-the loss) ask for, and the sum is what goes on to H and W. Summing over replicas is its own adjoint. (CDFGNN,
-section 3 and eqs. 1-4.)
+Backwards the same holds of delta = dL/dZ: each replica has the part that comes from its local edges (and, at
+the master, from the loss), and the sum over replicas goes on to H and W. Summing over replicas is its own
+adjoint. (CDFGNN, section 3 and eqs. 1-4.)
 
 Parameters that act on a vertex by itself (bias, GraphSAGE's root, layer norm) are applied by every replica,
 each with the part of the gradient that reaches it, so that their gradients too add up over workers.
@@ -89,13 +89,14 @@ class ReplicaAdjacency(TakesFeatures):
         return applied(_Aggregate, x, self)
 
     def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
-        """As `Propagation.transform_first`; no row is another's."""
+        """As `Propagation.transform_first`, without rows of a halo."""
         passes = FEATURES if first else HIDDEN
         order = self.edges.kernel.order
         return order.transform_first([shape_of(self.edges)], self.num_inner, 0, f_in, f_out, passes)
 
     @property
     def num_entries(self) -> int:
+        """Edges and self-loops."""
         return self.edges.num_entries + (self.num_looped if self.loops is not None else 0)
 
     @property
@@ -138,8 +139,8 @@ def propagate_parts(
 
 
 def replica_plan(shard: ReplicaShard, device: torch.device) -> HaloPlan:
-    """Mirrors are to their masters what a halo is to its owners: the exchange of a halo plan scatters, its
-    return gathers.
+    """Mirrors are to their masters what a halo is to its owners: forward, the plan scatters masters' rows to
+    mirrors; backward, it gathers mirrors' rows at their masters.
     """
     return HaloPlan(
         torch.as_tensor(shard.copy_rows).long().to(device),
@@ -158,6 +159,7 @@ def sum_replicas(
     """
     masters = len(z) - plan.num_halo
     recorder = comm.recorder
+    # Gather: every mirror's part goes to its master, which adds it to its own.
     back = plan.counts("backward")
     flight, parts = comm.start_exchange(z[masters:], *back, layer, direction, purpose or "gather")
     width, size = z.shape[1], z.element_size()
@@ -170,7 +172,8 @@ def sum_replicas(
         recorder.work(pack(len(parts), width, size, added=True), pack(len(parts), width, size))
         scatter_add_rows(summed[:masters], plan.send_rows, parts)
         sums = summed.index_select(0, plan.send_rows)
-    # A slot of its own: under one purpose both exchanges would share a buffer.
+    # Scatter: every master's sum goes to its mirrors and replaces their rows. The exchange has a slot of its
+    # own: under one purpose both exchanges would share a buffer.
     there = plan.counts("forward")
     copies = comm.exchange_now(sums, *there, layer, direction, purpose or "scatter", slot=1)
     with recorder.inside("rest", "unpack", layer):
@@ -215,9 +218,9 @@ def synchronise(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, purpose
 
 
 class StaticSums:
-    """X and the synchronised A X of all replicas, kept: neither Z of layer 0 nor, since the product is whole
-    on every replica, its delta then needs synchronising: sum_i (A X)_i^T delta_i is the gradient with each
-    worker's own part of delta.
+    """X and the synchronised A X of all replicas, kept for all epochs. A X is whole on every replica, so Z of
+    layer 0 needs no synchronising; nor does its delta, since sum_i (A X)_i^T delta_i over workers is the
+    gradient with each worker's own part of delta.
 
     x        [r, f0] features of the replicas
     product  [r, f0] A X; both are kept sparse where few entries are not 0
@@ -259,7 +262,7 @@ class ExactSynchronised:
 class VertexCut:
     """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts`.
 
-    own_input   a system's own static input (`KeepsInput`), which is then not that of evaluation
+    own_input   a system's own static input (`KeepsInput`); evaluation then makes another, which is exact
     """
 
     def __init__(

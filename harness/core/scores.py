@@ -87,7 +87,9 @@ class Scorer:
         self.positives: list[list[int]] | None = None  # by worker: how many, by ranked split and class
 
     def __call__(self, logits: torch.Tensor) -> Scores:
-        # Two classes are one pair of sets: who is ahead in one is behind in the other.
+        # Workers exchange the scores of their positives, and each counts how many of all workers' positives
+        # outrank each of its own negatives. Two classes are one pair of sets: who is ahead in one is behind
+        # in the other.
         classes = 1 if logits.shape[1] == 2 and self.labels.ndim == 1 else logits.shape[1]
         positives = self.positives = self.positives or self._count_positives(classes)
         chosen = [(logits[mask], self.labels[mask]) for mask in self.masks]
@@ -102,6 +104,7 @@ class Scorer:
             for score in self.more.values()
             for pair in chosen[1:]
         ]
+        # All counts are added up over workers at once; every score follows from the totals.
         bad, sizes, accuracy, *rest = self._total([bad[None], sizes, accuracy, *won, *recall, *counted])
         if bad:
             none = (math.nan, math.nan)
@@ -188,9 +191,8 @@ def log_odds(z: torch.Tensor) -> torch.Tensor:
 
 
 def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torch.Tensor]) -> torch.Tensor:
-    """For each class, over the negatives among `scores` [k, classes]: how many of all positives score higher,
-    ties
-    counting half  [classes] float64."""
+    """[classes] float64: for each class, summed over the negatives among `scores` [k, classes], how many of
+    all workers' `positives`, ascending, score higher; ties count half."""
     won = scores.new_zeros(len(positives))
     for c, everyones in enumerate(positives):
         column = scores[~positive[:, c], c]
@@ -201,7 +203,8 @@ def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torc
 
 
 def predicted(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> torch.Tensor:
-    """What logits [t, C] say: a class [t], or where a vertex has several labels each of them, [t, C] bool."""
+    """What logits [t, C] predict: the class [t], or, where a vertex has several labels, each of them, [t, C]
+    bool."""
     return logits.argmax(1) if labels.ndim == 1 else logits > cut
 
 

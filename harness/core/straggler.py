@@ -32,16 +32,18 @@ class Straggler:
     slowdown: float = number(1.0, 1, 10**6)
 
     def refusal(self, workers: int) -> str | None:
-        """Why there is no such straggler among this many workers, after its key; None where there is."""
+        """Why `rank` is none of so many workers, as the text that follows its key; None where it is one."""
         if self.rank < workers:
             return None
         return f"={self.rank} is not a worker of {workers}; give 0 to {workers - 1}"
 
     def begin(self) -> None:
+        """Called when the train clock of an epoch begins: `slowdown` goes by the time from here on."""
         self.started = time.monotonic()
 
     def hold(self, comm: Comm, seed: int, epoch: int) -> float:
-        """Sleep what this worker owes in this epoch since `begin`; returns the seconds."""
+        """Sleep the delay that the fields give this worker in this epoch, which began with `begin`; returns
+        the seconds, 0 on other workers."""
         if comm.rank != self.rank:
             return 0.0
         owed = self.delay + self.delay_spread * float(np.random.default_rng((seed, epoch)).random())

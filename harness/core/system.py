@@ -3,15 +3,15 @@
 The core owns graph, layers, loss, optimiser, weight all-reduce and clock. A system answers what its paper
 answers:
 
-    halo(layer, h)       what remote rows does layer `layer` use now?   (differentiable: the backward pass is
-                         part of it)
-    synchronize(layer, z)   over a vertex-cut instead: what sum over replicas does each worker use now?
-                            (likewise)
+    halo(layer, h)       which remote rows does layer `layer` use now?   (differentiable: what happens to
+                         their gradients is part of the answer)
+    synchronize(layer, z)   over a vertex-cut, in place of `halo`: which sum over replicas does each worker
+                            use now?   (differentiable too)
     before_epoch / after_epoch   what changes between epochs?
     combine(parameters)  how are parameters combined?
 
 A system is a dataclass: its fields are its knobs, the values stand in `conf/system/`. Each field states the
-numbers or words that it may be (`harness.base.bounds`); `__post_init__` refuses what else is bad.
+numbers or words that it takes (`harness.base.bounds`); `__post_init__` raises InputError for other mistakes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from harness.data.partition.shard import ReplicaShard, Shard
 
 @dataclass(frozen=True)
 class Refuses:
-    """Why a system cannot do what a run may ask for: words that follow its name, as "quantises what it
-    sends"; "" where it can.
+    """Why a system cannot do what a run may ask for. Each field is the rest of a sentence that begins with
+    the system's name, as "quantises what it sends"; "" says that the system can do it.
 
-    wire         another `wire` than float32. It can where `comm` sends all its rows
-    needed_rows  `rows=needed`. It can where it exchanges the rows of `plans[layer]`
-    attention    a model without a propagation matrix. None: it can unless its `propagate` is its own
-    combine      another `combine` than exact. None: it can unless its `combine` is its own; one that hands
-                 its gradients to `combiner` can too
-    labels       `labels=masked` (`harness.core.masked_labels`). It can where it asks for layer 0's rows in
-                 every epoch as for hidden layers', and their gradients come back
+    wire         another `wire` than float32. A system can where `comm` sends all its rows
+    needed_rows  `rows=needed`. A system can where it exchanges the rows of `plans[layer]`
+    attention    a model without a propagation matrix. None: it can unless it defines its own `propagate`
+    combine      another `combine` than exact. None: it can unless it defines its own `combine`. A system
+                 whose own `combine` hands its gradients to `combiner` can too, and says so by ""
+    labels       `labels=masked` (`harness.core.masked_labels`). A system can where it asks for layer 0's rows
+                 in every epoch, as it asks for those of hidden layers, and where their gradients come back
     """
 
     wire: str = ""
@@ -65,15 +65,16 @@ class Traits:
     overlaps       whether, as published, what it sends travels while it computes (a replay's
                    `overlap=published`)
     steps          optimiser steps per epoch; those of mini-batches are `BatchSystem.steps`
-    ineffective    a sentence for each knob that was given and, beside the others, changes nothing: its name,
-                   its value and why. They are shown as warnings before workers start
+    ineffective    one sentence for each knob that was given but changes nothing beside the others, with its
+                   name, its value and the reason. They are shown as warnings before workers start
     follows_epochs whether what an epoch does depends on how many the whole run has: such a run cannot be
                    extended
-    straggler      the worker that knobs of its own slow down; None where there is none
-    devices        whether it reads the workers' devices (`harness.core.mixins.FitsDevices`): they are then
-                   there, measured where the run's cluster names none
-    sparse_features  whether an `input_halo` of its own takes large features of words as compressed rows
-    rows, features_wire, combine   what the run has where it does not say: "all" or "needed" rows, features
+    straggler      the worker that the system's own knobs slow down; None: no worker
+    devices        whether it reads the workers' devices (`harness.core.mixins.FitsDevices`). The run then has
+                   them: its cluster names them, or they are measured
+    sparse_features  whether the system's own `input_halo` takes compressed rows, as large bags of words are
+                   kept
+    rows, features_wire, combine   what a run uses whose config does not say: "all" or "needed" rows, features
                    that travel "dense", "sparse" or "auto", and how gradients become a step
     """
 
@@ -105,7 +106,7 @@ class System(Generic[S, A]):
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # every system is a dataclass
-    # OmegaConf, which makes systems of their yaml, takes a generic class's arguments for those of a dict.
+    # OmegaConf, which makes systems from their yaml, takes a generic class's arguments for those of a dict.
     __args__: ClassVar[tuple[Any, Any]] = (Any, Any)
 
     cut: ClassVar[str] = "edge"  # the kind of partition it trains on
@@ -138,8 +139,8 @@ class System(Generic[S, A]):
     def supports(self, run: RunFacts) -> str | None:
         """One sentence saying why this system cannot do the run, or None.
 
-        A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
-        form. An override ends in `super().supports(run)`.
+        A system that defines its own `propagate` computes Z = A H W, and attention is not of that form. An
+        override ends in `super().supports(run)`.
         """
         if not run.matrix and run.weighted:
             return (
@@ -205,13 +206,14 @@ class System(Generic[S, A]):
     def input_halo(self, x: Any) -> Any:
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then.
 
-        x   [n, F] the own ones, dense; compressed rows, as the halo's are then to be, only here and where
-            `traits()` says that the system's own takes them
+        x   [n, F] this worker's own features: dense, or compressed rows (`Csr`), and then the halo's are
+            compressed too. An override gets compressed rows only where `traits().sparse_features` is true
         """
         return self._features_of(self.plans[0], x)
 
     def _features_of(self, plan: HaloPlan, x: Any) -> Any:
-        """The rows of x [n, F] that a plan brings, as `features_wire` says."""
+        """The remote features [m, F] of `plan`, given this worker's own x [n, F]; they travel as
+        `features_wire` says."""
         return fetch_halo(self.comm, plan, x, int(self.shard.sizes.max()), "features", self.features_wire)
 
     def propagate(
@@ -249,8 +251,8 @@ class System(Generic[S, A]):
 class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     """Base of every communication strategy over a vertex-cut partition.
 
-    `shard` is then a `ReplicaShard`, and a halo plan's halo are the mirrors. Rows [r, F] are those of all
-    replicas, masters first.
+    Its `shard` is a `ReplicaShard`, and its mirrors take the place of the halo in a halo plan. Rows [r, F]
+    are those of all replicas, masters first.
     """
 
     cut: ClassVar[str] = "vertex"
@@ -274,8 +276,8 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
         return super().supports(run)
 
     def synchronize(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        """What stands for the sum over replicas of their parts z [r, f_out] of A H W; its backward does so
-        for delta.
+        """The rows that the system uses as the sum over replicas of their parts z [r, f_out] of A H W; its
+        backward pass does the same for delta = dL/dZ.
         """
         raise NotImplementedError
 
@@ -291,7 +293,8 @@ AnySystem: TypeAlias = System[Any, Any]  # over either kind of cut
 
 
 def display_name(system: AnySystem) -> str:
-    """What sentences call it: its name in `system=NAME`, or its class where it is one of its user's."""
+    """A system's name in messages: NAME of `system=NAME`, or its class, in small letters, where it is no
+    system of the tree."""
     package, _, module = type(system).__module__.rpartition(".")
     return module if package == "systems" else type(system).__name__.lower()
 
@@ -306,7 +309,8 @@ def gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
 
 
 def without_effect(system: AnySystem, knobs: Iterable[str], why: str) -> list[str]:
-    """A sentence for each of `knobs` whose value is not its default, ending in `why`: for `Traits`."""
+    """A sentence for each of `knobs` whose value is not its default, ending in `why`: for
+    `Traits.ineffective`."""
     defaults = {field.name: field.default for field in dataclasses.fields(system)}
     given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}
     return [f"system.{name}={value} has no effect: {why}" for name, value in given.items()]

@@ -1,11 +1,11 @@
 """Sums of the largest values alone: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018.
 
-With g_i the gradient of worker i, all parameters in one line of n values, and m_i its memory, 0 at first:
+With g_i the gradient of worker i, a vector of n values for all parameters, and m_i its memory, 0 at first:
 
     u_i = m_i + g_i        s_i = the k values of u_i that are largest by size, 0 elsewhere
     g = sum_i s_i          m_i <- u_i - s_i
 
-Each worker sends its k values and their places to all others, and adds up what it has in the order of ranks.
+Each worker sends its k values and their places to all others, and adds up all workers' in the order of ranks.
 Bytes per epoch over P workers, values of b bytes: P (P - 1) k (b + 4), against 2 (P - 1) b n of the exact
 sum; where that is not fewer, sums are exact.
 
@@ -50,7 +50,7 @@ class TopK(Combine):
 
 
 class Largest(Combiner):
-    """State: memory [n], this worker's."""
+    """Sums of each worker's `count` largest values. State: memory [n], this worker's m_i."""
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int, count: int):
         super().__init__(parameters, comm, seed)
@@ -61,14 +61,14 @@ class Largest(Combiner):
     def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
         comm, others, k = self.comm, self.comm.size - 1, self.count
         flat = share * torch.cat([g.reshape(-1) for g in gradients]) + self.memory
-        # A dry run knows no values: any k places have as many bytes.
+        # A dry run has no values to compare: any k places take as many bytes.
         largest = torch.arange(k) if hollow(flat) else torch.topk(flat.abs(), k, sorted=False).indices
         places = largest.sort().values.to(flat.device)
         values = flat[places]
         n, size = flat.numel(), flat.element_size()
-        # Put together with a share and the memory; read for the largest, which are taken out.
+        # Counted: u_i is made of gradient, share and memory, then searched for its largest, which are copied.
         comm.recorder.work(stream(1, n, size, 4, 3), stream(1, n, size, 1, 0), pack(k, 1, size, of=n))
-        # Every other worker is sent the same: first where, then what.
+        # Every other worker is sent the same two messages: the places, and the values at them.
         counts, none = [k if worker != comm.rank else 0 for worker in range(comm.size)], [0] * comm.size
         flights = [
             comm.start_exchange(

@@ -46,11 +46,11 @@ class Trainer:
     scores     what is scored beside accuracy, AUC and balanced accuracy, by name
     schedule   the learning rate of each epoch; None: the optimiser's own in all of them
     kernel   the sparse kernel, or its name, see `harness.core.kernels.spmm.make_kernel`
-    cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
+    cluster  what the workers run on, one device per worker; None: devices of one kind and unknown speed
     order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
     rows     "all", or "needed": those that the loss needs; None: the system's own choice
     combine  how gradients become a step of the weights; None: the system's own choice
-    features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: likewise
+    features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: the system's own
     straggler  a worker that is slowed down; None: the system's own, where its knobs name one
     labels   which training vertices show their labels to layer 0; None: none (`harness.core.masked_labels`)
     """
@@ -77,6 +77,7 @@ class Trainer:
         straggler: Straggler | None = None,
         labels: MaskedLabels | None = None,
     ):
+        # This worker's part of the graph: its cut, and the rows and labels that its loss counts.
         device = comm.device
         if isinstance(system, FitsDevices):
             system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
@@ -100,6 +101,7 @@ class Trainer:
         if cut.rows is not None:
             self.targets = self.labels[cut.rows]
             self.train_rows = torch.arange(len(masks[0]), device=device)
+        # The model, the same on every worker, and what steps it.
         self.model = Model(model, widths, seed).to(device)
         self.label_input: LabelInput | None = None
         if labels is not None:
@@ -115,6 +117,7 @@ class Trainer:
         self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None
         self.exact_static: Static | None = None  # of a system's extra, exact steps
+        # The system, which is given all of this once, and the exact evaluation beside it.
         self.closing = contextlib.ExitStack()  # what systems give back at the end
         self.chosen: dict[str, Any] = {}  # by name, knobs that were left to the system
         system.setup(
@@ -144,7 +147,7 @@ class Trainer:
                 chosen=self.chosen,
             )
         )
-        self.loss_weights: torch.Tensor | None = None  # of `train_rows`; None: 1
+        self.loss_weights: torch.Tensor | None = None  # [t], of `train_rows`; None: all 1
         if isinstance(system, WeighsLoss):
             self.train_rows, self.targets, self.loss_weights = system.loss_rows()
         evaluate = evaluate or EvaluateConfig()
@@ -162,7 +165,7 @@ class Trainer:
         self.stopping = EarlyStopping(evaluate.patience)
         self.two_classes = self.labels.ndim == 1 and shard.num_classes == 2
         self.began = False
-        self.next_epoch = 0  # this worker's, which in an asynchronous run is no other's
+        self.next_epoch = 0  # of this worker: in an asynchronous run each counts its own
 
     @property
     def train_share(self) -> float:
@@ -172,8 +175,8 @@ class Trainer:
     def new_optimiser(
         self, parameters: Iterable[torch.nn.Parameter], lr: float | None = None
     ) -> torch.optim.Optimizer:
-        """The run's optimiser, of `parameters` and with a state of its own, at the learning rate `lr` (None:
-        the run's). It follows the run's schedule."""
+        """Another optimiser of the run's kind, of `parameters`, with a state of its own and the learning rate
+        `lr` (None: the run's). It follows the run's schedule."""
         rate = self.recipe.lr if lr is None else lr
         made = self.recipe.make(parameters, rate)
         self.rates.append((made, rate))
@@ -191,8 +194,7 @@ class Trainer:
 
     def train_epoch(self, epoch: int) -> torch.Tensor:
         """One full-batch step, or all steps of a system that trains on mini-batches. Returns this worker's
-        share of the loss, each step's before its update; shares add up over workers.
-        """
+        share of the loss, that of each step taken before its update; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
         self.passes, self.seeds, self.next_epoch = 0, 0, epoch + 1
         factor = self.schedule.factor(epoch, self.epochs)
@@ -234,8 +236,8 @@ class Trainer:
         return loss
 
     def _pass(self, epoch: int, step: int) -> torch.Tensor:
-        """A step's forward and backward pass: the share of the loss, detached; gradients are left in the
-        parameters."""
+        """A step's forward and backward pass. Returns this worker's share of the loss, detached; gradients
+        are left in the parameters."""
         if not isinstance(self.system, BatchSystem):
             if self.label_input is not None:
                 return self.gradient(*self.label_input.begin(epoch))
@@ -310,7 +312,7 @@ class Trainer:
     def _backward(
         self, loss: torch.Tensor, logits: torch.Tensor, rows: int, strategy: Strategy
     ) -> torch.Tensor:
-        """The gradients of a loss of so many rows of the logits; gives the loss, detached."""
+        """Compute the gradients of `loss`, which counts `rows` rows of the logits; returns it, detached."""
         ahead, back = lost(rows, logits)
         self.recorder.work(ahead)
         self.model.zero_grad()
@@ -324,8 +326,7 @@ class Trainer:
 
     def exact_inputs(self) -> dict[int, torch.Tensor]:
         """{layer: H [n, F]} that layers 1.. take in an exact forward pass with the current weights, without
-        dropout.
-        """
+        dropout."""
         kept = self.evaluator.hidden(self.model)
         self.evaluator.input = None  # made again from what training fetches and counts
         return kept
@@ -335,7 +336,7 @@ class Trainer:
         return self.start_global_loss(local)()
 
     def start_global_loss(self, local: torch.Tensor | float) -> Callable[[], float]:
-        """The same, begun: what is given waits for it."""
+        """Start the sum of `global_loss`; the function returned waits for it and gives the mean."""
         flight, total = self.comm.start_total([float(local)])
 
         def loss() -> float:
@@ -351,7 +352,7 @@ class Trainer:
             return self.evaluator(self.model)
 
     def ends_early(self, scores: Scores) -> bool:
-        """Whether the run ends with this evaluation: to be asked once of each, in order."""
+        """Whether the run ends with this evaluation. Ask once per evaluation, in order: each is counted."""
         return self.stopping.over(scores.leading(self.two_classes))
 
     def state_dict(self) -> dict[str, Any]:
@@ -373,7 +374,7 @@ class Trainer:
         self.began, self.next_epoch = True, state["next_epoch"]
         self.stopping.best, self.stopping.without_better = state["stopping"]
         if self._keeps_input:
-            # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
+            # What was fetched and counted before the stop is fetched again, outside the clock.
             self.static = self.cut.training_input()
         if state["exact_static"]:
             self.exact_static = self.cut.exact_input("features")
