@@ -12,6 +12,7 @@ SLOPE = 0.2  # of the LeakyReLU
 
 @numba.njit(cache=True, nogil=True)
 def forward(first, last, indptr, indices, y, source, target, alpha, z):
+    """alpha [E, heads] <- the softmax of the scores; z [n, heads, f] <- the sums that it weights."""
     heads, width = y.shape[1], y.shape[2]
     for v in range(first, last):
         for h in range(heads):

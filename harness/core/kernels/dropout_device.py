@@ -43,8 +43,8 @@ def drop_with_torch(
     group = torch.arange((width + 3) // 4, device=x.device) * signed(GOLDEN)
     vertex = (ids.long() << 32) * signed(GOLDEN) + signed(base)
     words = mix_tensor(vertex.unsqueeze(1) + group)
-    # A word's four lanes are its bytes as they lie, read as signed numbers of 16 bits: their first bit is
-    # turned over, so that they are in the order of the unsigned ones.
+    # A word's four lanes are read from its bytes in memory, as signed numbers of 16 bits. Their highest bits
+    # are flipped before, so that they compare as the unsigned ones would.
     lanes = (words ^ SIGNS).view(torch.int16)[:, :width]
     keep = lanes >= threshold - LEVELS // 2
     return torch.where(keep, x * scale, 0)
@@ -60,8 +60,8 @@ LIBRARY.impl("drop_rows", _on_gpu, "CUDA")
 
 @functools.cache
 def kernel(device: torch.device) -> Drop:
-    """The one kernel where it can be made for this device and has the bits of `drop_with_torch`; that where
-    not, with a warning that says why."""
+    """Triton's kernel, where it can be made for this device and gives the bits of `drop_with_torch`; else
+    `drop_with_torch`, with a warning that says why."""
     try:
         from harness.core.kernels.dropout_triton import drop_rows
 

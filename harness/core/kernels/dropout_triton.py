@@ -12,8 +12,8 @@ import triton.language as tl
 from harness.base.splitmix import GOLDEN, MIX_1, MIX_2, signed
 
 ROWS, COLUMNS = 16, 64  # of a program's tile; without one an entry's row would take a division of int64
-# A kernel reads globals of this type only; int64, as Triton's shifts of it to the right keep the sign, which
-# the masks after them take away.
+# A kernel reads no globals but those of type `constexpr`. Numbers are int64, which Triton shifts to the right
+# with its sign: the masks BELOW_30, BELOW_27 and BELOW_31 take the copies of the sign away.
 PER_WORD = tl.constexpr(signed(GOLDEN))
 FIRST, SECOND = tl.constexpr(signed(MIX_1)), tl.constexpr(signed(MIX_2))
 BELOW_30, BELOW_27, BELOW_31 = (tl.constexpr((1 << (64 - bits)) - 1) for bits in (30, 27, 31))

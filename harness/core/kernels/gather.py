@@ -102,6 +102,8 @@ def _gather_sum(lines: int, weighted: bool):
                 begin = builder.gep(rows, [builder.mul(column, between)])
                 return builder.bitcast(begin, vector.as_pointer())
 
+            # The loop over entries. `more`: is there one before `end`? `below`: is its column below `high`?
+            # `look`: ask for the row of the entry `ahead` of it. `add`: add its own row to the sums.
             more, below, look, add, done = (
                 builder.append_basic_block(name) for name in ("more", "below", "look", "add", "done")
             )

@@ -1,8 +1,8 @@
 """Memory of huge pages for the rows that a sparse product gathers from.
 
 With pages of 4 kB nearly every gathered row of a large source has its page looked up. Whether an allocator
-gives memory that lies in huge pages depends on what was there before, so this is asked of the system itself,
-once, and kept: products take turns in it.
+gives memory that lies in huge pages depends on what was there before. So one piece of memory is asked of the
+operating system itself and kept, and products take turns in it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class HugePages:
         self._turn = threading.Lock()
 
     def lent(self, shape: tuple[int, ...], dtype: np.dtype) -> _Lent:
-        """An array of undefined content, until the context ends; memory of its own where another thread has
-        this one.
+        """A context with an array of undefined content: in the memory that is kept, or, where another thread
+        has that, in memory of its own.
         """
         size = math.prod(shape) * dtype.itemsize
         turn = self._turn if self._turn.acquire(blocking=False) else None
@@ -46,8 +46,8 @@ class HugePages:
 
 
 class _Lent:
-    """An array, and the lock that is released when its context ends. A product of few rows is done in less
-    time than a generator for this takes."""
+    """An array, and the lock that is released when its context ends. It is a class, since a generator would
+    take longer than a product of few rows."""
 
     __slots__ = ("array", "turn")
 
@@ -63,8 +63,8 @@ class _Lent:
 
 
 def allocate(size: int) -> np.ndarray:
-    """[size, or up to a page more] bytes from the beginning of a huge page on, in huge pages where the system
-    has them.
+    """`size` bytes, rounded up to whole pages, that begin where a huge page does and are in huge pages where
+    the operating system has them.
     """
     size = -(-size // PAGE) * PAGE
     mapped = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

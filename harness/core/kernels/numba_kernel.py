@@ -2,8 +2,8 @@
 
 For each pass over a few columns the (scaled) rows of x are packed into a buffer, and every output row then
 adds up its entries' packed rows. Packing applies the column scale once per vertex instead of once per edge
-and rounds rows up to whole cache lines, so that the sum has no ragged end. How many columns a pass takes, how
-far ahead it reads and whether it goes block by block over the source rows is its tiling's to say
+and rounds rows up to whole cache lines, so that the sum has no ragged end. The tiling says how many columns a
+pass takes, how far ahead it reads and whether it goes block by block over the source rows
 (`harness.core.kernels.tiling`). Rows without a scale that few entries share, as in a mini-batch, or that lie
 in the caches anyway, are gathered from where they are. None of this changes a bit: each column of a row has
 one accumulator, to which the entries are added in ascending order.
@@ -24,8 +24,8 @@ from harness.core.kernels.tiling import Tiling, Tilings, shape_class
 from harness.data.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
-FEW = 8  # entries per row of x for which packing it does not pay
-HELD, WIDE = 16 << 20, 4 * LINE  # bytes of x and of its rows for which it does not either, few or many
+FEW = 8  # entries per row of x: with fewer, packing it does not pay
+HELD, WIDE = 16 << 20, 4 * LINE  # nor does it for at most HELD bytes of x in rows of at least WIDE
 NEXT, MOST = 4, 64  # output rows whose entries are read ahead, and the cache lines of each, at most
 
 # Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
@@ -83,14 +83,15 @@ def sum_rows(
     first, last, indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block, partial,
     cursor
 ):  # fmt: skip
-    """out[v, k0 : k0 + F] (+)= row[v] * (sum of v's packed rows), v in [first, last); where there is nothing
-    to add, what is there stays.
+    """out[v, k0 : k0 + F] (+)= row[v] * (sum of v's packed rows), v in [first, last). With `accumulate` a row
+    to which nothing is added is not touched.
 
     ahead     entries that are read ahead; 0: a block's rows are near
     block     source rows taken at a time; `partial` [rows, F] keeps the sums and `cursor` [rows] the first
               entry beyond the block; 0: all at once
     """
     columns = len(packed)
+    # All source rows at once: the sum of an output row is held in `total` until it is written.
     if block == 0:
         total = np.empty(packed.shape[1], packed.dtype)
         final = np.int64(indptr[last]) - 1
@@ -103,6 +104,7 @@ def sum_rows(
             add_entries(total, packed, indices, values, 0, start, end, columns, ahead, final)
             _write(v, total, 0, k0, row, out, accumulate)
         return
+    # Block by block: every output row goes on in `partial`, from the entry at its `cursor`.
     for v in range(first, last):
         _begin(v, packed, 0, self_loops, partial[v])
         cursor[v] = indptr[v]
@@ -240,11 +242,11 @@ def leaves_unpacked(columns: int, entries: int, width_bytes: int, tiling: Tiling
 
 
 class _Way(NamedTuple):
-    """What a product of rows of one width goes by.
+    """How a product with rows of one width is computed.
 
     unpacked   rows are gathered from where they lie, `taken` columns at a time
-    passes, taken   rows are packed for so many passes of so many columns
-    whole      a pass takes them whole
+    passes, taken   else they are packed, for `passes` passes at a time, each over `taken` columns
+    whole      a pass takes whole rows, without a scale: they need no packing where they begin at a cache line
     """
 
     tiling: Tiling
@@ -279,7 +281,7 @@ class NumbaProduct:
         return (block.num_entries + block.num_rows + block.num_columns) * width < SERIAL_BELOW
 
     def tiling(self, width_bytes: int) -> Tiling:
-        """The one that rows of so many bytes take."""
+        """The tiling of products with rows of so many bytes."""
         lines = -(-width_bytes // LINE)
         if lines not in self._chosen:
             block = self._block
@@ -288,8 +290,8 @@ class NumbaProduct:
         return self._chosen[lines]
 
     def memory(self, width: int, itemsize: int, unscaled: bool) -> tuple[int, int]:
-        """Bytes, at most, that rows of `width` are packed in, and in which sums are kept between blocks of
-        source rows: a tiling that is measured may have such blocks."""
+        """The most bytes in which rows of `width` are packed, and in which sums are kept between blocks of
+        source rows (0 where the shape is too small to be measured: only measured tilings have blocks)."""
         way, block = self._way(width, itemsize, unscaled), self._block
         packed = 0 if way.unpacked or way.whole else way.passes * block.num_columns * way.taken * itemsize
         blocked = shape_class(block.num_rows, block.num_columns, block.num_entries) is not None
@@ -300,7 +302,7 @@ class NumbaProduct:
         width, block = x.shape[1], self._block
         if width == 0 or block.num_rows == 0:
             return
-        # What stands here takes longer than a product of few rows: what can be kept is.
+        # These steps take longer than a product of few rows, so what they find is kept where it can be.
         given, target = x.numpy(), out.numpy()
         key = width, given.itemsize, column is None
         way = self._ways.get(key)
@@ -326,7 +328,7 @@ class NumbaProduct:
                 self._sum(given, scale, columns, self_loops, target, accumulate, packed, True, way, threads)
 
     def _way(self, width: int, itemsize: int, unscaled: bool) -> _Way:
-        """How rows of so many values go, which no column scale multiplies."""
+        """How a product with rows of `width` values is computed; unscaled: it has no column scale."""
         block, width_bytes = self._block, width * itemsize
         tiling, line = self.tiling(width_bytes), LINE // itemsize
         unpacked = unscaled and leaves_unpacked(block.num_columns, block.num_entries, width_bytes, tiling)
@@ -354,7 +356,7 @@ class NumbaProduct:
             _product_parallel(self._bounds[threads], *arguments)
 
     def _threads(self, width: int) -> int:
-        """How many take part in a product with rows of `width`; of several `_bounds` has their rows."""
+        """How many threads a product with rows of `width` has; `_bounds` then has the rows of each."""
         threads = 1 if self.is_small(width) else use_threads()
         if threads > 1 and threads not in self._bounds:
             self._bounds[threads] = balanced_bounds(self._block.indptr, threads)

@@ -1,5 +1,5 @@
-"""Compiled loops of `harness.core.quantise`: of whole messages in one call, since where rows are few a call
-costs more than what it does.
+"""Compiled loops of `harness.core.quantise`. One call codes or reads whole messages: where rows are few, a
+call takes longer than its work.
 
 `places` [p, 3] int64 say where rows of a matrix lie in bytes: rows from the first number up to the second,
 one after the other from the byte on that the third one tells.
@@ -13,10 +13,10 @@ import numpy as np
 
 @numba.njit(cache=True, nogil=True)
 def row_maxima(x, whole, largest):
-    """largest [k] <- max |x| of each row, not a number where one of its values is none.
+    """largest [k] <- max |x| of each row of x, NaN where one of its values is.
 
-    Without its sign a float is the larger the larger its bits are as a whole number, and what is no number is
-    beyond all others: whole numbers are compared several at a time. `whole` has the type of such.
+    Without signs, floats have the order of their bits read as whole numbers, and NaN is beyond all others.
+    Whole numbers are compared, which is vectorised; `whole` is an array of their type.
     """
     bits, most, number = x.view(whole.dtype), largest.view(whole.dtype), whole.dtype.type
     for r in range(len(x)):
@@ -28,8 +28,8 @@ def row_maxima(x, whole, largest):
 
 @numba.njit(cache=True, nogil=True)
 def scales(largest, most, low, step, tails):
-    """The bytes [n, 2] of the scales of numbers of 0 or more [n], and the least value and the step of their
-    codes: what `_rounded_up` and `_range` give, the step 1 where it would be 0.
+    """tails [n, 2] <- the bytes of the scales of `largest` [n], which are 0 or more; low, step [n] <- the
+    least value and the step of their codes: what `_rounded_up` and `_range` give, the step 1 in place of 0.
     """
     number = largest.dtype.type
     whole = np.empty(1, np.float32)
@@ -51,7 +51,7 @@ def scales(largest, most, low, step, tails):
 
 @numba.njit(cache=True, nogil=True)
 def read_scales(wire, most, low, step):
-    """The least value and the step of each row's codes, of the scale in its last two bytes."""
+    """low, step [k] <- the least value and the step of each row's codes, by the scale in its last bytes."""
     number = low.dtype.type
     whole = np.empty(1, np.float32)
     bits = whole.view(np.uint32)
@@ -115,6 +115,8 @@ def unpack(wire, bits, codes):
 
 @numba.njit(cache=True, nogil=True)
 def code(x, low, step, bits, noise, stochastic, shift, wire):
+    """The first bytes of each row of wire [k, ..] <- the codes of x [k, F]; low, step [k]. What is added
+    before rounding down is noise [k, F] where `stochastic`, else `shift`."""
     top, width = np.int32((1 << bits) - 1), x.shape[1]
     codes = np.empty(width, np.int32)
     for r in range(len(x)):
@@ -148,6 +150,7 @@ def code(x, low, step, bits, noise, stochastic, shift, wire):
 
 @numba.njit(cache=True, nogil=True)
 def restore(wire, low, step, bits, rows):
+    """rows [k, F] <- those that the codes of `code` in wire [k, ..] stand for."""
     width, number = rows.shape[1], rows.dtype.type
     codes = np.empty(width, np.uint8)
     for r in range(len(rows)):
@@ -157,7 +160,7 @@ def restore(wire, low, step, bits, rows):
                 code = np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8
                 rows[r, k] = least + number(code) * each
         else:
-            # Apart first and numbers then: both go several at a time.
+            # First codes, then numbers: both loops are vectorised.
             unpack(wire[r], bits, codes)
             for k in range(width):
                 rows[r, k] = least + number(codes[k]) * each
@@ -174,9 +177,9 @@ def total(values):
 
 @numba.njit(cache=True, nogil=True)
 def nearest(x, p, ends, bits, choices, wire):
-    """choices [k] <- which of c, p and (c + p) / 2 is nearest to each row of x [k, F], where c are the
-    middles of buckets between `ends` [2]; wire [bytes] <- codes of those rows that are not p, which are as
-    many as it returns (`systems.ecgraph`).
+    """choices [k] <- 0, 1 or 2 where c, p or (c + p) / 2 is nearest to a row of x [k, F], by the sum of
+    absolute differences; c are the middles of the buckets between `ends` [2] that x is in. wire [bytes] <-
+    the codes of the rows whose choice is not p; returns how many these are (`systems.ecgraph`).
     """
     count, width, number, top = 0, x.shape[1], x.dtype.type, np.int32((1 << bits) - 1)
     low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
@@ -285,7 +288,7 @@ def scaled(x, whole, places, bits, noise, shift, wire):
 
 @numba.njit(cache=True, nogil=True)
 def restored(wire, bits, rows):
-    """rows [k, c] <- what `scaled` made wire [bytes] of."""
+    """rows [k, c] <- those that wire [bytes], as `scaled` wrote it, stands for."""
     count, width = rows.shape
     parts = wire.reshape((count, (width * bits + 7) // 8 + 2))
     low, step = np.empty(count, rows.dtype), np.empty(count, rows.dtype)
@@ -295,7 +298,7 @@ def restored(wire, bits, rows):
 
 @numba.njit(cache=True, nogil=True)
 def add_restored(wire, places, bits, into):
-    """into [r, c] += its rows that have a place in wire [bytes]."""
+    """Those rows of `into` [r, c] that have a place in wire [bytes] += the rows that are coded there."""
     size = (into.shape[1] * bits + 7) // 8 + 2
     for p in range(len(places)):
         first, last, at = places[p]
@@ -337,7 +340,7 @@ def scaled_columns(rows, ends, bits, noise, wire):
 
 @numba.njit(cache=True, nogil=True)
 def restore_columns(wire, ends, bits, rows):
-    """rows [k, F] <- what `scaled_columns` made wire [bytes] of."""
+    """rows [k, F] <- those that wire [bytes], as `scaled_columns` wrote it, stands for."""
     first, at, width = 0, 0, rows.shape[1]
     for message in range(len(ends)):
         count = ends[message] - first

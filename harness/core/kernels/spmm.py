@@ -56,8 +56,7 @@ class Product(Protocol):
         accumulate: bool,
     ) -> None:
         """out (+)= row * (B + s I) (column * x). x [cols, F], out [rows, F] contiguous; scales [rows], [cols]
-        or None.
-        """
+        or None."""
         ...
 
 
@@ -77,10 +76,12 @@ class Kernel(ABC):
         """Raises InputError for a device that it does not run on; `device` is where the blocks will be."""
 
     @abstractmethod
-    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product: ...
+    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
+        """The product with a block whose entries weigh `values` [entries] (None: 1), of rows on `device`."""
+        ...
 
     def transposed(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
-        """The same of the block's transpose."""
+        """As `prepare`, for the block's transpose."""
         return self.prepare(*transpose(block, values), device)
 
 
@@ -195,7 +196,7 @@ class _TorchProduct:
         self._block, self._device = block, device
         self._values = np.ones(block.num_entries, np.float32) if values is None else values
         self._entries: dict[bool, tuple[torch.Tensor, torch.Tensor]] = {}  # by self_loops
-        # By what has gone into their values; the scales are kept, so that no other gets the id of one.
+        # By what has gone into their values. The scales are kept, so that no other tensor gets their ids.
         self._matrices: dict[tuple[object, ...], tuple[torch.Tensor, Any]] = {}
 
     def apply(
@@ -327,7 +328,7 @@ class SparseOperator:
     ) -> torch.Tensor:
         """The transpose applied to g [rows, F]: c * (B^T + s I) (r * g)  [cols, F]."""
         if self._adjoint is None:
-            # Bookkeeping, as making the block was: of a block that is drawn anew it is no small part.
+            # Timed as bookkeeping, as making the block was: of blocks drawn anew it is no small part.
             recorder = self.kernel.recorder
             with recorder.inside("rest", "transpose", recorder.layer):
                 self._adjoint = self.kernel.transposed(self.block, self._values, self.device)
@@ -355,8 +356,8 @@ class SparseOperator:
         return out
 
     def _work(self, x: torch.Tensor, rows: int, row: bool, column: bool, accumulate: bool) -> work.Work:
-        """Of one product of either direction, which gives `rows` rows of x [columns, F]; the same in every
-        epoch, so kept."""
+        """The work of one product, in either direction, that makes `rows` rows of x [columns, F]; kept, since
+        it is the same in every epoch."""
         key = *x.shape, x.itemsize, rows, row, column, accumulate
         if key not in self._works:
             scales = {"row": row, "column": column, "loops": self._self_loops, "accumulate": accumulate}
@@ -391,8 +392,8 @@ class SpMM(torch.autograd.Function):
 
 
 def spmm(operator: SparseOperator, x: torch.Tensor, base: torch.Tensor | None = None) -> torch.Tensor:
-    """A x, or base + A x  [rows, F]. A base that is itself the result of `spmm` in a graph being recorded is
-    consumed.
+    """A x, or base + A x  [rows, F]. The sum is written into a base that is itself the result of `spmm` in an
+    autograd graph: such a base must not be used again.
     """
     in_place = base is not None and isinstance(base.grad_fn, SpMM._backward_cls) and base.is_contiguous()
     return applied(SpMM, x, base, operator, in_place)

@@ -15,7 +15,8 @@ from harness.core.kernels.gather import LINE, LINES
 
 AHEAD = 16  # entries
 LEAST_ENTRIES, LEAST_COLUMNS = 1 << 19, 1 << 11  # below either a product is done before any choice pays
-# Of the shapes that are measured, half a power of two apart: the choice depends on what fits a cache.
+# Of the shapes that are measured. Columns are half a power of two apart: the choice depends on what fits a
+# cache.
 COLUMNS, DEGREES = tuple(round(2 ** (k / 2)) for k in range(22, 37)), (32, 512)
 GAIN = 0.92  # narrower passes must take at most this much of the time
 NEAR, FAR = 1 << 20, 32 << 20  # bytes of packed rows that a core's and a processor's caches hold
@@ -47,8 +48,8 @@ class Timed:
 
 
 def even_lines(lines: int, most: int = LINES[-1]) -> int:
-    """Cache lines of a pass over rows of `lines`: the whole row where `most` allows it, else passes of nearly
-    equal size.
+    """Cache lines of a pass over rows of `lines` cache lines: the whole row where `most` allows it, else
+    passes of nearly equal size.
     """
     even = -(-lines // -(-lines // most))
     return next(each for each in LINES if each >= even)
@@ -72,7 +73,7 @@ def shape_class(rows: int, columns: int, entries: int) -> str | None:
 
 
 def nearest(value: float, among: Sequence[int]) -> int:
-    """The one with the smallest ratio to `value`, either way; of a single one that."""
+    """The one of `among` whose ratio to `value` is nearest to 1."""
     return min(among, key=lambda each: max(each / value, value / max(each, 1)))
 
 
@@ -105,7 +106,7 @@ class Tilings:
         """The tiling of a block for rows of `lines` cache lines: the least passes * nanoseconds of a pass, a
         wider one where it is nearly as good.
 
-        Passes of one line are left to rows of one: they read every index for each 64 bytes again.
+        Only rows of one line are taken in passes of one: every pass reads all indices again.
         """
         if self._only is not None:
             return self._only

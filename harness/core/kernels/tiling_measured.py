@@ -25,13 +25,13 @@ from harness.data.partition.cache import Cache
 from harness.data.partition.shard import Csr
 
 ENTRIES = 1 << 21  # of the product that is timed, at least
-REUSED = 16  # entries per source row, at least: block by block pays by rows that are met again
+REUSED = 16  # entries per source row, at least: going block by block pays where rows are met again
 ROUNDS = 3  # of which the fastest counts: what else the machine does can only add
 DISTANCES = (AHEAD // 2, AHEAD, 2 * AHEAD)
 # Bytes of a block that fits a core's own cache, whose rows are near without being read ahead, and of one that
 # fits what cores share.
 OWN, SHARED = (1 << 19, 3 << 18), (4 << 20, 16 << 20)
-SEGMENT = 2  # entries of a row in a block, in the mean, at least: with fewer, most of the time is going there
+SEGMENT = 2  # entries of an output row per block, in the mean, at least: fewer are not worth going to the row
 REVISION = 2  # of what is measured: another one leaves old measurements unused
 
 
@@ -71,7 +71,8 @@ def random_block(rows: int, columns: int, degree: int) -> Csr:
 
 
 def _fastest(block: Csr, lines: int, memory: np.ndarray, threads: ThreadPoolExecutor) -> Timed:
-    """Of the sum alone: packing is a small share of a product and about the same for all."""
+    """The fastest tiling of `lines`, timed on the sum alone: packing is a small share of a product and takes
+    about the same time for all."""
     packed = memory[: block.num_columns * lines * LINE // 4].reshape(block.num_columns, -1)
     out, partial = np.zeros((2, block.num_rows, packed.shape[1]), np.float32)
     cursor = np.empty(block.num_rows, np.int64)
@@ -94,6 +95,7 @@ def _fastest(block: Csr, lines: int, memory: np.ndarray, threads: ThreadPoolExec
                 least[tiling] = min(least[tiling], sum(parts))
         return {tiling: 1e9 * spent / block.num_entries for tiling, spent in least.items()}
 
+    # First how far to read ahead, then whether blocks of source rows are faster still.
     ns = timed([Tiling(lines, ahead) for ahead in DISTANCES])
     best = min(ns, key=ns.__getitem__)
     degree = block.num_entries / block.num_rows
