@@ -281,7 +281,7 @@ class LowRank(Combiner):
     def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
         if not self.matrices:
             return super().sum(gradients, share)
-        # Every worker's M is its gradient and the error of the last epoch; other gradients are only scaled.
+        # Every worker's M is its gradient plus the error of its last sum; other gradients are only scaled.
         given = [share * gradients[at] + error for at, error in zip(self.matrices, self.errors)]
         others = [g for at, g in enumerate(gradients) if at not in self.matrices]
         for each in others:
