@@ -153,6 +153,17 @@ def test_with_one_scale_stochastic_rounding_is_unbiased_at_both_ends(bits, scale
     torch.testing.assert_close(got.mean(0), row[0], rtol=0, atol=6 * step / 2 / n**0.5)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_value_that_is_no_number_is_none_for_the_receiver(bits):
+    """The values behind it do not hide it."""
+    rows = torch.ones(5, 3)
+    rows[1, 2] = torch.nan
+    for code, across in ((ColumnCode, 0), (RowCode, 1)):
+        coder = code([5], 3, bits)
+        got = coder.dequantise(coder.quantise(rows, torch.full([15], 0.5)), torch.float32)
+        assert torch.equal(got.isnan().any(across), rows.isnan().any(across)) and got.isnan()[1, 2]
+
+
 @given(ROWS, st.sampled_from([4, 8]), st.sampled_from([torch.float32, torch.float64]), st.integers(0, 9))
 def test_columns_of_messages_are_the_rows_of_their_transposes(rows, bits, dtype, cut):
     x = torch.from_numpy(rows).to(dtype)

@@ -237,12 +237,13 @@ def compensate(x, ends, bits, wire):
 
 @numba.njit(cache=True, nogil=True)
 def column_maxima(rows, ends, most):
-    """most [messages, F] <- max |x| of each column of each message."""
+    """most [messages, F], 0 before, <- max |x| of each column of each message, NaN where a value is."""
     first = 0
     for message in range(len(ends)):
         for r in range(first, ends[message]):
             for k in range(rows.shape[1]):
-                most[message, k] = max(most[message, k], abs(rows[r, k]))
+                value, before = abs(rows[r, k]), most[message, k]
+                most[message, k] = value if (value > before) | (value != value) else before
         first = ends[message]
 
 
