@@ -31,7 +31,8 @@ class Measured:
 
 
 def measure(large: int = LARGE, rounds: int = ROUNDS) -> list[Measured]:
-    """Memory that processes share, where the machine has it, and sockets over loopback."""
+    """Measure each transport between two processes: shared memory, where the machine has it, and sockets over
+    loopback."""
     transports = list(dict.fromkeys([MEMORY, "sockets"]))
     pool = WorkerPool(2)
     try:
@@ -59,6 +60,6 @@ def _once(comm: Comm, size: int) -> float:
 
 def _of(name: str, large: int, few: list[float], many: list[float]) -> Measured:
     latency = statistics.median(few)
-    # A machine on which a large exchange takes less than a small one has told nothing: not below a tenth.
+    # Where a large exchange takes hardly longer than a small one, at least a tenth of its seconds count.
     rates = [large / max(seconds - latency, seconds / 10) for seconds in many]
     return Measured(name, (latency, min(few), max(few)), (statistics.median(rates), min(rates), max(rates)))

@@ -1,4 +1,4 @@
-"""How fast one core of this machine does each kind of work, by the code that runs do it with.
+"""How fast one core of this machine does each kind of work, timed on the code that runs use for it.
 
 Everything is timed on one thread and by its processor time, so that what else the machine does matters
 little; it still shares caches and memory. Every number is a median, with the least and the greatest beside.
@@ -34,11 +34,13 @@ REPEATS, LEAST = 5, 0.03  # of each measurement; more while they have taken less
 
 @dataclass(frozen=True)
 class Shapes:
-    """Where each kind is measured; the defaults take half a minute. The widest rows are no multiple of a
-    cache line of 64 bytes, as most features are.
+    """The shapes at which each kind is measured; the defaults take half a minute. The widest rows are no
+    multiple of a cache line of 64 bytes, as most features are.
 
     widths    of dense and sparse products; of edge softmaxes those up to 64
-    sources   rows that sparse products gather from, degrees their entries per row; entries of one at most
+    sources   how many rows sparse products gather from
+    degrees   entries per row of sparse products
+    entries   of one sparse product at most
     rows      widths of rows that are dropped from, packed and coded
     bytes     of dense products and of passes
     memory    bytes of the copy that no cache is to hold
@@ -72,7 +74,7 @@ class Speeds:
 
     copied, multiplied   a copy, bytes per second read and written; dense products, operations per second:
                          each as its median, least and greatest
-    launch               of an operation on one row, the median over the kinds
+    launch               seconds of an operation on one row, the median over the kinds
     rates                of every kind at every shape
     """
 
@@ -116,7 +118,7 @@ def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda
             ("passes over rows", _passes(shapes)),
         ):
             told(name)
-            # One after another: each holds the rows of its own shape.
+            # A case is made when its turn comes, since each holds tensors of its shape.
             found.rates += [_rate(case, timed(case.run, between), found) for case in cases]
         return found
     finally:
@@ -124,14 +126,16 @@ def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda
 
 
 def _rate(case: Case, taken: Timed, found: Speeds) -> Rate:
-    """The roofline's seconds of what the case does over those that it takes beyond its launches."""
+    """The efficiency of a case: the seconds that the roofline allows for its work, over the seconds that were
+    measured beyond its launches."""
     allowed = sum(
         max(each.flops / found.multiplied[0], (each.read + each.written) / found.copied[0])
         for each in case.does
     )
     launches = len(case.does) * found.launch.median
     median, high, low = (
-        # What takes hardly longer than a launch says little: no more than nine tenths of it are the launch.
+        # A case that takes hardly longer than its launches says little: at least a tenth of its seconds
+        # count.
         allowed / max(seconds - launches, seconds / 10)
         for seconds in (taken.median, taken.least, taken.greatest)
     )
@@ -180,7 +184,7 @@ def _launch() -> Timed:
 
 
 def _hundred(run: Callable[[], object]) -> None:
-    """Processor time ticks too coarsely for one."""
+    """Run it a hundred times: processor time is too coarse for one."""
     for _ in range(100):
         run()
 
@@ -261,7 +265,7 @@ def _passes(shapes: Shapes) -> Iterator[Case]:
                 (coded, partial(_coded, x)),
             ):
                 yield Case(does[0].kind, width, 2 * size, 0, does, run)
-        # Of all values alike, whatever the width.
+        # Passes whose speed does not depend on the width.
         chances = np.full(size // 8, 0.5)
         sampled = work.sample(len(chances) // 2, len(chances))
         yield Case("stream", 0, 2 * size, 0, [work.stream(n, width, 4, 1, 1)], partial(torch.relu, x))

@@ -64,15 +64,17 @@ def main(words: list[str], program: str) -> None:
     options = parser.parse_intermixed_args(words)
     if options.csv is not None:
         check_place("csv", options.csv)
+    # The words, checked before anything is planned.
     given, console, rows = parse(options.words, options.dry), unfolded(), []
     if options.grids and given.sample is not None:
         raise InputError(
             f"--grids needs the graph itself, and sample={given.sample:g} is given: leave one out"
         )
     runs, sent, notes = given.runs, Counter[str](), dict[str, None]()
-    if options.dry:  # those that differ in their seed alone are one
+    if options.dry:  # runs that differ in their seed alone are planned once
         times = Counter(_but_seed(asked) for asked, _ in runs)
         runs = list({_but_seed(asked): (asked, run) for asked, run in reversed(runs)}.values())[::-1]
+    # Plan each run, probe it where that is asked for, and collect its rows for the table.
     for asked, run in runs:
         made = plan(run, given.cluster, given.sample, given.per_host)
         made.notes += given.assumed
@@ -83,6 +85,7 @@ def main(words: list[str], program: str) -> None:
         if not options.dry or len(runs) == 1:
             show(console, made, found)
         rows += table_rows(made, found, asked)
+    # All runs together: side by side, what they send in sum, and the grids that no system here is.
     if len(runs) > 1:
         console.print(_beside(rows))
         for note in notes if options.dry else ():
@@ -105,7 +108,8 @@ def _but_seed(asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def _whole(made: Plan) -> dict[str, int]:
-    """Bytes of a whole run, the least and the most; that it is unknown where only training tells."""
+    """The least and the most bytes of a whole run, by "least" and "most"; {"unknown": 1} where only training
+    tells."""
     if not made.epochs:
         return {"unknown": 1}
     return {
@@ -118,7 +122,7 @@ def _whole(made: Plan) -> dict[str, int]:
 
 
 def first_line(made: Plan, found: Probe | None = None) -> str:
-    """Whether it fits."""
+    """Whether the run fits its devices, in a sentence."""
     if not made.memory and found is None:
         return "whether it fits is not planned: only training tells; give probe=10"
     workers = made.workers
@@ -136,6 +140,7 @@ def first_line(made: Plan, found: Probe | None = None) -> str:
 
 
 def show(console: Terminal, made: Plan, found: Probe | None) -> None:
+    """Print one run's plan: whether it fits, memory, bytes, seconds, the probe's result and the notes."""
     run = made.run
     console.say(first_line(made, found))
     workers = f"{run.settings.workers} workers on cluster={made.cluster.name}"
@@ -172,18 +177,19 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
 
 
 def seconds(made: Plan) -> tuple[float, float]:
-    """Of an epoch: the slowest worker's, at the least and at the most bytes."""
+    """Modelled seconds of the slowest worker's epoch, at the least and at the most bytes."""
     each = [times.epoch for times in made.seconds]
     return min(each), max(each)
 
 
 def compute(made: Plan) -> float:
-    """Of the worker that computes longest."""
+    """Modelled seconds per epoch of the worker that computes longest."""
     return max(own.compute for own in made.seconds[0].workers)
 
 
 def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[dict[str, Any]]:
-    """A row per purpose of bytes, in bytes and seconds; of a run that only a probe knows, one row.
+    """A row per purpose, with its bytes beside the run's bytes and seconds; one row for a run that only a
+    probe tells of.
 
     words   of which the run was made, one value each
     """
@@ -216,7 +222,7 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         runs.setdefault(row["asked"], []).append(row)
-    # What tells runs apart that are of one system, graph and number of workers.
+    # The keys whose values differ between runs, beside system, graph and number of workers.
     values: dict[str, set[str]] = {}
     for word in (word for asked in runs for word in asked.split()):
         values.setdefault(key_of(word), set()).add(word)
@@ -240,7 +246,7 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
 
 
 def grid_rows(runs: Sequence[Run], cluster: Cluster, per_host: int | None) -> list[dict[str, Any]]:
-    """A row per grid of each graph, number of workers and widths among the runs."""
+    """A row per grid for each combination of graph, number of workers and widths among the runs."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
         stats = json.loads((partitioned(run)[0] / "stats.json").read_text())
@@ -263,7 +269,7 @@ def grid_rows(runs: Sequence[Run], cluster: Cluster, per_host: int | None) -> li
 
 
 def _formulas(rows: list[dict[str, Any]]) -> Table:
-    """Grids by their published formulas, whose seconds have no computing in them."""
+    """Grids by their published formulas; their seconds are communication alone."""
     shown = tables.shown(["no system here", "GB per worker", "MB per epoch", "communication, ms", "note"])
     for row in rows:
         numbers = row["memory_bytes"], row["bytes_least"], row["communication_s"]

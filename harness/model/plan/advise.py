@@ -1,9 +1,10 @@
 """halobench advise dataset=NAME workers=N cluster=NAME ...: which system for this graph on this cluster.
 
-Every system is planned, and probed for some epochs on this machine, whose trace is replayed on the cluster.
-Exact training is trained, the two whose probes come first to 99 % of the score that it has by then, and of
-the others the one with the fastest optimiser steps. The winner has the least modelled time to 99 % of exact
-training's best validation score, and who does not reach that is out.
+Every system is planned and probed: it is trained for some epochs on this machine, and its trace is replayed
+on the cluster. Then exact training, the control and three others are trained in full. Two of the three are
+those whose probes come first to 99 % of the score that exact training has in its own probe; the third is the
+one of the rest with the fastest optimiser steps. The winner has the least modelled time to 99 % of exact
+training's best validation score. A system that does not reach that score is out.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def main(words: list[str], program: str) -> None:
     # Mini-batches are not planned, so that only a probe tells of them.
     some = any(each.fits and (probes or each.times is not None) for each in found if _may_run(each))
     if some and probes:
-        # A probe's trace has what a plan leaves out, as codes, caches and draws, and what only a run tells.
+        # A probe's trace also has what a plan leaves out (codes, caches, draws) and what only a run tells.
         probe([exact, *(each for each in found if _may_run(each) and each is not exact)], given)
     found.sort(key=lambda each: each.rank)
     goal = train_best(found, exact, given) if some else None
@@ -96,7 +97,11 @@ def _may_run(each: Candidate) -> bool:
 
 
 def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
-    """Every system of conf/system, planned; and what was asked for beside the system."""
+    """Plan every system of conf/system. Returns what the words ask for beside the system, and all systems:
+    with their plans, or without one and with the reason.
+
+    InputError where no system can be planned.
+    """
     made, asked = [], None
     for name in runner.configured():
         own = [f"system={name}", *rest]
@@ -122,9 +127,10 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
 
 
 def chosen(found: Sequence[Candidate]) -> list[Candidate]:
-    """Those that are trained next, of those that fit, neither exact training nor the control: the first, and
-    as the last of TRAINED the one with the fastest steps of the others. A system that needs as many steps as
-    exact training may show little in a probe of few epochs."""
+    """The systems that are trained next. They fit, have not been trained, and are neither exact training nor
+    the control. TRAINED - 1 of them are the first of `found`; the last is the one of the others with the
+    fastest optimiser steps, since a system that needs as many steps as exact training may show little in a
+    probe of few epochs."""
     there = [each for each in found if each.times is not None and not each.why and each.best is None]
     there = [each for each in there if not each.role]
     first, rest = there[: TRAINED - 1], there[TRAINED - 1 :]
@@ -132,17 +138,19 @@ def chosen(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
-    """Run candidates on this machine's processor, at `sample` where one is given, and replay what ran on the
-    cluster; one whose run fails is out. Runs that have finished before are taken as they are."""
+    """Run candidates on this machine's processor, at scale `sample` where that is given, and replay their
+    traces on the cluster. A candidate whose run fails is out. Runs that have finished before are not
+    repeated."""
     planned = there[0].plan
     assert planned is not None
     more = ["device=cpu", f"results={planned.run.settings.results}/{STARTED}", *more]
     if given.sample is not None:
         more.append(f"dataset.scale={given.sample:g}")
     if len({*planned.hosts}) > 1:
-        more.append("transport=sockets")  # what passing messages to other hosts costs is part of the trace
+        more.append("transport=sockets")  # the trace then holds what sockets to other hosts cost
     asked = runner.composed([[*each.words, *more] for each in there])
-    # Rates are measured of processors alone (`halobench cluster measure`).
+    # Only processors have measured rates (`halobench cluster measure`): a cluster with rates has them as
+    # devices.
     processors = bool(given.cluster.rates) or planned.run.settings.device == "cpu"
     names = ",".join(each.name for each in there)
     folders = trial.run_all(asked, [f"system={names}", *there[0].words[1:], *more])
@@ -155,8 +163,8 @@ def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
 
 
 def probe(there: Sequence[Candidate], given: Given) -> None:
-    """Run candidates, exact training first, for some epochs, and note when each reaches SHARE of the best
-    score that exact training has by then."""
+    """Run candidates, exact training first, for a few epochs. Notes for each the modelled seconds until it
+    reaches SHARE of the best score that exact training has in its probe."""
     run(there, [f"epochs={given.probe}", "evaluate.every=1"], given)
     for each, reached in zip(there, _reached(there)[1]):
         if reached is not None and each.trial is not None:
@@ -164,8 +172,9 @@ def probe(there: Sequence[Candidate], given: Given) -> None:
 
 
 def train_best(found: Sequence[Candidate], exact: Candidate, given: Given) -> float:
-    """Train those that come first of `found` beside exact training, and the next ones while none of them
-    reaches what `train` returns: whom a probe shows early may stay below it in the end."""
+    """Train exact training, the controls and the systems that `chosen` takes from `found`. While none of
+    these reaches the score that `train` returns, train the next ones: a system that is fast in its probe may
+    stay below that score. Returns the score."""
     controls = [each for each in found if each.role == "control" and each.plan is not None]
     goal = train([exact, *chosen(found), *controls], given)
     while not any(each.epochs for each in found if not each.role) and (more := chosen(found)):
@@ -174,8 +183,9 @@ def train_best(found: Sequence[Candidate], exact: Candidate, given: Given) -> fl
 
 
 def train(there: Sequence[Candidate], given: Given) -> float:
-    """Train candidates, exact training first, and note each one's best validation score and in which epoch it
-    reached SHARE of exact training's best, which is returned; who does not reach it is out."""
+    """Train candidates, exact training first. Notes each one's best validation score and the epoch in which
+    it reaches SHARE of exact training's best. Returns that goal; a candidate that does not reach it is out.
+    """
     run(there, ["evaluate.every=1"], given)
     goal, found = _reached(there)
     for each, reached in zip(there, found):
@@ -186,13 +196,13 @@ def train(there: Sequence[Candidate], given: Given) -> float:
         if each.epochs is None:
             each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
         if given.sample is not None:
-            each.trial = None  # of a smaller graph than the plan is of
+            each.trial = None  # it ran on a smaller graph than the plan is for
     return goal
 
 
 def _reached(there: Sequence[Candidate]) -> tuple[float, list[int | None]]:
-    """SHARE of the best validation score of the first, which is exact training, and epochs until each has it;
-    None of those that do not, or are out.
+    """The goal, which is SHARE of the best validation score of exact training (the first), and for each
+    candidate the number of epochs until it reaches the goal: None where it does not, or is out.
 
     InputError where exact training could not be run, or there is no validation score.
     """
@@ -222,9 +232,10 @@ def _scores(trace: Trace) -> pd.Series:
 def verdict(
     found: Sequence[Candidate], exact: Candidate, goal: float | None, alone_s: float | None = None
 ) -> tuple[list[str], Candidate | None]:
-    """The answer, why and by how much; and the winner, None where no system fits or comes to `goal`, which is
-    None where nothing was trained since nothing fits.
+    """The answer in sentences, and the winner. The winner is None where no system fits or none reaches
+    `goal`.
 
+    goal      validation score to reach; None: nothing was trained, since no system fits
     alone_s   modelled seconds of exact training's epoch on one device; None: not known, or it does not fit
     """
     there = sorted(
@@ -300,7 +311,7 @@ def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
 
 
 def _row(each: Candidate, exact: Candidate) -> list[str]:
-    """Its cells under HEADINGS."""
+    """The cells of a candidate's row, under HEADINGS."""
     planned = each.plan
     known = each.times is not None
     return [
@@ -317,7 +328,7 @@ def _row(each: Candidate, exact: Candidate) -> list[str]:
 
 
 def _epoch_s(each: Candidate) -> float:
-    """Modelled seconds of an epoch, which is known."""
+    """Modelled seconds of a candidate's epoch, which must be known."""
     assert each.times is not None
     return each.times.epoch
 

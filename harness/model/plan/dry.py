@@ -1,8 +1,9 @@
 """A run without values: the real trainer and the real system of every worker, on shapes alone.
 
-Workers are threads of this process that take turns: one runs until it waits for another. Their integers are
-real, so that lists of rows, counts and draws are those of the run; floating-point numbers are hollow
-(`harness.base.hollow`). What they count, compute and wait for is recorded as in any run.
+Workers are threads of this process that take turns: one runs until it waits for another. Integers are real,
+so that lists of rows, counts and draws are those of the run. Floating-point tensors are hollow: they have a
+shape and a size, and no values (`harness.base.hollow`). What workers count, compute and wait for is recorded
+as in any run.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ Make = Callable[[Any, Comm, Kernel], Trainer]
 
 
 class _Nothing:
-    """A product of shapes: what it writes to has the product's shape already. On a CPU it takes the memory
-    that the compiled one would."""
+    """A product that computes nothing: its output has the right shape already. Where the kernel stands for
+    the compiled one, it counts the memory that the compiled product would take."""
 
     def __init__(self, kernel: Shapes, block: Csr):
         self.kernel, self.compiled = kernel, NumbaProduct(block)
@@ -49,16 +50,18 @@ class _Nothing:
 class Shapes(Kernel):
     """A kernel that computes nothing.
 
-    held      is told of its blocks, which several products may share
-    compiled  whether it stands for the compiled one, else for torch's, whose entries have values
+    held      counts the bytes of its blocks; a block that several products share counts once
+    compiled  whether it stands for the compiled kernel, whose entries have values only where they are given;
+              else for torch's, whose entries always have values
     """
 
     name = "shapes"
 
     def __init__(self, held: Held, compiled: bool):
         self.held, self.compiled, self.entry = held, compiled, 4 if compiled else 8
-        self.packed = 0  # bytes that products pack rows in, one after the other
-        self.shared: dict[int, int] = defaultdict(int)  # by the address of a block's indices: its products
+        self.packed = 0  # bytes of the buffer that products pack rows into, by turns
+        # number of products by the address of a block's indices
+        self.shared: dict[int, int] = defaultdict(int)
 
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
         return self._product(block, values, block.indices.ctypes.data, block)
@@ -68,6 +71,8 @@ class Shapes(Kernel):
         return self._product(block, values, -block.indices.ctypes.data, turned)
 
     def takes(self, packed: int, sums: int) -> None:
+        """Count what a product takes: bytes that it packs rows in, which products share, and bytes of `sums`
+        while it runs."""
         self.held.add(max(packed - self.packed, 0))
         self.packed = max(packed, self.packed)
         self.held.passing(sums)
@@ -88,7 +93,7 @@ class Shapes(Kernel):
 
 
 class DryRecorder(Recorder):
-    """Notes no metric that is a tensor: it may be hollow."""
+    """A recorder that drops metrics given as tensors, since these may be hollow."""
 
     def metric(self, name: str, value: float | torch.Tensor, layer: int = -1) -> None:
         if not isinstance(value, torch.Tensor):
@@ -99,9 +104,9 @@ class DryRecorder(Recorder):
 class Ran:
     """What a dry run recorded.
 
-    epochs   by worker, what was recorded in each
-    memory   by what it is for: [P] bytes at most; of memory of the host, "mapped"
-    asked    whether values decided something, so that another run with the other answer tells more
+    epochs   by worker, what was recorded in each epoch
+    memory   by what it is for, [P]: the most bytes of each worker; "mapped" is memory of the host
+    asked    whether values decided something, so that a run with the other answer gives other bytes
     """
 
     epochs: list[list[Epoch]]
@@ -119,12 +124,12 @@ def dry_run(
     scored: bool = True,
     most: bool = False,
 ) -> Ran:
-    """Train for so many epochs on shapes.
+    """Train for `epochs` epochs on shapes.
 
-    make     the trainer of a worker, of its shard, its `Comm` and a kernel
+    make     makes a worker's trainer of its shard, its `Comm` and a kernel
     place    "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
-    scored   whether every epoch is followed by an evaluation, rather than the last
-    most     what values are taken to decide (`harness.base.hollow.either`)
+    scored   whether to evaluate after the first epoch too, and not after the last alone
+    most     the answer to every question that values decide (`harness.base.hollow.either`): no, or yes
 
     Raises `Unknown` where something depends on values in another way.
     """
@@ -137,6 +142,8 @@ def dry_run(
         x: Any = shard.features
         if not isinstance(x, Csr):
             x = rows_like(x.shape[0], x.shape[1], count_filled(x))
+        # The shard: its features become hollow rows, which know how many of their values are not 0; its other
+        # arrays are counted as they are.
         graph = sum(
             each.nbytes
             for name, each in vars(shard).items()
@@ -147,13 +154,17 @@ def dry_run(
             held.add(x.nbytes)
             if not isinstance(x, Csr):
                 held.made(x, 0)
+            # The worker as in any run, but for a transport that takes turns, a kernel that computes nothing,
+            # and no straggler.
             transport = DryTransport(rank, turns) if size > 1 else ALONE
             comm = Comm(rank, size, torch.device("cpu"), recorder, transport, wire)
             kernel = Shapes(held, place != "cuda")
             before = held.now
             trainer = make(dataclasses.replace(shard, features=x), comm, kernel)
-            trainer.straggler = None  # whose sleep says nothing here
+            trainer.straggler = None  # its sleep takes no memory and sends nothing
             stack.callback(trainer.closing.close)
+            # Training. What is held after the last step stays for the run ("kept"); the peak beyond it is
+            # what a step or an evaluation takes ("step").
             for epoch in range(epochs):
                 trainer.train_epoch(epoch)
                 ran.epochs[rank].append(recorder.epoch)

@@ -1,5 +1,5 @@
-"""What grids of two and three dimensions would send and hold, by their published formulas. They are no
-systems here: a worker of a grid owns some columns of some rows, and here a worker owns whole rows.
+"""What grids of two and three dimensions would send and hold, by their published formulas. No system here is
+such a grid: in a grid a worker owns some columns of some rows, and here a worker owns whole rows.
 
 With V vertices, E edges, P workers, and layers l that map width f_l to f_{l+1}; words are 4 bytes, and an
 entry of the matrix is one word, as the formulas count:
@@ -30,8 +30,12 @@ POWERS = {2: "square", 3: "cube"}
 
 @dataclass(frozen=True)
 class Grid:
-    """bytes   of an epoch, of all workers; None where `note` says why there is no such grid
-    memory  bytes of each worker; None likewise"""
+    """What one grid would send and hold.
+
+    bytes   of all workers per epoch; None where there is no such grid
+    memory  bytes of each worker; None where there is no such grid
+    note    why there is no such grid, or what `memory` leaves out
+    """
 
     name: str
     bytes: float | None = None
@@ -40,7 +44,7 @@ class Grid:
 
 
 def grids(vertices: int, edges: int, widths: Sequence[int], workers: int) -> list[Grid]:
-    """The three grids of so many workers.
+    """CAGNET 2D, CAGNET 3D and Plexus on this number of workers.
 
     edges    in both directions
     widths   [L + 1]: features, hidden layers, classes
@@ -48,7 +52,7 @@ def grids(vertices: int, edges: int, widths: Sequence[int], workers: int) -> lis
     layers = list(zip(widths, widths[1:]))
 
     def words(rows: int) -> float:
-        """Of CAGNET's, before the side of the grid divides them."""
+        """CAGNET's words per epoch before they are divided by the grid's side (2D) or its square (3D)."""
         return sum(2 * edges + rows * vertices * (f_in + f_out) / 2 for f_in, f_out in layers)
 
     held = vertices * sum(widths)
@@ -71,11 +75,12 @@ def grids(vertices: int, edges: int, widths: Sequence[int], workers: int) -> lis
 
 
 def communication(sent: float, cluster: Cluster, workers: int, per_host: int | None = None) -> float:
-    """Seconds that `sent` bytes of all workers take where each sends its share at once with the others, over
-    the narrowest of the links that it crosses; without latency and waiting. InputError where the cluster does
-    not say how fast a link is."""
+    """Seconds that `sent` bytes of all workers take over the slowest of the links that they cross. All
+    workers send equal shares at once; latency and waiting are left out. A bridge whose rate is not given
+    takes no time; InputError where the cluster does not say how fast the links inside or between hosts are.
+    """
     hosts = platform_of(cluster, workers, per_host).hosts
-    share = max(Counter(hosts).values())  # of workers that have a host's links in common
+    share = max(Counter(hosts).values())  # workers that share the links of one host
     several = len({*hosts}) > 1
     rates = [(cluster.between, share)] if several else [(cluster.inside, 1)] if workers > 1 else []
     rates.append((cluster.bridge, share))

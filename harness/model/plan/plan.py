@@ -34,9 +34,10 @@ class Plan:
     epochs     the traffic of each epoch; empty where only a run can tell
     seconds    modelled, at the least and at the most bytes; empty where there is no traffic
     lacking    why there is no traffic; "" where there is
-    hosts      of each worker
+    hosts      each worker's host
     across     whether workers read memory of another host's workers, which cannot be on this cluster
-    sample     scale of the smaller twins that it is extrapolated from; None: of the graph itself
+    sample     scale of the smaller twins that the plan is extrapolated from; None: it is made of the graph
+               itself
     notes      what was assumed, and how it was extrapolated
     """
 
@@ -77,11 +78,12 @@ class Plan:
 
     @property
     def exact(self) -> bool:
-        """Whether bytes are known, rather than a range."""
+        """Whether the bytes of every epoch are one number rather than a range."""
         return all(traffic.exact for traffic in self.epochs)
 
     def bytes_by_purpose(self) -> dict[str, tuple[float, float]]:
-        """The least and the most bytes of all workers in the mean epoch but the first, as in summaries."""
+        """By purpose, the least and the most bytes per epoch of all workers together: means over the epochs
+        after the first, as in summaries. A purpose that sends nothing is left out."""
         warm = self.epochs[1:] or self.epochs
         found: dict[str, tuple[float, float]] = {}
         for traffic in warm:
@@ -92,6 +94,8 @@ class Plan:
         return {purpose: both for purpose, both in found.items() if both[1]}
 
     def bytes_epoch(self) -> tuple[float, float]:
+        """The least and the most bytes per epoch of all workers and purposes: means over the epochs after the
+        first."""
         both = list(self.bytes_by_purpose().values())
         return sum(low for low, _ in both), sum(high for _, high in both)
 
@@ -99,7 +103,8 @@ class Plan:
 def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int | None = None) -> Plan:
     """The plan of a run on a described cluster.
 
-    sample   scale of the smaller twins that it is extrapolated from; None: the graph itself is partitioned
+    sample     scale of the smaller twins that it is extrapolated from; None: the graph itself is partitioned
+    per_host   workers on each host; None: one on each device, in their order
 
     InputError where the system cannot do the run, or the cluster has too few devices.
     """
@@ -148,8 +153,8 @@ def _sized(run: Run, place: str, cluster: Cluster) -> Sized:
 
 
 def partitioned(run: Run) -> tuple[Path, dict[str, Any]]:
-    """The folder of the shards of a run's own graph, partitioned as the run would or taken from the cache,
-    and by what the graph is known."""
+    """The folder of the shards of a run's own graph, from the cache or partitioned now as the run would; and
+    the fingerprint by which the cache knows the graph."""
     settings = run.settings
     graph = json.loads(json.dumps(run.dataset.fingerprint(Path(settings.data_dir), settings.seed)))
     folder = shards_for(
@@ -164,8 +169,8 @@ def partitioned(run: Run) -> tuple[Path, dict[str, Any]]:
 
 
 def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: list[str]) -> Sized:
-    """Of twins at `sample` and at half of it, every total between the two that `grown` gives: memory at the
-    most, traffic and work as a range."""
+    """What a run takes, extrapolated from twins at `sample` and at half of it. `grown` gives a least and a
+    most for each total: memory is the most, traffic and work are a range."""
     dataset: Any = run.dataset
     scale = getattr(dataset, "scale", None)
     if scale is None or getattr(dataset, "source", "twin") != "twin":
@@ -196,7 +201,8 @@ def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: 
         " memory is the larger (docs/howto/plan.md)"
     )
     memory = {name: end(True)(whole.memory[name], half.memory[name]) for name in whole.memory}
-    # What a step takes grows in steps, of which one between the two twins is no power of the scale.
+    # The memory of a step grows in jumps. A jump between the two twins is no power of the scale, so it grows
+    # by no more than the scale does.
     memory["step"] = np.minimum(memory["step"], whole.memory["step"] * scale / sample)
     epochs = [_traffic(a, b, end) for a, b in zip(whole.epochs, half.epochs)]
     programs = [larger(whole.programs[-most], half.programs[-most], end(most)) for most in (False, True)]
@@ -204,12 +210,13 @@ def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: 
 
 
 def grown(large: np.ndarray, small: np.ndarray, times: float) -> tuple[np.ndarray, np.ndarray]:
-    """What values [..] at a scale are at `times` that scale, at the least and at the most, from those at half
-    of it.
+    """Extrapolate values [..] at one scale to `times` that scale, at the least and at the most.
 
-    In all they grow as the power of the scale by which they grew, or as the scale: what is cut of a small
-    graph grows by less than the graph does, of a large one as the graph. What did not grow stays; what had
-    been nothing grows as the scale.
+    large, small   values at that scale and at half of it
+
+    The sum of the values grows either as the power of the scale by which it grew from `small` to `large`, or
+    in proportion to the scale: what is cut of a small graph grows by less than the graph does, of a large one
+    as the graph. A sum that did not grow stays as it is; one that is 0 in `small` grows in proportion.
     """
     big, less = float(large.sum()), float(small.sum())
     if big == less:

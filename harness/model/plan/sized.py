@@ -1,5 +1,5 @@
-"""What a run over shards that are all on this machine sends, holds and does: the trace of its dry run; and
-how long that would take on a described cluster (docs/howto/plan.md derives it)."""
+"""What a run over shards that are all on this machine sends, holds and computes, from the trace of its dry
+run; and how long that would take on a described cluster (docs/howto/plan.md derives it)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from harness.results.reader import Trace
 from harness.results.writer import TraceWriter
 from harness.run.config import Run
 
-EPOCHS = 21  # that are run dry at most, the first of which is left out of every mean
-# Of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11, torch's
-# build for the CPU.
+EPOCHS = 21  # of a dry run at most; the first of them is left out of every mean
+# Bytes of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11,
+# torch's build for the CPU.
 PROCESS = 335e6
-CONTEXT = 500e6  # of a CUDA context with its libraries' code and workspaces; assumed
+CONTEXT = 500e6  # bytes of a CUDA context with its libraries' code and workspaces; assumed
 MODELLED = ("dense", "sparse", "stream", "drop", "pack", "code")  # kinds of work that most runs have
-LAUNCH_US = 5.0  # of an operation on a GPU, where the cluster does not say it; assumed
+LAUNCH_US = 5.0  # microseconds per operation on a GPU, where the cluster does not say it; assumed
 EFFICIENCY = 0.5  # of a device's peaks, for kinds of work that the cluster gives no rate of; assumed
 
 Key = tuple[int, str, str]  # layer (-1: none), direction, purpose: as a trace counts them
@@ -44,15 +44,15 @@ Key = tuple[int, str, str]  # layer (-1: none), direction, purpose: as a trace c
 
 @dataclass
 class Traffic:
-    """Bytes of an epoch by key, between a least and a most: matrices [P, P + 1], row k what worker k counts,
-    column p what it counts towards worker p, and the last column what it counts towards a store or a server.
-    """
+    """Bytes of one epoch by key, at least and at most. Each value is a matrix [P, P + 1]: entry [k, p] holds
+    the bytes that worker k counts towards worker p, and the last column those towards a store or a server."""
 
     least: dict[Key, np.ndarray] = field(default_factory=dict)
     most: dict[Key, np.ndarray] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
+        """Whether the least and the most are the same."""
         return all(np.array_equal(self.least[key], self.most[key]) for key in self.least)
 
 
@@ -62,7 +62,8 @@ class Sized:
 
     memory     by what it is for, [P] bytes of each worker
     epochs     the traffic of each epoch; empty where only a run can tell
-    programs   as a replay runs it, at the least and at the most bytes; the same where they are
+    programs   the run as a replay takes it: at the least and at the most bytes, or one program where no value
+               decides which
     lacking    why there is none of all this; "" where there is
     """
 
@@ -73,7 +74,8 @@ class Sized:
 
 
 def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> Sized:
-    """Of a run on devices of a cluster.
+    """What a run takes on devices of a cluster, by dry runs. Where a dry run cannot tell, everything is empty
+    but `lacking`.
 
     place   "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
     """
@@ -94,7 +96,8 @@ def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) ->
 
 
 def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Traffic]:
-    """The bytes of a run's first epochs; none where only a run can tell. Parameters are those of `sized`."""
+    """The bytes of each of a run's first epochs; empty where only a run can tell. Parameters are those of
+    `sized`."""
     try:
         return _traffic(_ran(run, shards, place, cluster))
     except Unknown:
@@ -102,7 +105,8 @@ def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) 
 
 
 def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Ran]:
-    """Dry runs at the least and, where it may differ, at the most bytes. Unknown where neither can be."""
+    """Dry runs: one with the least bytes and, where values decide something, one with the most. Raises
+    `Unknown` where what is sent depends on values in another way."""
     settings, epochs = run.settings, min(run.settings.epochs, EPOCHS)
 
     def make(shard: Any, comm: Comm, kernel: Kernel) -> Trainer:
@@ -129,7 +133,7 @@ def _traffic(runs: Sequence[Ran]) -> list[Traffic]:
 
 
 def _counted(epoch: Sequence[Epoch]) -> dict[Key, np.ndarray]:
-    """What the workers counted in an epoch."""
+    """By key, the bytes that all workers counted in one epoch."""
     found: dict[Key, np.ndarray] = {}
     for rank, own in enumerate(epoch):
         for (layer, direction, purpose, peer), (_, size) in own.sent.items():
@@ -148,7 +152,7 @@ def _between(one: dict[Key, np.ndarray], other: dict[Key, np.ndarray]) -> Traffi
 
 
 def _program(ran: Ran, cluster: Cluster) -> Program:
-    """Of the trace of a dry run, written and read as any run's."""
+    """The program of a dry run, whose trace is written to a temporary folder and read as that of any run."""
     workers = len(ran.epochs)
     with tempfile.TemporaryDirectory() as folder:
         config = {"system": {}, "dataset": {}, "workers": workers}
@@ -163,7 +167,8 @@ def _program(ran: Ran, cluster: Cluster) -> Program:
 
 
 def with_launches(cluster: Cluster) -> tuple[Cluster, list[str]]:
-    """A cluster whose GPUs say what a launch takes, and what was assumed of them for it."""
+    """The cluster with LAUNCH_US for each GPU that does not give its launch time, and what was assumed, in
+    words. A cluster with rates or with cores per device is one of processors, and stays as it is."""
     lacking = [device.launch_us is None and has_peaks(device) for device in cluster.devices]
     if cluster.rates or cluster.device_cores or not any(lacking):
         return cluster, []
@@ -176,8 +181,8 @@ def with_launches(cluster: Cluster) -> tuple[Cluster, list[str]]:
 
 
 def said(cluster: Cluster, device: Device) -> str:
-    """How a plan times work on a device of a cluster (`harness.model.replay.roofline.Speeds`, at EFFICIENCY
-    where the cluster gives no rates), in words."""
+    """How a plan times work on a device of a cluster, in words: by `harness.model.replay.roofline.Speeds`, at
+    EFFICIENCY where the cluster gives no rates."""
     if not has_peaks(device):
         return (
             "as one core of a processor takes products (harness/core/order.py), since the cluster does not"
@@ -193,8 +198,12 @@ def said(cluster: Cluster, device: Device) -> str:
 
 
 def larger(program: Program, smaller: Program, to_scale: Callable[[float, float], float]) -> Program:
-    """The program at another scale, where totals over workers and epochs of what has one name, layer and kind
-    are `to_scale` what they are at this scale and at a smaller one, made of both."""
+    """A program at another scale, extrapolated from `program` and from the one at a smaller scale.
+
+    All work of one kind, name and layer is multiplied by one factor, and so are the bytes of all operations
+    of one name and layer. The factor takes their total over workers and epochs to `to_scale(total, smaller
+    total)`.
+    """
     work, less_work = _work_by(program), _work_by(smaller)
     sent, less_sent = _sent_by(program), _sent_by(smaller)
     times = {key: to_scale(total, less_work.get(key, 0.0)) / (total or 1.0) for key, total in work.items()}

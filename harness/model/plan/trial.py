@@ -1,5 +1,5 @@
-"""Some epochs of a system on this machine: what they took, and by a replay would take on a cluster; and what
-`halobench advise` knows of a system by them."""
+"""Some epochs of a system on this machine: what they took, what they would take on a cluster by a replay, and
+what `halobench advise` knows of the system from both."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Trial:
 
     trace   the run's
     times   of its warm epochs on the cluster, modelled
-    ends    [epochs] modelled seconds until each epoch's end, the slowest worker's, the first epoch counted
-            without what compiling took in it
+    ends    [epochs] modelled seconds until the slowest worker ends each epoch; the first epoch is counted
+            without the time that compiling took in it
     bytes   of all workers, mean per epoch without the first
     across  whether workers read memory of another host's workers, which cannot be on this cluster
     """
@@ -46,9 +46,10 @@ class Trial:
 
 
 def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
-    """Train what has not finished of these runs, here; gives their folders, None where a run failed.
+    """Train here those of these runs that have not finished. Returns each run's folder, or None where the run
+    failed. InputError where none of them could be trained.
 
-    words   of which they are made, for what is said where none of them could be trained (InputError)
+    words   of which the runs are made, for messages
     """
     missing = runner.lacking(asked)
     settings = asked[0].settings
@@ -66,9 +67,9 @@ def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
 class Probe:
     """What a probe measured.
 
-    epochs   that were run
-    bytes    mean per epoch of all workers, without the first
-    memory   the largest worker's peak
+    epochs   how many were run
+    bytes    of all workers, mean per epoch without the first
+    memory   bytes of memory of the host at the largest worker's peak
     said     all this in words
     """
 
@@ -102,13 +103,14 @@ def probe(words: Sequence[str], given: Given) -> Probe:
 def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool) -> Trial:
     """A finished run, replayed on a cluster.
 
-    processors   the cluster's devices are processors, and not GPUs
+    processors   whether the cluster's devices are processors rather than GPUs
 
-    Work lasts as traced where the cluster's devices are processors of this machine's kind or say no peaks: in
-    CPU seconds, and over several hosts in wall seconds (unless workers outnumber this machine's cores), which
-    have what the threads of sockets take from the cores too. Else it lasts as on the cluster's devices
-    (`compute=roofline`), at EFFICIENCY where it gives no rates. What is not counted, as bookkeeping, lasts as
-    traced on other processors too, and takes no time on GPUs, which a processor's seconds say nothing about.
+    Work lasts as traced where the cluster's devices are processors of this machine's kind, or do not give
+    their peaks. On one host its length is in CPU seconds. Over several hosts it is in wall seconds, which
+    include what the threads of sockets take from the cores (in CPU seconds, if workers outnumber this
+    machine's cores). On any other cluster work lasts as long as on its devices (`compute=roofline`), at
+    EFFICIENCY where the cluster gives no rates. Uncounted segments, as bookkeeping, then last as traced on
+    processors; on GPUs they take no time, since a processor's seconds say nothing about a GPU.
     """
     trace = Trace(folder)
     peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
@@ -133,12 +135,12 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
 class Candidate:
     """A system, and what became of it.
 
-    trial    its last run here, replayed on the cluster; None: nothing ran, or of a smaller twin
-    early_s  modelled seconds until its probe reached SHARE of the best score of exact training's; infinite
-             where it did not
+    trial    its last run here, replayed on the cluster; None: nothing ran, or it ran on a smaller twin
+    early_s  modelled seconds until its probe reached SHARE of the best score of exact training's probe;
+             infinite where it did not
     epochs   until the score is reached; None: it is not, or nothing was trained
     best     best validation score; None: nothing was trained
-    why      in a few words, where it is out
+    why      why it is out, in a few words; "" where it is not
     """
 
     name: str
@@ -152,7 +154,7 @@ class Candidate:
 
     @property
     def command(self) -> str:
-        """What trains it."""
+        """The command line that trains it."""
         return command_line(["halobench", "run", *own_config_option(), *self.words], bool(own_config()))
 
     @property
@@ -168,7 +170,8 @@ class Candidate:
 
     @property
     def times(self) -> Times | None:
-        """Of a modelled epoch: as replayed, or as planned at its most bytes; None where neither is known."""
+        """Modelled seconds of an epoch: as replayed, or as planned at the most bytes; None where neither is
+        known."""
         if self.trial is not None:
             return self.trial.times
         planned = self.plan.seconds if self.plan is not None else []
@@ -188,20 +191,21 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """By which systems are ordered."""
+        """The key by which systems are ordered: seconds of the probe, then seconds of an optimiser step."""
         return self.early_s, self.step_s
 
     @property
     def bytes(self) -> float | None:
-        """Of all workers in an epoch, as counted, or as planned at its most; None where neither is known."""
+        """Of all workers per epoch: as counted in a run, or as planned at the most; None where neither is
+        known."""
         if self.trial is not None:
             return self.trial.bytes
         return self.plan.bytes_epoch()[1] if self.plan is not None and self.plan.epochs else None
 
     @property
     def reached_s(self) -> float | None:
-        """Modelled seconds until the score is reached; of a trial with what its first epoch fetches. None too
-        where the system does not fit."""
+        """Modelled seconds until the score is reached; where a trial is known, with what its first epoch
+        fetches. None where the score is not reached, no times are known, or the system does not fit."""
         if self.epochs is None or self.times is None or not self.fits:
             return None
         return self.trial.ends[self.epochs - 1] if self.trial is not None else self.epochs * self.times.epoch

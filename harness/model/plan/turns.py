@@ -1,7 +1,8 @@
 """How the workers of a dry run exchange what they send: threads of one process that take turns.
 
-Integers arrive as they are; of hollow rows, how full they are. Where workers would share memory, what they
-write there and read of it is counted as `harness.comm.memory_transport` would use it.
+Integers arrive as they are. Of hollow rows it arrives only how many of their values are not 0
+(`harness.base.hollow.Fill`). Where workers would share memory, the bytes that they write and read there are
+counted as `harness.comm.memory_transport` would use them.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from harness.base.heap import Heap
 from harness.base.hollow import Held, Hollow, joined, storage_of
 from harness.comm.transport import PeerLost, Through
 
-Taken = Callable[[list[Any]], None]  # what is done with the parts that have come
+Taken = Callable[[list[Any]], None]  # called with the parts that have arrived
 
 
 @dataclass
 class Region:
-    """Memory that a worker writes what it sends to, and from which others copy it.
+    """Shared memory that its owner, a sender, writes a message to, and from which the receivers copy it.
 
-    free      where it is put when nobody reads it: its worker's regions of this length, a power of two
-    touched   by worker: bytes of it that this worker has written or read
-    reads     still to come
-    once      whether it is given back when they have come
+    free      the owner's unused regions of the same length, a power of two; the region returns there after
+              its last read
+    touched   by worker: how many of its bytes this worker has written or read
+    reads     how many reads are still to come
+    once      whether its memory is given back after the last read
     """
 
     free: list[Region]
@@ -42,25 +44,28 @@ Part = tuple[int, int]  # what a worker brings to an operation: the operation's 
 
 
 class Turns:
-    """Who runs: one worker at a time, until it waits for what others bring, or for others to read its own.
+    """Decides which worker runs. One runs at a time, until it waits for what others bring or for others to
+    read what it brought.
 
     shares   whether workers exchange through memory that they share
-    heaps    whether what they free stays resident
+    heaps    whether memory that workers free stays resident
     """
 
     def __init__(self, workers: int, shares: bool, heaps: bool):
         self.workers, self.shares = workers, shares
         self.held = [Held(Heap() if heaps else None) for _ in range(workers)]
-        self.brought: dict[Part, list[Any]] = {}  # and by how many workers it is still to be read
+        self.brought: dict[Part, list[Any]] = {}  # [what, how many workers are still to read it]
         self.failed: BaseException | None = None
-        self._running = workers  # that have not come to their ends
-        self._missing: dict[int, set[Part]] = {}  # by worker that waits for them
-        self._wanted: dict[Part, list[int]] = defaultdict(list)  # by whom
-        self._unread: dict[int, Part] = {}  # by worker that waits for its own part to be read
+        self._running = workers  # workers whose jobs have not ended
+        self._missing: dict[int, set[Part]] = {}  # by waiting worker, the parts that it waits for
+        self._wanted: dict[Part, list[int]] = defaultdict(list)  # the workers that wait for a part
+        self._unread: dict[int, Part] = {}  # by worker that waits until its own part is read
         self._lock = threading.Lock()
         self._go = [threading.Condition(self._lock) for _ in range(workers)]
 
     def bring(self, number: int, rank: int, what: Any, readers: int) -> None:
+        """A worker brings its part of an operation, which `readers` others will read; wakes those that wait
+        for it alone."""
         if not readers:
             return
         self.brought[number, rank] = [what, readers]
@@ -71,7 +76,7 @@ class Turns:
                 self._go[reader].notify()
 
     def of(self, number: int, rank: int, ranks: Sequence[int]) -> list[Any]:
-        """What these workers have brought to an operation, once they have."""
+        """What the workers `ranks` have brought to an operation. Waits until all of them have."""
         parts = [(number, each) for each in ranks]
         if missing := set(parts) - self.brought.keys():
             self._missing[rank] = missing
@@ -90,7 +95,8 @@ class Turns:
         return found
 
     def keep_step(self, number: int, rank: int) -> None:
-        """Go on when others have read this worker's part of an operation, or none of them can go on."""
+        """Wait until others have read this worker's part of an operation. Returns before that if no worker
+        could go on otherwise."""
         if (number, rank) in self.brought:
             self._unread[rank] = number, rank
             self._pause(rank, self._unread)
@@ -102,7 +108,8 @@ class Turns:
             raise PeerLost("another worker of the dry run failed")
 
     def _see_to_it(self) -> None:
-        """That somebody runs."""
+        """Wake a worker where all of them wait: the first that waits only for its part to be read. Fails
+        where there is none, since the workers then wait for each other."""
         if not self._running or len(self._missing) + len(self._unread) < self._running:
             return
         if self._unread:
@@ -124,7 +131,7 @@ class Turns:
             self.held[rank].add(more)
 
     def run(self, jobs: Sequence[Callable[[], None]]) -> None:
-        """All of them, to their ends. Raises what the first of them to fail raised."""
+        """Run all jobs to their ends, each as a worker. Raises what the first of them to fail raised."""
 
         def own(job: Callable[[], None]) -> None:
             with self._lock:
@@ -145,7 +152,7 @@ class Turns:
 
 
 class _Arrival:
-    """An operation of a worker that is through when the others have brought their parts."""
+    """One worker's side of an operation, which is through when the others have brought their parts."""
 
     def __init__(self, turns: Turns, number: int, rank: int, ranks: Sequence[int], take: Taken):
         self.turns, self.number, self.rank, self.ranks, self.take = turns, number, rank, ranks, take
@@ -162,19 +169,20 @@ class _Arrival:
 
 
 class DryTransport:
-    """Between workers of one process that take turns. Integers arrive; of hollow rows, how full they are."""
+    """A transport between workers that are threads of one process and take turns. Integers arrive as they
+    are; of hollow rows it arrives how full they are."""
 
     name, on_host = "dry", False
 
     def __init__(self, rank: int, turns: Turns):
         self.rank, self.turns, self._number, self._once = rank, turns, 0, False
         self.free: dict[int, list[Region]] = defaultdict(list)
-        self.lent: dict[int, Region] = {}  # by the storage of what was given out
+        self.lent: dict[int, Region] = {}  # by the storage of the tensor that `outgoing` gave out
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         if not self.turns.shares:
             return None
-        with self.turns.held[self.rank].elsewhere():  # in a region
+        with self.turns.held[self.rank].elsewhere():  # a region's memory, which is counted with the region
             tensor = torch.empty(tuple(shape), dtype=dtype)
         self.lent[id(storage_of(tensor))] = self._claim(tensor.nbytes)
         return tensor
@@ -188,6 +196,7 @@ class DryTransport:
             self._once = before
 
     def _claim(self, size: int) -> Region:
+        """A region of this worker for a message of `size` bytes: an unused one where there is one."""
         free = self.free[max(size - 1, 0).bit_length()]
         region = free.pop() if free else Region(free, {})
         region.once = self._once
@@ -195,7 +204,8 @@ class DryTransport:
         return region
 
     def _region(self, tensor: torch.Tensor, readers: int) -> Region | None:
-        """Where the bytes of a tensor lie that is sent."""
+        """The region in which the bytes of an outgoing tensor lie; None where no memory is shared or nobody
+        reads them."""
         region = self.lent.pop(id(storage_of(tensor)), None)
         if region is None and self.turns.shares and readers:
             region = self._claim(tensor.nbytes)
@@ -206,7 +216,7 @@ class DryTransport:
         return region
 
     def _read(self, region: Region | None, size: int) -> None:
-        """This worker copies so many bytes of a region."""
+        """This worker copies `size` bytes of a region. After the last read the region is unused again."""
         if region is None:
             return
         self.turns.touch(self.rank, region, size)
@@ -272,7 +282,8 @@ class DryTransport:
 
 
 def _kept(rows: torch.Tensor) -> torch.Tensor:
-    """What stays as it is when its sender writes to it."""
+    """A copy of rows, since their sender may write to them again; hollow rows have no values that could
+    change."""
     return rows if isinstance(rows, Hollow) else torch.from_numpy(rows.numpy().copy())
 
 

@@ -1,4 +1,4 @@
-"""The words of `halobench plan`: those of runs, the cluster, and how it is planned."""
+"""The words of `halobench plan`: keys of the runs, keys of the cluster, and keys that say how to plan."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ from harness.run.config import Run, RunConfig
 from harness.run.runner import CONF, composed, expand
 from harness.run.train import check_device
 
-OWN = {"sample": float, "probe": int, "per_host": int}  # keys that are no run's, and what their values are
+# keys that belong to no run, and the types of their values
+OWN = {"sample": float, "probe": int, "per_host": int}
 
 
 @dataclass
 class Given:
-    """runs       each with its words
+    """What the words ask for.
+
+    runs       each with the words that it was made of
     cluster    described
     sample, probe, per_host   None where they are not given
-    assumed    of the cluster, in words"""
+    assumed    what was assumed of the cluster, in words
+    """
 
     runs: list[tuple[list[str], Run]]
     cluster: Cluster
@@ -40,10 +44,13 @@ class Given:
 
 
 def parse(words: Sequence[str], here: bool = False) -> Given:
-    """InputError for a word that cannot be used, and where no cluster is named.
+    """The runs and the cluster that the words name. InputError for a word that cannot be used, and where no
+    cluster is named.
 
-    here   without a cluster it is this machine, and without a system that of `halobench run`
+    here   take this machine where no cluster is named, and the default system of `halobench run` where no
+           system is named
     """
+    # Sort the words: keys of OWN, of the cluster, and of the runs.
     own: dict[str, float] = {}
     name, changes, rest = None, [], []
     for word in words:
@@ -61,8 +68,9 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
         key = key_of(word)
         if key != word and key.isidentifier() and key not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
+    # Which cluster it is: this machine, or the one that is named.
     here = here and name in (None, MEASURED)
-    if here:  # what is said of the cluster is the run's own, and checked as that
+    if here:  # words of the cluster then belong to the run, and are checked with it
         rest += [f"cluster.{change}" for change in changes]
         if not torch.cuda.is_available() and "device" not in map(key_of, rest):
             rest.append("device=cpu")
@@ -77,6 +85,7 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
         )
     if not here and not any(word.startswith("system=") for word in rest):
         raise InputError("system is not given: add system=NAME")
+    # Values of OWN, then the runs and the cluster themselves.
     if "sample" in own:
         more_than("sample", own["sample"], 0)
     for key in ("probe", "per_host"):
@@ -101,8 +110,8 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
 
 
 def _this_machine(runs: Sequence[Run]) -> Cluster:
-    """As many devices as the largest run has workers, which share what there is; messages between them take
-    no time, so seconds are the least."""
+    """This machine as a cluster: as many devices as the largest run has workers, with equal shares of its
+    memory. Messages between devices take no time, so modelled seconds are a lower bound."""
     for run in runs:
         check_device(run.settings.device)
     workers = max(run.settings.workers for run in runs)

@@ -27,7 +27,7 @@ BROADCASTS = ("ring", "direct")
 class Message:
     """Bytes from one place to another; place P is a server.
 
-    after    messages of the operation (by their place in it) that have arrived before it can leave
+    after    messages of the operation, by their place in it, that must have arrived before it can leave
     along    the message whose bytes it hands on as they come: it begins when those begin to arrive, and has
              arrived no earlier than they have; -1: none
     """
@@ -49,7 +49,7 @@ def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> l
 
 
 def messages(operation: Operation, workers: int, broadcast: str) -> list[Message]:
-    """The operation's messages; each names only such before it in `after` and `along`.
+    """The operation's messages. A message names in `after` and `along` only messages that come before it.
 
     broadcast   how broadcasts are made, of BROADCASTS
     """
@@ -72,7 +72,7 @@ def messages(operation: Operation, workers: int, broadcast: str) -> list[Message
         total = sum(sum(part.values()) for part in parts.values())
         size = round(total / (2 * (len(members) - 1)))
         return [*_ring_sum(members, size)]
-    return []  # into its own memory
+    return []  # route "own", or a sum of one worker: nothing leaves its memory
 
 
 def _there_and_back(worker: int, server: int, there: int, back: int) -> list[Message]:
@@ -91,8 +91,9 @@ def _broadcast(order: Sequence[int], size: int, shape: str, first: int) -> list[
 
 
 def _ring_sum(members: Sequence[int], size: int) -> Iterator[Message]:
-    """In P - 1 rounds every worker hands on the block that it has just added its own to; in P - 1 further
-    rounds the finished blocks go around. What a worker sends in a round came to it in the round before."""
+    """In P - 1 rounds every worker hands on the block to which it has just added its own values; in P - 1
+    further rounds the finished blocks go around. What a worker sends in a round came to it in the round
+    before."""
     count = len(members)
     bounds = [size * k // count for k in range(count + 1)]
     for step in range(2 * (count - 1)):

@@ -29,7 +29,8 @@ class Cores:
 
     def __init__(self, cores: Sequence[float]):
         self.hosts = [_Host(each) for each in cores]
-        # (when its next job ends, its name, host, version of the host): what is older is passed over.
+        # (when its next job ends, its name, host, version of the host): entries of older versions are
+        # skipped.
         self.ends: list[tuple[float, int, int, int]] = []
 
     def add(self, host: int, name: int, seconds: float, threads: int, now: float) -> None:
@@ -44,7 +45,8 @@ class Cores:
         return self.ends[0][0] if self.ends else math.inf
 
     def end(self) -> int:
-        """Go on to `next_end()` and give the name of the job that ends then: of several the least."""
+        """Go on to `next_end()` and give the name of the job that ends then: the least name where several
+        do."""
         now = self.next_end()
         _, name, host, _ = self.ends[0]
         self.hosts[host].end(now)
@@ -61,7 +63,7 @@ class Cores:
 class _Host:
     """The jobs of one host.
 
-    clock   what each of its threads has had since the beginning, up to `now`
+    clock   CPU seconds that each of its threads has had, from the beginning up to `now`
     """
 
     def __init__(self, cores: float):
@@ -90,7 +92,11 @@ class _Host:
 
 
 class Making:
-    """How far the threads beside a worker's training are with its batches."""
+    """How far the threads beside a worker's training are with its batches.
+
+    asked, begun, under_way   how many batches the training has asked for, how many are begun, and how many of
+                              these are not made yet
+    """
 
     def __init__(self, beside: Beside):
         self.beside = beside
@@ -103,7 +109,8 @@ class Making:
         return self.asked - 1
 
     def begin(self) -> list[int]:
-        """The batches that are begun now: in their order, one per free thread, so many ahead."""
+        """Begin as many batches as threads are free and as `ahead` allows. Returns their numbers, in their
+        order."""
         end = min(len(self.beside.batches), self.asked + self.beside.ahead)
         count = max(0, min(end - self.begun, self.beside.threads - self.under_way))
         self.begun, self.under_way = self.begun + count, self.under_way + count

@@ -63,6 +63,7 @@ class Grid:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Grid:
+        """The grid of the words KEYS. InputError for a value that cannot be used."""
         if given["link"] is not None:
             choice("link", given["link"], LINKS)
         epochs = int(given["epochs"]) if str(given["epochs"]).isdecimal() else 0
@@ -88,7 +89,7 @@ def _range(key: str, given: object) -> list[float]:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Below `gbytes_per_s` the one is faster, above it the other."""
+    """At `gbytes_per_s` two systems take the same time: below it `below` is faster, above it `above`."""
 
     latency_us: float
     below: str
@@ -98,11 +99,12 @@ class Crossing:
 
 @dataclass
 class Map:
-    """What came of it. seconds[name][i, j]: an epoch at latency i and bandwidth j, or the time to the score
-    `target`.
+    """The result of a search. seconds[name][i, j]: an epoch at latency i and bandwidth j, or the time to the
+    score `target`.
 
     target   in percent; None: epochs are compared
-    never    the best score of each system of which some run does not reach it, which is not compared
+    never    the best score of each system that is not compared, since some run of it does not reach the
+             target
     """
 
     grid: Grid
@@ -117,7 +119,7 @@ class Map:
 
     @property
     def averaged(self) -> str:
-        """Over what the seconds are means, for a text."""
+        """What the seconds are means over, as a part of a sentence."""
         whole = "" if self.target is None else ", the first and as many as it takes counted"
         return (
             f"means over {counted(self.grid.epochs, 'epoch')} after the first (epochs=N takes others){whole}"
@@ -125,17 +127,19 @@ class Map:
 
     @property
     def asked(self) -> str:
+        """What the map shows at each point, as a part of a sentence."""
         if self.target is None:
             return "the fastest system"
         return f"the first system at {self.target:.2f} % on validation vertices"
 
     def fastest(self, i: int, j: int) -> str:
+        """The fastest system at latency i and bandwidth j; of equally fast ones the first by name."""
         return min(self.seconds, key=lambda name: (self.seconds[name][i, j], name))
 
 
 def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
-    """Replay all groups at all points. InputError where they are not of one graph and number of workers, are
-    one system only, or fewer than two of them reach the score."""
+    """Replay all groups at all points, and find where pairs of systems cross. InputError where the groups are
+    not of one graph and number of workers, are one system only, or fewer than two of them reach the score."""
     if replayer.described is None:
         raise InputError("crossover varies the links of a described cluster: name one, as cluster=NAME")
     if replayer.settings.fit != "none":
@@ -157,6 +161,8 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         raise InputError(
             f"two of the rows are called {max(names, key=names.count)}: give runs of one kind each"
         )
+    # What is varied and what is replayed: the kind of link, the epochs until the target (systems that never
+    # reach it are left out), and each run's program, cut to the epochs that are replayed.
     workers = groups[0].workers
     hosts = {device.host for device in devices_of(replayer.described, workers, replayer.settings.per_host)}
     link = grid.link or ("between" if len(hosts) > 1 else "inside")
@@ -182,10 +188,13 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
             for timeline, epochs in zip(made, needed[name])
         ]))  # fmt: skip
 
+    # Every system at every point of the grid.
     found = {
         name: np.array([[seconds(name, lat, band) for band in grid.bandwidths] for lat in grid.latencies])
         for name in names
     }
+    # Where the faster of two systems changes between neighbouring bandwidths, bisect (on the logarithm) for
+    # the bandwidth at which both take the same time.
     crossings = []
     for (i, latency), (a, b) in itertools.product(
         enumerate(grid.latencies), itertools.combinations(sorted(names), 2)
@@ -204,7 +213,7 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
 
 
 def _target(reaches: str, groups: Sequence[Group]) -> float:
-    """A score in percent. InputError where `reaches` is none."""
+    """The score in percent that `reaches` asks for. InputError where it is no score."""
     number, share, rest = str(reaches).partition("%")
     try:
         value = float(number)
@@ -262,8 +271,8 @@ def with_link(cluster: Cluster, kind: str, gbytes_per_s: float, latency_us: floa
 
 
 def first_epochs(program: Program, count: int) -> Program:
-    """The program up to the end of its first `count` epochs; of an asynchronous run its workers' first
-    `count` rounds, which go on as far as its updates take (`harness.model.replay.rounds`)."""
+    """The program up to the end of its first `count` epochs. An asynchronous run keeps its workers' first
+    `count` rounds, which are repeated until the server has all updates (`harness.model.replay.rounds`)."""
     kept = []
     for steps in program.steps:
         begins = [place for place, step in enumerate(steps) if isinstance(step, Begin)]

@@ -44,7 +44,7 @@ class Sent:
 class Going:
     """An operation under way or through.
 
-    posted, done   when, by worker
+    posted, done   by worker, when it posted the operation, and when the operation was through for it
     last           by worker, the message (its place in `sent`) that was waited for longest
     """
 
@@ -60,7 +60,7 @@ class Going:
     partners: dict[int, set[int]] = field(default_factory=dict)
 
     def met(self, worker: int, eager: bool) -> float:
-        """When the last of the workers had posted that this worker's part depends on."""
+        """The moment at which the last of the workers that this worker's part depends on had posted."""
         route = self.operation.route
         if route == "ring" or (route == "broadcast" and not eager):
             return max(self.posted.values())
@@ -75,7 +75,11 @@ class Going:
 
 @dataclass(slots=True)
 class Segment:
-    """A piece of a worker's time: kind "compute", "rest" or "wait"; what it waits for, or -1."""
+    """A piece of a worker's time.
+
+    kind        "compute", "rest" or "wait"
+    operation   the number of the operation that a wait is for; -1: none
+    """
 
     kind: str
     name: str
@@ -98,6 +102,7 @@ class Timeline:
     merged: bool = False  # whether flows were put together since there were so many (`Flows`)
 
     def ends(self, worker: int, index: int) -> float:
+        """When a worker ends its epoch (or round) of this place, in seconds."""
         own = self.segments[worker][index]
         return own[-1].end if own else self.begins[worker][index]
 
@@ -117,7 +122,7 @@ class _Simulation:
         self.at = [0] * program.workers  # each worker's next step
         self.clock = [0.0] * program.workers
         self.waits: list[int | None] = [None] * program.workers
-        self.meeting: list[int] = []  # workers that are where an epoch begins
+        self.meeting: list[int] = []  # workers that wait for the next epoch to begin
         self.going: dict[int, Going] = {}
         self.segments: list[list[list[Segment]]] = [[] for _ in workers]
         self.begins: list[list[float]] = [[] for _ in workers]
@@ -139,6 +144,8 @@ class _Simulation:
         for worker in range(self.program.workers):
             self._later(0.0, worker)
         while True:
+            # What happens next is the earliest of an event, the end of a flow and the end of a job. Of those
+            # at one moment jobs end first, then flows.
             event = self.events[0][0] if self.events else math.inf
             flow = self.flows.next_end()
             job = self.cores.next_end() if self.cores is not None else math.inf
@@ -242,7 +249,7 @@ class _Simulation:
         self._go_on(worker, now)
 
     def _waited(self, worker: int, step: Wait, since: float, now: float) -> float:
-        """Note that the worker has waited; gives the moment at which it goes on."""
+        """Note a worker's wait for an operation. Returns the moment at which the worker goes on."""
         end = now + step.tail
         operation = -1 if step.operation is None else step.operation
         self.segments[worker][-1].append(Segment("wait", step.name, step.layer, since, end, operation))
@@ -290,6 +297,8 @@ class _Simulation:
         waiting: dict[int, list[int]] = {}
         sent = []
         for place, message in enumerate(made):
+            # A message waits for its sender's post (eager) or for both ends', and for the messages that it
+            # needs. The peer of an operation in ALONE never posts.
             ends = {message.source} if self.platform.eager else {message.source, message.target}
             if operation.route in ALONE:
                 ends = {message.source, message.target} & operation.parts.keys()

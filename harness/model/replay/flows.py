@@ -16,7 +16,7 @@ from numba import njit
 
 HOPS = 4  # links that a flow crosses at most
 NONE = -1  # fills up a route
-SAME = 1e-9  # times nearer than this share of themselves are one time
+SAME = 1e-9  # ends that differ by less than this share of themselves are one moment
 # Where more flows than MANY are under way, rates are not found anew for each that begins or ends, but a few
 # hundred times in the time that a flow takes.
 MANY, NEAR = 2048, 0.005
@@ -83,8 +83,8 @@ def max_min(routes: np.ndarray, capacity: np.ndarray) -> np.ndarray:
 class Flows:
     """The flows under way at one moment, and when the next of them ends.
 
-    Beyond MANY flows those that begin within NEAR of the flows' usual duration begin together, and so do
-    those end that end within NEAR of their own: `merged` says whether any did.
+    Beyond MANY flows, those that begin within NEAR of the flows' usual duration begin together, and those
+    that end within NEAR of their own duration end together. `merged` says whether any did.
 
     capacity   [m] bytes per second of each link
     """
@@ -130,7 +130,8 @@ class Flows:
             self.merged = self.merged or len({begun for *_, begun in self.joining}) > 1
             self.joining = []
             return []
-        # Not from the moment less the time now, a difference that rounding may have made smaller than it is.
+        # Flows are due by the seconds that they have left, not by `moment - now`: rounding may have made that
+        # too small.
         left = self.remaining[:count] / self.rates
         due = left <= left.min() * (1 + SAME)
         if count > MANY:

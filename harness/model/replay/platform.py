@@ -5,9 +5,9 @@
     within a host     out of one device, the host's bridge, into the other device       inside + bridge
     between hosts     the bridge, out of one host, into the other host, its bridge      between + 2 bridge
 
-Where `broadcast_gbytes_per_s` is given, a byte of a broadcast takes the link between two devices, or two
-hosts, as long as that rate says: NCCL's broadcasts and its messages between pairs do not reach the same
-rates. A bridge that it crosses as well is taken for as many times as long.
+Where `broadcast_gbytes_per_s` is given, a broadcast's bytes pass the links between two devices, or two hosts,
+at that rate: NCCL's broadcasts and its messages between pairs do not reach the same rates. The sizes of its
+messages are scaled for that, so that a bridge on their way takes as many times as long too.
 
 Each crossing is a link of its own in each direction: a device sends and receives at `inside.gbytes_per_s` at
 once, a host at `between.gbytes_per_s`, and all devices of a host share `bridge.gbytes_per_s` towards it and
@@ -52,7 +52,7 @@ class Platform:
     assumed    what the cluster does not say and is taken for 0, in words
     cores      of each pool of cores that threads share; infinite where they share none
     pools      by worker, the pool that its threads are of: its host's
-    device_cores   of which a device is made: as many threads train
+    device_cores   how many cores a device is made of: as many threads train on it
     """
 
     def __init__(self, name: str, hosts: Sequence[int], inside: Link, bridge: Link, between: Link):
@@ -127,9 +127,9 @@ def platform_of(
     """The platform of a run with so many workers on a described cluster: on its devices in their order, or
     `per_host` of them on each host in turn. InputError where the cluster names no devices or too few.
 
-    cores   that the threads of all hosts share, which are parts of one machine (a device that says of no
-            cores is then one); None: each host's threads its own, where the cluster says of how many cores
-            hosts and devices are
+    cores   how many cores the threads of all hosts share, where hosts are parts of one machine; a device
+            without `device_cores` then has one. None: the threads of a host share its `host_cores`, where the
+            cluster gives these and `device_cores`
     """
     if cluster.measured:
         raise InputError(
@@ -153,7 +153,8 @@ def platform_of(
 
 
 def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> list[Device]:
-    """Each worker's device: in their order, or the first `per_host` of each host in turn."""
+    """Each worker's device: in their order, or the first `per_host` of each host in turn. InputError where
+    `per_host` leaves too few."""
     devices = cluster.devices
     if per_host is not None:
         hosts = sorted({device.host for device in devices})
@@ -168,7 +169,8 @@ def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> l
 
 
 def instant(workers: int) -> Platform:
-    """Of the machine that a run was made on: messages take no time, which the traced waits hold already."""
+    """The platform of the machine that a run was made on. Messages take no time, since the traced waits hold
+    it."""
     free = Link(gbytes_per_s=math.inf, latency_us=0)
     platform = Platform("traced", [0] * workers, free, Link(), free)
     platform.eager = True

@@ -140,7 +140,7 @@ def crosses_hosts(program: Program, hosts: Sequence[int]) -> bool:
 
 
 def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Program:
-    """The same with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
+    """The program with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
     round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
     Threads beside its training are as fast as they were."""
     made: list[Step] = []
@@ -158,9 +158,9 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
 
 
 def blocking(program: Program) -> Program:
-    """The same, where every worker stops at each operation that it posts until that is through: its wait, if
-    it stands in the same epoch, follows the posting and what the transport does for it, and no work goes on
-    beside what travels."""
+    """The program in which a worker does no work while what it posted travels. The wait for each operation is
+    moved to its posting, behind the work of the transport for it, so that the worker stops there until the
+    operation is through. An operation whose wait is not in the same epoch stays as it is."""
     made = replace(program, steps=[])
     for steps in program.steps:
         waits: dict[int, int] = {}  # by operation posted in this epoch, the place of its wait
@@ -174,7 +174,7 @@ def blocking(program: Program) -> Program:
                 waits.setdefault(step.operation, place)
         moved = set(waits.values())
         own: list[Step] = []
-        after: list[Step] = []  # waits of what was posted last, which the transport has yet to do its part of
+        after: list[Step] = []  # moved waits, which follow the transport's work for their operation
         for place, step in enumerate(steps):
             if not isinstance(step, Aside):
                 own += after
@@ -190,7 +190,8 @@ def blocking(program: Program) -> Program:
 def scaled(
     program: Program, seconds: Callable[[Work], float], sizes: Callable[[Operation], float]
 ) -> Program:
-    """The same with work that takes `seconds` times as long, and `sizes` times as many bytes."""
+    """The program with the seconds of each work times `seconds(work)`, and the bytes of each operation times
+    `sizes(operation)`."""
     operations = []
     for each in program.operations:
         parts: dict[int, Mapping[int, int]] = {
@@ -205,12 +206,12 @@ def scaled(
 
 
 def grown(program: Program, times: float, work: bool = True) -> Program:
-    """The same as if the graph were so many times as large, at the same degrees and partition: whatever
-    belongs to a layer (its work, the rows that its operations carry, and what the transport does for those)
-    and what makes batches is so many times as large; what belongs to none (sums of weights, the optimiser) is
-    as it was.
+    """The program as if the graph were so many times as large, at the same degrees and partition. What
+    belongs to a layer is `times` as large: its work, the rows that its operations carry, and what the
+    transport does for those. So is what makes batches. What belongs to no layer (sums of weights, the
+    optimiser) stays as it was.
 
-    work   whether work is; with a roofline it is made so already, where it is counted
+    work   whether work grows; a roofline has already made counted work grow
     """
     if times == 1:
         return program

@@ -42,8 +42,8 @@ _Span = Any  # a row of `spans` (harness/results/schema.py); end_s is NaN of an 
 
 
 def clock_of(trace: Trace) -> str:
-    """The clock that tells what a run computed: "cpu" where workers outnumbered the cores, so that a wall
-    second of one held the work of others; else "wall"."""
+    """The clock that tells what a run computed: "cpu" where workers outnumbered the cores, so that a worker's
+    wall second held work of others; else "wall"."""
     summary = trace.summary or summarise(trace)
     return str(summary["clock"])
 
@@ -53,11 +53,12 @@ def program_of(
 ) -> Program:
     """The program of a run.
 
-    waits   whether waits keep their traced tails, and epochs the moments at which each worker began them:
-            the machine that the run was made on
-    clock   "wall" or "cpu": which seconds compute and rest last; None: those of `clock_of`, and of the
-            machine itself wall seconds
-    lasts   how long segments last that say what they computed; the others, and with None all, as traced
+    waits   whether it is replayed on the machine that it was made on: waits keep their traced tails, and
+            workers the moments at which they began each epoch
+    clock   "wall" or "cpu": which seconds compute and rest last; None: those of `clock_of`, or wall seconds
+            with `waits`
+    lasts   gives the seconds of segments that say what they computed; the others, and with None all, last as
+            traced
 
     InputError where the trace lacks what a replay needs.
     """
@@ -68,12 +69,15 @@ def program_of(
     rounds = Rounds.read(trace)
     epochs = sorted({int(number) for number in epochs_of_run(trace.epochs)["epoch"]})
     made = rounds.epochs.groupby("worker")["epoch"]
+    # Each worker's spans by its own epoch or round.
     lines: list[dict[int, list[_Span]]] = [
         {int(number): [] for number in sorted(made.get_group(worker))} for worker in range(workers)
     ]
     span: _Span
     for span in spans.itertuples(index=False):
         lines[span.worker][span.epoch].append(span)
+    # What is common to all workers: operations, how long traced waits went on, and what the threads beside
+    # each worker's training did.
     operations, numbers = _operations(lines)
     tails = _tails(lines, operations, numbers) if waits else {}
     # On the machine itself a wait for a batch lasts as traced.
@@ -82,6 +86,7 @@ def program_of(
     first: dict[int, float] = {}  # when an epoch's first worker began it
     if waits and not rounds.asynchronous:
         first = {number: min(_begin(line[number]) for line in lines) for number in epochs}
+    # Each worker's steps, epoch after epoch.
     steps: list[list[Step]] = [[] for _ in range(workers)]
     for worker, line in enumerate(lines):
         for number, spans_of_epoch in line.items():
@@ -99,9 +104,9 @@ def program_of(
 
 
 def _beside(trace: Trace, lines: list[dict[int, list[_Span]]]) -> list[Beside]:
-    """The threads beside each worker's training: of what they took in an epoch each of its batches has an
-    equal part; of the first, in which loops are compiled, those of the mean of the others. Empty where no
-    trace says that there are any."""
+    """The threads beside each worker's training. Their seconds of an epoch are shared out equally among its
+    batches; a batch of the first epoch, in which loops are compiled, takes the mean of the others. Empty
+    where the trace says of no such threads."""
     told = trace.metrics[trace.metrics["name"].isin([SAMPLER, SAMPLER_THREADS, SAMPLER_AHEAD])]
     of = dict(zip(zip(told["worker"], told["name"], told["epoch"]), told["value"]))
     if not any(name == SAMPLER_AHEAD for _, name, _ in of):
@@ -140,7 +145,7 @@ def _transport(
 
 
 def _with_transport(steps: list[Step], seconds: float) -> list[Step]:
-    """The same, with what the transport's threads did in equal parts from each posting on."""
+    """The steps with `seconds` of the transport's threads, in equal parts after each posting."""
     posts = sum(isinstance(step, Post) for step in steps)
     if not posts or not seconds:
         return steps
@@ -215,8 +220,8 @@ def _part(worker: int, span: _Span) -> dict[int, int]:
 def _tails(
     lines: list[dict[int, list[_Span]]], operations: list[Operation], numbers: dict[tuple[int, str], int]
 ) -> dict[tuple[int, int], float]:
-    """By (worker, operation): how long its wait went on after the last of those it depends on had posted,
-    or after it had begun where that was later."""
+    """By (worker, operation): how long the worker's wait went on after the last worker that it depends on had
+    posted, or after the wait had begun where that was later."""
     posts: dict[int, dict[int, float]] = {}
     for worker, line in enumerate(lines):
         for spans in line.values():
@@ -257,9 +262,10 @@ def _steps(
     lasts: Roofline | None,
     batches: str,
 ) -> list[Step]:
-    """An epoch's steps. Operations are posted inside segments: what was posted in one cuts it in two.
+    """The steps of a worker's epoch. An operation that was posted inside a segment of work cuts it in two.
 
-    batches   whether a wait for one lasts as "traced", or until it is "made", or it is "there"
+    batches   how long a wait for a batch lasts: as "traced"; until the batch is "made"; no time, since it is
+              "there"
     """
     made: list[Step] = []
     posts = sorted((span for span in spans if span.kind == "comm"), key=lambda span: span.start_s)
@@ -268,7 +274,7 @@ def _steps(
     for place, span in enumerate(line):
         inside = []
         last = place == len(line) - 1
-        # What was posted when a wait began that took no time was posted before it.
+        # An operation posted at the start of a wait that took no time was posted before it.
         while at < len(posts) and (
             posts[at].start_s < span.end_s or posts[at].start_s <= span.start_s or last
         ):
@@ -286,10 +292,11 @@ def _steps(
             made.append(Wait(number, span.name, span.layer, tail))
             continue
         wall = span.end_s - span.start_s
-        # Who is held up sleeps: on any device, and in no CPU second.
+        # A straggler sleeps: as long on any device, and in no CPU second.
         seconds = wall if clock == "wall" or span.name == STRAGGLE else span.cpu_s
         if lasts is not None and span.name != STRAGGLE:
             seconds = lasts.segment(worker, span.layer, span.work, seconds, span.cpu_s)
+        # The segment's seconds are divided among its pieces by their wall time.
         scale = seconds / wall if wall > 0 else 0.0
         since = span.start_s
         for post in inside:

@@ -43,13 +43,14 @@ def shape_of(work: Work) -> tuple[int, int, int]:
     narrowest = min(work.rows, work.columns, work.width) if work.kind == "dense" else work.width
     size = work.read + work.written
     if work.kind == "pack":
-        # A table that rows are scattered over is as far away as one that is moved as a whole.
+        # Rows that are scattered over a table take as long per byte as if the whole table were moved.
         size = max(size, 2 * work.columns * work.written // max(work.rows, 1))
     return narrowest, size, 0
 
 
 class Efficiency:
-    """Of one kind of work, between the shapes of its rates. InputError where the rates are no grid."""
+    """The efficiency of one kind of work at any shape, interpolated between the shapes of its rates.
+    InputError where the rates are no grid."""
 
     def __init__(self, cluster: str, rates: Sequence[Rate]):
         self.axes = [sorted({getattr(rate, axis) for rate in rates}) for axis in AXES]
@@ -63,10 +64,11 @@ class Efficiency:
                 " give every width with every size and degree once"
             )
         cells = [known[cell] for cell in product(*self.axes)]
-        # Seconds per byte rather than bytes per second: what an operation takes is a sum of parts.
+        # Inverses are interpolated, seconds per byte: what an operation takes is a sum of its parts' seconds.
         self.inverse = (1.0 / np.array(cells)).reshape([len(axis) for axis in self.axes])
 
     def at(self, shape: tuple[int, int, int]) -> float:
+        """The efficiency at a shape (width, size, degree)."""
         values = self.inverse
         for axis, place in zip(self.axes, shape):
             values = _between(place, axis, values)
@@ -99,7 +101,7 @@ def _on_a_core(work: Work) -> float:
 
 class Speeds:
     """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates
-    of no kind of work, or rates that are no grid.
+    of an unknown kind of work, or rates that are no grid.
 
     unmeasured   efficiency of a kind of which the cluster gives neither rates nor measured products
     overall      efficiency of all work, on top of its kind's
@@ -116,7 +118,7 @@ class Speeds:
             by_kind.setdefault(rate.kind, []).append(rate)
         self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
         self.unmeasured, self.overall = unmeasured, overall
-        # What the devices' times are of.
+        # Operations of the dense product that gives `mm_s`, and bytes of the sparse one that gives `spmm_s`.
         self.flops = self.gathered = 0.0
         if (n := cluster.matrix) is not None:
             self.flops = 2.0 * n**3
@@ -124,7 +126,7 @@ class Speeds:
             self.gathered = float(gathered.read + gathered.written) if cluster.density else 0.0
 
     def products(self, kind: str, device: Device) -> bool:
-        """Whether a kind of work takes what a measured product of the device says, for want of rates."""
+        """Whether a kind of work has no rates, and is timed by a measured product of the device instead."""
         if kind in self.efficiencies:
             return False
         if kind == "dense":
@@ -143,7 +145,8 @@ class Speeds:
         return peak, rate
 
     def seconds(self, work: Work, device: Device) -> float:
-        """Of one launch, the launch itself included."""
+        """Seconds of one launch of the work, the launch itself included; of a device without peaks by
+        FIXED."""
         if not has_peaks(device):
             return _on_a_core(work)
         peak, rate = self._limits(work.kind, device)
@@ -164,9 +167,9 @@ class Roofline:
 
     unmeasured, overall   as of `Speeds`
     grown            how many times as long the counted work of layers takes
-                         (`harness.model.replay.program.grown`)
+                     (`harness.model.replay.program.grown`)
     uncounted        "traced", or "none": segments that say nothing of what they computed take no time
-    peaks_needed     whether a device whose peaks the cluster does not say is refused
+    peaks_needed     whether a device whose peaks the cluster does not say is refused, by InputError
     """
 
     def __init__(
@@ -194,7 +197,7 @@ class Roofline:
         self.modelled = self.kept = self.traced = 0.0
         self.noted = True
         self.met: set[str] = set()  # kinds of work
-        self.known: dict[tuple[int, Work], float] = {}  # by worker: epochs repeat their work
+        self.known: dict[tuple[int, Work], float] = {}  # seconds by worker and work: epochs repeat their work
 
     @property
     def assumed(self) -> list[str]:
@@ -211,9 +214,11 @@ class Roofline:
     def segment(
         self, worker: int, layer: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float
     ) -> float:
-        """Seconds of a worker's segment with the elements of its `work`; `traced` where there are none.
+        """Seconds of a worker's segment. Segments without counted work last `traced`, or no time
+        (`uncounted`).
 
         layer   -1: none
+        done    the elements of the segment's `work` in the trace
         cpu     CPU seconds that it took in the trace
         """
         total, some = 0.0, False

@@ -17,7 +17,7 @@ from harness.model.replay.program import Begin, Post, Program, Step, Wait
 
 
 def updates(timeline: Timeline) -> list[tuple[float, int]]:
-    """When the wait for the answer to each update ended, and whose it was, ascending."""
+    """The end of the wait for the answer to each update and the worker that waited, in ascending order."""
     return sorted(
         (segment.end, worker)
         for worker, own in enumerate(timeline.segments)
@@ -28,10 +28,10 @@ def updates(timeline: Timeline) -> list[tuple[float, int]]:
 
 
 def simulate(program: Program, once: Callable[[Program], Timeline]) -> Timeline:
-    """A program to its end; an asynchronous one until its server has all updates, and no longer: rounds whose
-    update came after the last of them are left out.
+    """Simulate a program to its end. An asynchronous one ends when its server has all updates: rounds whose
+    update came after the last of these are left out.
 
-    A worker whose traced rounds are over before that makes those after its first again, in their order.
+    A worker whose traced rounds are over before that makes its rounds after the first again, in their order.
 
     once   simulates a program to its end
     """
@@ -70,7 +70,7 @@ def _longer(program: Program, workers: list[int]) -> Program:
                 operations.append(operations[step.operation])
                 more.append(Post(again[step.operation]))
             elif isinstance(step, Wait):
-                # What was posted in the first round is through long since.
+                # An operation that was posted in the first round has long been through.
                 number = None if step.operation is None else again.get(step.operation)
                 more.append(replace(step, operation=number))
             elif isinstance(step, Begin):

@@ -1,8 +1,8 @@
 """Whether the scores of a run would be its own on another cluster.
 
-A replay repeats what was computed. What an asynchronous run computes depends on the order in which its
-workers' updates come, and what RAPA's partition leaves to a worker on its device (`Traits.devices`):
-elsewhere both would be others.
+A replay repeats what was computed. Two kinds of runs would compute something else on another cluster: an
+asynchronous run, which depends on the order in which its workers' updates come, and a run with RAPA's
+partition, which depends on its workers' devices (`Traits.devices`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def check(trace: Trace, cluster: Cluster | None, instead: str) -> None:
     """InputError where the run's losses and scores are not known on a cluster.
 
     cluster   None: the machine that it was made on
-    instead   what to do then
+    instead   what the error tells the user to do instead
     """
     if Rounds.read(trace).asynchronous:
         raise InputError(

@@ -48,23 +48,23 @@ class Settings:
     cluster      a preset's name (conf/cluster), a file that ends in .yaml, or "traced": the machine that the
                  run was made on, whose waits last as traced
     per_host     workers on each host; None: one on each of the cluster's devices, in their order
-    cores        that the threads of all hosts share, which are parts of one machine, as network namespaces
-                 are; None: each host has its own, where the cluster says how many
+    cores        how many cores the threads of all hosts share, where hosts are parts of one machine, as
+                 network namespaces are; None: each host has its own, where the cluster says how many
     compute      "traced": segments of work last as long as traced; "roofline": as what they computed takes on
                  the cluster's devices (`harness.model.replay.roofline`)
-    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, with
-                 a roofline, or with `cores`
+    clock        which seconds traced work lasts, "wall" or "cpu"; None: on a described cluster CPU seconds
+                 where workers outnumbered the cores, with a roofline, or with `cores`; otherwise wall seconds
     overlap      "ours": what is sent travels while workers compute, as here; "published": only in systems
-                 whose papers have it so (`harness.core.system.Traits`), the others stop for it
+                 whose papers have it so (`harness.core.system.Traits`); workers of the others stop for it
     broadcast    how broadcasts are made (`harness.model.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
     fit          "printed": efficiency and rates of links as fitted to what is printed of the testbed and the
                  run's graph (`harness.core.cluster.Fit`); "none"
-    uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
-                 seconds, or take no time, "none"
+    uncounted    of a roofline, how long segments last that say nothing of what they computed: "traced", in
+                 seconds of `clock`, or "none", no time
     grown        as if the graph were so many times as large (`harness.model.replay.program.grown`)
-    straggler    a worker that is slower than it was (`harness.model.replay.program.held_up`), by `delay`
-                 seconds in every epoch, and by `slowdown` times as long work; None: none
+    straggler    the number of a worker that is held up for `delay` seconds in every epoch and whose work
+                 lasts `slowdown` times as long (`harness.model.replay.program.held_up`); None: no worker
     """
 
     cluster: str = TRACED
@@ -119,7 +119,7 @@ class Settings:
 class Replayer:
     """Settings with the cluster that they name, read and changed as its words say.
 
-    described   None: the machine that a run was made on
+    described   the cluster; None: the machine that a run was made on
     changes     the words that changed it, as "between.gbytes_per_s=0.125"
     """
 
@@ -134,7 +134,7 @@ class Replayer:
         return " ".join([self.settings.cluster, *self.changes])
 
     def program(self, trace: Trace) -> Program:
-        """The program of a run."""
+        """The program of a run under these settings. InputError where the settings do not fit the run."""
         lasts = None
         if self.settings.compute == "roofline":
             assert self.described is not None
@@ -163,7 +163,8 @@ class Replayer:
         return read
 
     def replay(self, trace: Trace) -> Timeline:
-        """InputError where a run cannot be replayed, also for spans that no run could have traced."""
+        """Simulate a run. InputError where it cannot be replayed, also for spans that no run could have
+        traced."""
         try:
             return self._replayed(trace)
         except MISSHAPEN as error:
@@ -188,8 +189,8 @@ class Replayer:
         return self.simulated(program, platform, broadcast)
 
     def fit(self, trace: Trace) -> Fit | None:
-        """What the cluster is fitted to on a run's graph; None where that is not asked for. InputError where
-        it is fitted to nothing on it."""
+        """The cluster's fit to a run's graph; None where no fit is asked for. InputError where the cluster
+        has no fit to that graph."""
         if self.settings.fit == "none" or self.described is None:
             return None
         graph = str(trace.config["dataset"]["name"]).removeprefix("twin/")
@@ -203,7 +204,8 @@ class Replayer:
         )
 
     def fitted(self, trace: Trace) -> Cluster:
-        """The cluster with the rates of links that are fitted to a run's graph."""
+        """The cluster with the rates of links that are fitted to a run's graph, for pairs and broadcasts
+        alike."""
         assert self.described is not None
         if (fit := self.fit(trace)) is None:
             return self.described
@@ -218,9 +220,11 @@ class Replayer:
         return dataclasses.replace(self.described, **changed)
 
     def simulated(self, program: Program, platform: Platform, broadcast: str) -> Timeline:
+        """Simulate a program on a platform; an asynchronous one as `harness.model.replay.rounds` does."""
         return rounds.simulate(program, lambda each: simulate(each, platform, broadcast))
 
     def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
+        """The platform of so many workers on `cluster`, or on the described one."""
         described = cluster or self.described
         assert described is not None
         return platform_of(described, workers, self.settings.per_host, self.settings.cores)
@@ -229,13 +233,15 @@ class Replayer:
         """Which seconds work lasts in a replay of this run."""
         if self.settings.clock is not None or self.described is None:
             return self.settings.clock or "wall"
-        # What no roofline says, and what shares cores, others' work must not lengthen.
+        # CPU seconds, since others' work must not lengthen what a roofline does not model, or what shares
+        # cores.
         settings = self.settings
         return "cpu" if settings.compute == "roofline" or settings.cores is not None else clock_of(trace)
 
 
 def overlaps(trace: Trace) -> bool:
-    """Whether a run's system, as published, computes while it sends. InputError: the trace does not say."""
+    """Whether a run's system, as published, computes while it sends. InputError where the trace does not
+    say."""
     said = (trace.resolved or {}).get("overlaps")
     if said is None:
         raise InputError(
@@ -284,7 +290,7 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
     """A preset, or the cluster of a file that ends in .yaml, changed by words like between.latency_us=50.
     InputError where there is none, or a word or value does not fit.
 
-    beside   what else could have been given
+    beside   further names that an error may suggest
     """
     own = name.endswith(".yaml")
     path = Path(name) if own else PRESETS / f"{name}.yaml"

@@ -1,10 +1,10 @@
 """What a replay says: where each worker's epoch goes, and the critical path.
 
-The critical path of an epoch is the chain of work and messages that made it as long as it is. From the end of
-the slowest worker's epoch backwards: a segment of work is on the path as a whole. A wait that a message ended
-puts the message there instead, from the moment at which it could leave; before that the path goes on with
-whatever it had waited for: another message, or the worker that posted last. Every second of the epoch is on
-it once.
+The critical path of an epoch is the chain of work and messages that made it as long as it is. It is followed
+backwards from the end of the slowest worker's epoch. A segment of work is on the path as a whole. Where a
+message ended a wait, the message is on the path instead of the wait, from the moment at which it could leave.
+Before that moment the path goes on with what the message had waited for: another message, or the worker that
+posted last. Every second of the epoch is on the path once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ EARLIER = "begun in an earlier epoch"
 class Epoch:
     """Seconds of one worker's epoch; epoch = compute + rest + exposed + idle.
 
-    epoch      its own train clock
+    epoch      on the worker's own train clock
     compute, rest   as its program says
-    exposed    waits, once everybody that they depend on had come
-    idle       waits before that, for slower workers
+    exposed    the part of its waits after all workers that they depend on had posted
+    idle       the part of its waits before that, for slower workers
     behind     after its own end, until the slowest worker has ended too: not part of `epoch`; 0 of an
                asynchronous run, in which nobody waits for it
-    comm       some operation in flight: the union of the intervals
+    comm       with some operation in flight: the union of the operations' intervals
     """
 
     epoch: float
@@ -46,7 +46,8 @@ class Epoch:
 
 
 def slowest_ends(timeline: Timeline) -> list[float]:
-    """By epoch: when the last worker's ended; none of an asynchronous run, in which nobody waits for it."""
+    """By epoch, the moment at which the last worker ends it. Empty for an asynchronous run, in which nobody
+    waits for that worker."""
     if timeline.program.updates is not None:
         return []
     workers = range(timeline.program.workers)
@@ -54,7 +55,7 @@ def slowest_ends(timeline: Timeline) -> list[float]:
 
 
 def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None = None) -> list[Epoch]:
-    """By epoch; of an asynchronous run by the worker's own round.
+    """A worker's epochs in order, or its rounds in an asynchronous run.
 
     slowest   `slowest_ends`, where they are known already
     """
@@ -91,8 +92,9 @@ def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None =
 
 
 def first_epoch(timeline: Timeline) -> float:
-    """Seconds of the slowest worker's first epoch: what it waited for, as what is fetched once, and work as
-    long as in the mean of the others, since in the first loops are compiled and memory is allocated."""
+    """Seconds of the slowest worker's first epoch: its waits, among them those for what is fetched only then,
+    and work as long as in the mean of the other epochs, since in the first one loops are compiled and memory
+    is allocated."""
     longest = 0.0
     for worker in range(timeline.program.workers):
         first, *others = of_worker(timeline, worker)
@@ -103,15 +105,15 @@ def first_epoch(timeline: Timeline) -> float:
 
 def warm(timeline: Timeline) -> range:
     """The places of the epochs that means are taken over: all but the run's first, which fetches what is
-    fetched once; of a run of one epoch that one."""
+    fetched once. A run of one epoch has that one."""
     count = len(timeline.program.epochs)
     return range(min(1, count - 1), count)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Means over the warm epochs, in seconds. Of an asynchronous run what workers' rounds hold is put
-    together, and divided by the number of epochs that they make.
+    """Means over the warm epochs, in seconds. In an asynchronous run the sum over a worker's rounds is
+    divided by the number of epochs that all workers' rounds make.
 
     epoch     the slowest worker's epoch; of an asynchronous run the time between the last updates of two
               epochs
@@ -125,6 +127,7 @@ class Times:
 
 
 def times_of(timeline: Timeline) -> Times:
+    """The means of a timeline's warm epochs."""
     ends = slowest_ends(timeline)
     by_worker = [of_worker(timeline, worker, ends) for worker in range(timeline.program.workers)]
     if timeline.program.updates is None:
@@ -206,8 +209,8 @@ def _of_epoch(timeline: Timeline, index: int) -> list[tuple[str, float]]:
 def _through_messages(
     timeline: Timeline, going: Going, worker: int, now: float, first: float, found: list[tuple[str, float]]
 ) -> tuple[float, int]:
-    """Go back along the messages that a worker's wait ended with; gives the moment at which the first of them
-    could leave, and the worker that made it leave then."""
+    """Follow the path back along the messages that ended a worker's wait. Returns the moment at which the
+    first of them could leave, and the worker whose posting made it leave then."""
     place = going.last[worker]
     while place >= 0:
         sent = going.sent[place]
