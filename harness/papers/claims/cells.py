@@ -15,7 +15,7 @@ from harness.papers.claims.verdict import TOLERANCE
 
 KEYS = ("each", "printed", "without")  # of a claim in a file
 C = TypeVar("C", bound=Any)  # a claim, whose module imports this one
-# What `compare` makes of rows' values: of ours, of shape (graphs, seeds), and of printed numbers.
+# What `compare` makes of the rows' values: of our values [graphs, seeds], and of printed numbers.
 MADE: dict[str, Callable[..., Any]] = {
     "value": lambda a: a,
     "ratio": lambda a, b: a / b,
@@ -46,15 +46,17 @@ def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> lis
     """A claim for each cell, or the claim itself where none of the three is given.
 
     claim     of `harness.papers.claims.claim`, whose texts may hold {NAME}
-    each      by name the values that {NAME} stands for, in the order in which cells come. A mapping gives
-              more of each: what the table prints of it, or what further names stand for with it, as
-              {VALUE: {NAME: TEXT}}
+    each      by name the values that {NAME} stands for, in the order in which cells come. A list gives the
+              values alone. A mapping gives more of each value: what the table prints instead of it, or
+              further names with their texts, as {VALUE: {NAME: TEXT}}
     printed   for each row the place of its number in `published.yaml`: keys and positions with "/" between
-              them, in which {NAME} is what the table prints. The published value is made of these numbers as
-              `compare` makes ours of the rows, and lies on the side that the paper claims; on neither within
-              the tolerance around no difference. A cell without them ("OOM") has no claim. Without it the
-              claim says what is published, as any other does, maybe as a "{NAME}" that stands for a number
-    without   cells that are left out, each as {NAME: value, ...}, all of which it has
+              them, in which {NAME} is what the table prints. `compare` makes the published value of these
+              numbers as it makes ours of the rows. The direction is the side of no difference on which that
+              value lies; none where it lies within the tolerance. A cell without a number ("OOM") has no
+              claim. Without `printed` the claim gives `published` itself, maybe as a "{NAME}" that stands for
+              a number
+    without   cells that are left out, each as {NAME: value, ...}: a cell is left out where it has all of
+              these
 
     Claims that differ only in the last name of `each` are a series, and its values the steps. InputError
     where a place does not exist, no cell has a number, or what a cell makes is given too.
@@ -128,7 +130,7 @@ Value = tuple[str, Mapping[str, str]]
 
 
 def _names(each: Any, where: str) -> dict[str, dict[str, Value]]:
-    """Of `each` by name and by our value. InputError where that cannot be told."""
+    """`each` by name and by our value. InputError where it is misshapen."""
     if not (isinstance(each, Mapping) and each):
         raise InputError(f"{where}.each={each}: give the values of each name, as {{NAME: [VALUE, ...]}}")
     names: dict[str, dict[str, Value]] = {}
@@ -157,7 +159,8 @@ def _value(mine: Any, more: Any) -> Value:
 
 
 def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]]:
-    """For every cell of `each` what {NAME} stands for: what we call it, and what the table prints."""
+    """For every cell of `each` two dictionaries of what {NAME} stands for: by our names of the values, and by
+    what the table prints."""
     names = _names(each, where)
     cells = []
     for cell in itertools.product(*(values.items() for values in names.values())):
@@ -169,7 +172,7 @@ def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]
 
 
 def _left_out(without: Any, names: Mapping[str, Mapping[str, Value]], where: str) -> list[dict[str, str]]:
-    """The cells that are left out. InputError that names what no cell has."""
+    """The cells that are left out. InputError where one names what no cell has."""
     if not isinstance(without, list | None) or not all(isinstance(left, Mapping) for left in without or ()):
         raise InputError(f"{where}.without={without}: give the cells that are left out, as [{{NAME: VALUE}}]")
     out = [{str(name): str(value) for name, value in left.items()} for left in without or ()]
@@ -208,7 +211,8 @@ def named(text: str, names: Mapping[str, str], where: str) -> str:
 
 
 def number_at(entry: published.Entry, place: str, where: str) -> float | None:
-    """The number at a place of an entry, or with "ENTRY:PLACE" of another; None: a word, or nothing."""
+    """The number at a place of an entry, or, with "ENTRY:PLACE", at a place of another entry. None where a
+    word or nothing stands there; InputError where the place does not exist or holds several numbers."""
     other, colon, within = place.partition(":")
     if colon:
         choice(f"{where}.printed", other, published.entries())

@@ -1,4 +1,5 @@
-"""A claim: one part of what a paper says, how it is decided, and whether what a file says of it can be."""
+"""A claim: one part of what a paper says, and how it is decided; with a check of what a file says of a
+claim."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Size:
     """How much is run.
 
     graphs    each as overrides, as "dblp dataset.split=low_label"; values are means over them
-    runs      what all rows have in common: workers, epochs, seeds, partition
+    runs      what all rows have in common, as overrides: workers, epochs, seeds, partition
     minutes   what to expect on two cores
     """
 
@@ -41,8 +42,8 @@ class Size:
 class Claim:
     """One part of what a paper says, and how it is decided.
 
-    entry            the published entry that it is a part of; the experiment's own name where no paper says
-                     it: a finding, which is decided as the others are and counted apart
+    entry            the published entry that it is a part of; for a finding, which no paper says, the
+                     experiment's own name: it is decided as the others are and counted apart
     says             the part, in words
     measure          what is taken of each run (`harness.papers.claims.measure`)
     rows             the rows compared, as many as `compare` takes; with "descending" two or more, the largest
@@ -56,18 +57,18 @@ class Claim:
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
     graph            the graph on which this is decided, itself or its twin, as a size has it: its name, or
                      all of its overrides where a size has it in several forms; null: all of the size
-    across           what becomes of several graphs, seed by seed: their "mean", or, where the paper speaks of
-                     its best or worst case, the "max" or "min" of what is compared
+    across           how several graphs are put together, seed by seed: their "mean", or, where the paper
+                     speaks of its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
     by_construction  why agreement proves nothing: a schedule, a format, equal products or a knob that was set
                      to reproduce it fix the value, on any graph
-    calibrated       why agreement proves nothing on a twin: it was made to have this value
+    calibrated       why agreement proves nothing on a twin: the twin was made to have this value
     compared         whether it is judged by no rule, but shown beside what is printed
                      (`harness.papers.claims.seconds`), there as `row`; "": as the first of `rows`
     cause            what a verdict other than "holds" is owed to (`harness.papers.claims.verdict.CAUSES`);
                      "": the experiment's
-    because          why it is that
+    because          why the cause is that
     series, step     of a cell of a table (`harness.papers.claims.cells`): what its series says, with {} for
                      the step, and the step
     """
@@ -112,10 +113,12 @@ class Claim:
 
     @property
     def no_difference(self) -> float:
+        """The value of no difference: `neutral`, or 1 of ratios and 0 of anything else."""
         return self.neutral if self.neutral is not None else float(self.logarithmic)
 
     @property
     def value(self) -> Measure:
+        """What is taken of each run."""
         return measure_of(self.measure)
 
     def of(self, row: str) -> Measure:
@@ -124,12 +127,13 @@ class Claim:
 
     @property
     def measurement(self) -> tuple[Any, ...]:
-        """What is measured, whatever is printed of it."""
+        """What is measured, whatever the paper prints of it."""
         return repr(self.measure), tuple(self.rows), self.compare, self.graph, self.across
 
     @property
     def counted_as(self) -> tuple[Any, ...]:
-        """The same for claims that are counted once: percent less are the ratio of the same rows."""
+        """`measurement` as it is counted, so that claims with one value count once: "less_percent" counts as
+        the "ratio" of the same rows."""
         compare = "ratio" if self.compare == "less_percent" else self.compare
         return repr(self.measure), tuple(self.rows), compare, self.graph, self.across
 
@@ -150,11 +154,17 @@ class Need:
 
 
 def named(graph: str) -> str:
-    """The name of a graph of a size, without its twin's."""
+    """The name of a graph of a size, without "twin/"."""
     return graph.split()[0].removeprefix("twin/")
 
 
 def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str, Size]) -> None:
+    """InputError where a file's claim cannot be decided: a field that is unknown, missing or contradicts
+    another.
+
+    where   the claim's place in the file, for messages
+    rows    overrides by row
+    """
     choice(f"{where}.compare", claim.compare, COMPARED)
     measure_of(claim.measure, f"{where}.measure")
     if isinstance(claim.measure, dict):
@@ -192,7 +202,7 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
         isinstance(ends, list) and len(ends) == 2 and ends[0] <= ends[1]
     ):
         raise InputError(f"{where}.published={ends}: give a number, or [least, most]")
-    if claim.logarithmic and claim.direction is not None:  # an effect, which has a logarithm
+    if claim.logarithmic and claim.direction is not None:  # effects of ratios are logarithms
         lower: Any = ends[0] if isinstance(ends, list) else ends
         for key, value in (("published", lower), ("neutral", claim.neutral)):
             if value is not None and value <= 0:

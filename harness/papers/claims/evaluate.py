@@ -42,11 +42,11 @@ class Result:
 
     ours         the value here, over seeds; None where nothing was measured
     neutral      the value of no difference; None where the paper has no direction
-    size         of the runs it is from
+    size         of the runs that the verdict is from
     unit         what an axis calls the values
     measured     what the verdict was made of
     again        the entry of its paper in which this measurement is counted; "" where it is counted here
-    series, step where it is a cell of a table: what the series says, with {} for the step, and the step
+    series, step   of a cell of a table: what its series says, with {} for the step, and the step
     """
 
     entry: str
@@ -65,15 +65,16 @@ class Result:
 
     @property
     def own(self) -> bool:
-        """Whether it is no paper's, but a finding of its experiment."""
+        """Whether it is a finding of its experiment, which no paper says."""
         return self.entry == self.experiment and self.entry not in published.entries()
 
 
 def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Result]:
     """A result for each part of each entry that a run could show, in the order of the papers; then the
-    findings that are no paper's, by experiment."""
+    experiments' own findings."""
     found: dict[str, list[Result]] = defaultdict(list)
     measured: dict[str, list[tuple[Any, ...]]] = defaultdict(list)  # by entry, what each part is taken of
+    # The verdict on each claim, by the entry that it is a part of.
     for experiment in experiments.values():
         runs = _Runs(experiment, folders)
         for claim in experiment.claims:
@@ -83,13 +84,15 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
             waits = Verdict(NOT_YET, f"needs {need.needs}")
             found[need.entry].append(Result(need.entry, experiment.name, need.part, waits))
             measured[need.entry].append((need.entry, need.part))
+    # All parts in the order of the papers; an entry that no experiment has gets a part that says so.
     nowhere = Verdict(NOT_YET, "no experiment has it")
     own = [name for name in experiments if name in found and name not in published.entries()]
     told: list[tuple[Result, tuple[Any, ...]]] = []
     for name in (*published.experiments(), *own):
         parts = found.get(name) or [Result(name, "", published.entry(name).title, nowhere)]
         told += zip(parts, measured.get(name) or [(name,)])
-    # A measurement counts where it is shown first, of a paper's parts first among those with a number.
+    # A measurement that several parts of a paper show counts in the first of them; parts with a published
+    # number come before parts without one.
     counts: dict[tuple[Any, ...], Result] = {}
     for result, of in sorted(told, key=lambda each: each[0].published is None):
         if result.verdict.word != COMPARED:
@@ -107,7 +110,7 @@ def traced(parts: list[Result]) -> bool:
 
 
 def whole(parts: list[Result]) -> str:
-    """How far an entry is decided: "whole", "in part" or "not"; "cannot tell" decides nothing."""
+    """How far an entry is decided: "whole", "in part" or "not". A part with "cannot tell" is not decided."""
     decided = [part.verdict.word in DECIDED for part in parts]
     return "whole" if all(decided) else "in part" if any(decided) else "not"
 
@@ -129,6 +132,8 @@ class _Runs:
         return self.read[key]
 
     def decide(self, claim: Claim) -> Result:
+        """The result of a claim, at the largest size of which all its runs are there; "not run" where there
+        is none."""
         sizes = self.experiment.sizes
         for size in reversed([size for size in SIZES if size in sizes]):
             chosen = self.experiment.on(size, claim.graph)
@@ -136,7 +141,8 @@ class _Runs:
             known = {row: [runs for runs in graphs if runs is not None] for row, graphs in there.items()}
             if chosen and all(len(runs) == len(chosen) for runs in known.values()):
                 return result_of(self.experiment.name, claim, measure(claim, known), size)
-        # The smallest size that has its graph, named where it is not the one that comes without asking.
+        # The command that runs it: at the smallest size that has its graph, named where that is not the
+        # default size.
         first = next(size for size in SIZES if size in sizes)
         least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
         option = "" if least == first else f" --size {least}"
@@ -148,7 +154,8 @@ class _Runs:
 class Measured:
     """What the runs of a claim say, before any rule.
 
-    ours    our value, over graphs by seed and then the mean over seeds; None of "descending", and where lost
+    ours    our value: the mean over seeds of what `across` makes of the graphs; None for "descending", and
+            where it is lost
     order   of "descending": the verdict on its steps
     lost    why there is no value
     control whether the claim's control does as well
@@ -167,7 +174,7 @@ def result_of(
 ) -> Result:
     """The result of a claim of an experiment.
 
-    why   where nothing was measured: what runs it
+    why   where nothing was measured: the command that runs it
     """
     if measured is None:
         verdict = Verdict(COMPARED if claim.compared else NOT_RUN, why)
@@ -192,7 +199,7 @@ def result_of(
 def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
     """The verdict on a claim.
 
-    own   whether it is no paper's but a finding of its experiment, which no cause takes anything from
+    own   whether it is a finding of its experiment, whose verdict no cause changes
     """
     if claim.compared:
         return Verdict(COMPARED, measured.lost or claim.by_construction)
@@ -217,7 +224,10 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
 
 
 def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
-    """What runs say of a claim: of each row on each graph."""
+    """What the runs say of a claim.
+
+    runs   by row, for each graph, the runs of that row (one per seed)
+    """
     twin = any(run.summary["twin"] for graphs in runs.values() for own in graphs for run in own)
     lost = [
         row
@@ -237,6 +247,7 @@ def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
     if missing:
         why = "never gets there" if claim.value.reference and claim.value.scored else "has no value"
         return Measured(lost=f"a seed of {missing[0]} {why}", twin=twin)
+    # Compare the rows: each value is [graphs, seeds], and the estimate is over seeds.
     values = [by_row[row] for row in claim.rows]
     control = claim.control is not None and as_well(_flat(by_row[claim.control]), _flat(values[0]))
     if claim.compare == "descending":
@@ -254,7 +265,7 @@ def _by_seeds(runs: list[Run]) -> list[Run]:
 
 
 def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
-    """InputError where a row has other seeds than the first."""
+    """InputError where a row has other seeds than the first row."""
     first, *others = runs
     for row in others:
         for mine, theirs in zip(runs[first], runs[row]):
@@ -264,7 +275,11 @@ def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
 
 
 def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:
-    """Values of shape (graphs, seeds); the runs of a graph are those of a sweep, in the order of seeds."""
+    """A row's values [graphs, seeds], in the order of seeds.
+
+    graphs   the runs of each graph
+    targets  by graph and seed, the number that each run is held against; empty: none
+    """
     value = claim.of(row).value
     against = targets or [[float("nan")] * len(runs) for runs in graphs]
     return np.array(

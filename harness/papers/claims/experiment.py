@@ -33,10 +33,10 @@ class Experiment:
     title   what is compared
     rows    overrides by row
     sizes   by name, of "smoke", "small" and "paper"
-    cause, because   of its claims that name none
-    draw    what draws its runs (a file of `harness/papers/figures/`), each with its options; `rows` among
-            them: the rows that it draws, where they are run, each with its name in the picture; without it
-            all, on all graphs
+    cause, because   in the file alone: those of its claims that name none
+    draw    what draws its runs (a file of `harness/papers/figures/`), each with its options. The option
+            `rows` gives the rows that are drawn, each with its name in the picture; without it all rows are
+            drawn, on all graphs
     fits    printed rows that clusters are fitted to from its runs (`harness.papers.claims.fit`), as the file
             has them
     claims  what its runs decide
@@ -53,8 +53,8 @@ class Experiment:
     needs: tuple[Need, ...] = ()
 
     def rows_on(self, size: str, graph: str) -> list[str]:
-        """The rows to run on a graph: all where all are drawn, the size does not have it or no claim is on
-        it, else all but those that only claims on other graphs need."""
+        """The rows to run on a graph. These are all rows where all are drawn, the size does not have the
+        graph, or no claim is on it; else all but those that only claims on other graphs need."""
         graphs = self.sizes[size].graphs
         if graph not in graphs or any("rows" not in options for options in self.draw.values()):
             return list(self.rows)
@@ -71,7 +71,7 @@ class Experiment:
     def sweep(self, row: str, size: str, graph: str) -> str:
         """The sweep of a row on a graph, as on the command line.
 
-        What a row says of a key wins over what its graph says of it, and that over what its size says;
+        Where several say something of one key, the row wins over the graph, and the graph over the size.
         EPOCHS/5 stands for a fifth of the size's epochs, GPUS/4 for a fourth of its workers, and so on.
         """
         option, *words = f"dataset={graph}".split()
@@ -86,8 +86,8 @@ class Experiment:
         return " ".join([*own, option, *beside, *common])
 
     def on(self, size: str, graph: str | None) -> list[int]:
-        """The places of a graph among those of a size, by all of its overrides or by its name; of all graphs
-        where none is given."""
+        """The places of a graph among those of a size, found by all of its overrides or else by its name; the
+        places of all graphs where none is given."""
         graphs = self.sizes[size].graphs
         same = [i for i, each in enumerate(graphs) if graph == each]
         return same or [i for i, each in enumerate(graphs) if graph in (None, named(each))]
@@ -119,8 +119,8 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 
 
 def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
-    """Rows and `more` of them ("NAME=OVERRIDES"). InputError where one of these cannot be read, or has the
-    name of another."""
+    """`rows` and `more` of them ("NAME=OVERRIDES"). InputError where one of `more` cannot be read, or has the
+    name of another row."""
     found = dict(rows)
     for given in more:
         name = key_of(given)

@@ -1,17 +1,17 @@
 """Clusters fitted to a row that a paper prints, from the runs of an experiment.
 
-A paper's baseline row says what its testbed did: how long an epoch computed and how long it communicated. Two
-numbers of the cluster follow from it on each graph, so that the replay of that row on it has these seconds:
-the efficiency of all work, and the rate of a kind of link. Every other row is then a prediction. The
-experiment's file names the rows under `fits`, each with
+A paper's baseline row says what its testbed did: how long an epoch computed and how long it communicated.
+From it two numbers of the cluster follow on each graph, such that the replay of that row on the cluster has
+these seconds: the efficiency of all work, and the rate of a kind of link. Every other row is then a
+prediction. The experiment's file names the rows under `fits`, each with
 
     entry     the published entry that prints the row
     row       the row whose runs are replayed; graph: on which of the experiment's graphs
     cluster   the preset that is fitted, and in whose file the fit is kept
     printed   places of the printed seconds: `epoch`, and `waiting` for messages (an epoch's share of both is
               what they are `over`); without `waiting` links stay as the cluster has them. Or `computing` and
-              `waiting` where they are relative to each other: then efficiency is 1
-    over      epochs that the printed seconds are of
+              `waiting` where only their ratio is known: then efficiency is 1
+    over      number of epochs that the printed seconds are of
     link      "inside" or "between": the links that are fitted
     words     of the replay
     whole     as of a measure
@@ -44,9 +44,9 @@ from harness.run import runner
 from harness.run.runner import Places
 
 KINDS = ("inside", "between")
-CLOSE = 1e-3  # relative, of both seconds
+CLOSE = 1e-3  # largest relative error of both seconds
 ROUNDS = 40
-FASTEST = 1000.0  # GB/s, beyond which a link is as good as none
+FASTEST = 1000.0  # GB/s: the fastest rate that is tried, at which a link costs next to nothing
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Target:
-    """Seconds of an epoch that the replay of a row is to have; `relative`: only their ratio is printed."""
+    """Seconds per epoch that the replay of a row is to have.
+
+    waiting    None: none are printed
+    relative   whether only the ratio of both is printed
+    """
 
     computing: float
     waiting: float | None
@@ -103,7 +107,8 @@ def main(words: list[str], program: str) -> None:
 
 
 def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[str, Any]]]:
-    """By cluster the fits of an experiment's rows, as a preset has them. InputError where runs lack."""
+    """By cluster the fits of an experiment's rows, as a preset's file has them. InputError where runs are
+    missing."""
     choice("size", size, plan.sizes)
     if not plan.fits:
         raise InputError(f"{plan.name} names no rows to fit clusters to: give fits in its file")
@@ -133,7 +138,7 @@ def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[s
 
 
 def _target(entry: published.Entry, sources: Mapping[str, str], over: float, where: str) -> Target | None:
-    """What is printed of a row; None where a number lacks."""
+    """The printed seconds per epoch of a row; None where one of its numbers is missing."""
     seconds = {key: cells.number_at(entry, place, where) for key, place in sources.items()}
     known = {key: value / over for key, value in seconds.items() if value is not None}
     if known.keys() != seconds.keys():
@@ -159,9 +164,10 @@ def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> 
 
 
 def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]) -> dict[str, Any]:
-    """Efficiency and rate by turns, each by as much as its own seconds are off: computing goes with 1 over
-    the efficiency, and waiting nearly with 1 over the rate. What is still off in the end is said: where
-    workers wait longer for each other than is printed, no rate will do."""
+    """The fit to a row: efficiency and rate are found by repeated scaling. Each is multiplied by the factor
+    by which its own seconds are off, since computing goes with 1 over the efficiency, and waiting nearly with
+    1 over the rate. What is still off in the end is printed: where workers wait longer for each other than is
+    printed, no rate will do."""
     fit: dict[str, Any] = {"graph": named["graph"], "source": "", "efficiency": 1.0}
     key = f"{row.link}_gbytes_per_s"
     if row.link is not None:
@@ -194,7 +200,10 @@ def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]
 
 
 def write(name: str, made: Sequence[Mapping[str, Any]], command: str) -> Path:
-    """Put fits into a preset's file, in the place of those that it had of the same graphs."""
+    """Write fits into a preset's file. They replace its fits to the same graphs; its other fits stay.
+
+    command   that made them, which the file names
+    """
     path = PRESETS / f"{name}.yaml"
     if not path.is_file():
         raise InputError(f"cluster={name} is no preset: fits are kept in conf/cluster")

@@ -21,8 +21,9 @@ from harness.results.report.groups import Run
 
 
 def _gaps(values: np.ndarray) -> float:
-    """How irregular the epochs are in which a metric is not 0: the standard deviation of the epochs between
-    two of them over their mean, in the mean over workers; 0 where they are at equal distances."""
+    """How irregular the epochs are in which a metric is not 0. Of each worker the standard deviation of the
+    distances between two such epochs, over their mean; then the mean over workers. 0 where all distances are
+    equal."""
     found = [np.diff(np.flatnonzero(column)) for column in values.T]
     known = [gaps.std() / gaps.mean() for gaps in found if len(gaps) > 1]
     return float(np.mean(known)) if known else float("nan")
@@ -33,7 +34,7 @@ def _falls(values: np.ndarray) -> float:
     return float(np.nanmean(np.maximum(values[:-1] - values[1:], 0))) if len(values) > 1 else float("nan")
 
 
-# What becomes of values by epoch (rows) and worker (columns).
+# Numbers made of values by epoch (rows) and worker (columns).
 HOW: dict[str, Callable[[np.ndarray], float]] = {
     "mean": np.nanmean,
     "sum": np.nansum,
@@ -47,9 +48,10 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     # over workers, in the last epoch
     "spread": lambda values: np.nanstd(values[-1]) / np.nanmean(values[-1]),
 }
-VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
-HALF, OWN = "WORKERS/2", "cluster=OWN"  # words that stand for something of the run
-# What has been spent by then, as a column of `curve`; "wall" is made of epochs and their mean wall seconds.
+VALIDATION = {"acc": "val", "auc": "val_auc"}  # columns of validation scores by the leading score
+HALF, OWN = "WORKERS/2", "cluster=OWN"  # words that `replayed` replaces by values of the run
+# What was spent until a score is reached, as a column of `curve`; "wall" is the epochs times their mean wall
+# seconds.
 REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes", "wall": "wall"}
 
 
@@ -67,6 +69,8 @@ def _imbalance(computing: list[float]) -> float:
     return max(computing) / min(computing) if min(computing) > 0 else float("nan")
 
 
+# Numbers of a replay, in seconds; "imbalance" is the greatest over the least computing, "waiting_percent" a
+# share.
 REPLAYED: dict[str, Callable[[Times], float]] = {
     "epoch": lambda times: times.epoch,
     "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
@@ -87,20 +91,20 @@ def _of_all(times: Times, names: Sequence[str]) -> float:
     return float(np.mean([sum(own.get(name, 0.0) for name in names) for own in times.named]))
 
 
-# What is added to them where segments of these names are booked as communication.
+# What is added to these where segments of the given names are booked as communication.
 BOOKED: dict[str, Callable[[Times, Sequence[str]], float]] = {
     "compute": lambda times, names: -_of_slowest(times, names),
     "computing": lambda times, names: -_of_all(times, names),
     "waiting": _of_slowest,
     "exposed": _of_all,
 }
-# Of these the ones that grow with the number of steps; and the word for that (`whole`).
+# Numbers of `REPLAYED` that grow with the number of steps, and the value of `whole` that has them grow so.
 STEPS = "steps"
 SECONDS = ("epoch", "compute", "communicating", "computing", "waiting", "exposed")
 
 
 def best_validation(run: Run) -> float:
-    """The leading score of the validation vertices at its best, in %; not a number where there is none."""
+    """The best leading score on the validation vertices, in %; NaN where there is none."""
     best = run.summary["best"]
     found = best and best[VALIDATION[run.summary["score"]]]
     return _number(found and 100 * found)
@@ -116,8 +120,8 @@ class Measure:
 
     value      of the run; where `reference` is not empty, also of the number that it is held against
     reference  the row that this number comes from, on the same graph
-    of_seeds   that row's number for each seed, from its runs: if nothing else is said the best validation
-               score, a mean over seeds
+    of_seeds   makes of that row's runs its number for each seed; by default the mean over seeds of the best
+               validation score
     scored     whether it is, or depends on, a score, which a run that diverged does not have
     """
 
@@ -128,10 +132,11 @@ class Measure:
 
 
 def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
-    """The measure that a file asks for, of a row's runs: a column's key or a block of keys, as the table in
-    docs/howto/claims.md has them, with what each means.
+    """The measure that a file asks for. It is a column's key or a block of keys; the table in
+    docs/howto/claims.md has them all, with what each means. InputError where it is none of these.
 
-    InputError where it is none of these.
+    field   its place in the file, for messages
+    row     the row whose runs are measured
     """
     if isinstance(given, str):
         choice(field, given, ALL)
@@ -220,7 +225,7 @@ def unit_of(given: Any) -> str:
 
 
 def _saved(given: Mapping[str, Any], field: str) -> Measure:
-    """What is saved beside another row, over what is spent on it (CaPGNN, Fig. 19)."""
+    """Seconds saved beside another row, over the seconds spent for it (CaPGNN, Fig. 19)."""
     rest = {key: given[key] for key in ("words", "whole") if key in given}
     epoch = measure_of({"replayed": "epoch", **rest}, field).value
     percent = measure_of({"replayed": list(given["saved"]), **rest}, field).value
@@ -306,14 +311,22 @@ def _reached(run: Run, target: float, column: str) -> float:
 
 @functools.cache
 def _known_words(words: str) -> None:
-    """InputError where a replay has no such words; a cluster's file takes a while to be read."""
+    """InputError where a replay does not know these words. Cached, since a cluster's file takes a while to
+    read."""
     parse(["RUN", *words.replace(HALF, "1").replace(OWN, "cluster=cdfgnn").split()])
 
 
 def replayed(
     run: Run, what: str | list[str], words: str, whole: bool | str, booked: Sequence[str] = ()
 ) -> float:
-    """A number of the replay of a run with these words, as `measure_of` says."""
+    """A number of the replay of a run, as `measure_of` has it.
+
+    what     of REPLAYED; or names of segments, whose share of the slowest worker's epoch is given in percent
+    words    of the replay
+    whole    True: the graph at its full size; STEPS: as many steps as it has there; False: the graph as it
+             was run
+    booked   names of segments that count as communication
+    """
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
     if OWN in words:
@@ -329,7 +342,10 @@ def replayed(
 
 @functools.lru_cache(maxsize=8192)
 def _times(path: Path, written: int, words: tuple[str, ...]) -> Times:
-    """Of the replay of a run whose files were last `written` then; several claims ask for one."""
+    """The replay of a run with these words, cached since several claims ask for one.
+
+    written   when the run's files were last written, so that a run that goes on is replayed anew
+    """
     _, replayer, _ = parse([str(path), *words])
     return times_of(replayer.replay(Trace(path)))
 

@@ -22,8 +22,9 @@ NEUTRAL: dict[str, Any] = {
     "label": "no difference",
 }
 COLUMNS = 3  # of series
-SERIES, AXIS = 1.7, 0.55  # inches: a panel of a series, and what stands below the rows of another
-LINE, LETTERS = 0.17, 52  # inches of a line of a row's text, and letters of it
+# inches: height of a panel of a series, and of what stands below the rows of another panel
+SERIES, AXIS = 1.7, 0.55
+LINE, LETTERS = 0.17, 52  # height in inches of a line of a row's text, and letters per line
 FAR = 30.0  # times the least value: a panel that reaches farther is logarithmic
 
 
@@ -31,7 +32,7 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
     """A panel per unit of the claims of one experiment, with a row for each that has a value of ours: a dot
     with its 95 % interval, the published number or range, and no difference as a dashed line; below them a
     panel per series of a table's cells. None where nothing has a value."""
-    # What a figure and a claim of a paper say alike is drawn once.
+    # A part that a figure and a claim of a paper both say is drawn once.
     known = list({result.says: result for result in results if result.ours is not None}.values())
     if not known:
         return None
@@ -42,6 +43,7 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
             series.setdefault(result.series, []).append(result)
         else:
             units.setdefault(result.unit, []).append(result)
+    # The layout: panels of units on top, as high as their rows' text, and panels of series below.
     below_each = -(-len(series) // COLUMNS)
     panels = [AXIS + LINE * sum(map(_lines, rows)) for rows in units.values()]
     heights = [height for height in (sum(panels), SERIES * below_each) if height]
@@ -62,6 +64,7 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
             _series(ax, says, cells)
         for ax in grid[len(series) :]:
             ax.remove()
+    # One legend for all panels, with each label once.
     named: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels()):
@@ -114,7 +117,7 @@ def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
 
 
 def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
-    """Ours and what is published by step."""
+    """One panel of a series: our values and the published ones by step."""
     steps = [cell.step for cell in cells]
     ours = [cell.ours for cell in cells if cell.ours is not None]
     if all(isinstance(cell.published, int | float) for cell in cells):

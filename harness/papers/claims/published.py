@@ -17,7 +17,7 @@ class Entry:
     """A published figure, table or claim.
 
     experiment   whether a run could show it; illustrations, notation and lists of hardware are none
-    uncertain    the text at hand is garbled, incomplete or contradicts itself there
+    uncertain    whether the text at hand is garbled or incomplete there, or contradicts itself
     """
 
     id: str
@@ -42,7 +42,8 @@ def entries() -> dict[str, Entry]:
 
 
 def entry(name: str) -> Entry:
-    """The published entry of this id; for the name of an experiment what its own findings go by."""
+    """The published entry of this id. For the name of an experiment, the entry of the experiment's own
+    findings."""
     own = Entry(name, "", "finding", name, "findings of this project", "", True, False)
     return entries().get(name, own)
 

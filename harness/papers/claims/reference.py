@@ -7,7 +7,7 @@
     environment.json  of the first run; runs.csv names another machine or other code where there is one
     *.png             the pictures
 
-None of these files is a run's, so that no reader takes a kept folder for one.
+There is no config.yaml, so that no reader takes a kept folder for a run's.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ from harness.run.runner import Places
 
 FOLDER = Path("results/reference")
 MEND = "give another --keep"
-# `order` is the word on a "descending" claim's steps, `why` what it says of them, or why there is no value.
+# `order` is the verdict's word on the steps of a "descending" claim. `why` is the reason of that verdict, or
+# why there is no value.
 COLUMNS = ("entry", "part", "mean", "half", "seeds", "order", "why", "control", "twin", "size", "asked")
 
 
 def asked(experiment: Experiment, claim: Claim, size: str) -> str:
-    """A fingerprint of what a claim measures, of the runs that decide it and of the clusters that it models:
-    another one where a file that says these has changed. What is printed and how it is judged does not
+    """A fingerprint of what a claim measures, of the runs that decide it and of the clusters that it models.
+    It changes where a file that says one of these changes; what is printed and how it is judged does not
     count."""
     sweeps = [
         experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
     ]
     words = repr(claim.measure)
     clusters = re.findall(r"\bcluster=([\w/]+)", words)
-    if "OWN" in clusters:  # those that the runs were given
+    if "OWN" in clusters:  # cluster=OWN: the clusters that the runs were given
         clusters += re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
     graphs = [named(experiment.sizes[size].graphs[at]) for at in experiment.on(size, claim.graph)]
     fits = graphs if "fit=printed" in words else []
@@ -77,7 +78,11 @@ def _cluster(name: str, fitted: Sequence[str]) -> str:
 def keep(
     folder: Path, experiment: Experiment, found: Sequence[Result], folders: Folders, pictures: Iterable[Path]
 ) -> None:
-    """Write what `found` of an experiment at one size says to a folder of the experiment's name.
+    """Write what the runs of an experiment at one size say to a folder of the experiment's name in `folder`.
+
+    found      the experiment's results
+    folders    the run folders of a sweep
+    pictures   files that are kept beside, in 256 colours
 
     What the folder held of this experiment is replaced once all is written. InputError where it cannot be
     written, or holds a larger size or something else.
@@ -94,6 +99,8 @@ def keep(
         for row in experiment.rows_on(size, graph)
         for sweep in [experiment.sweep(row, size, graph)]
     }
+    # The new folder is written beside the old one and takes its place at the end; the old one comes back
+    # where that fails.
     with writing(place, MEND):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{experiment.name}-") as made:
@@ -117,14 +124,16 @@ def keep(
 
 
 def _small(picture: Path, target: Path) -> None:
-    """A picture in 256 colours: it looks the same and takes two fifths of the bytes, kept for ever."""
+    """Write a picture in 256 colours: it looks the same and takes two fifths of the bytes, which are kept for
+    ever."""
     with Image.open(picture) as read:
         few = read.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         few.save(target, "PNG", optimize=True, dpi=read.info.get("dpi", (150, 150)))
 
 
 def check(place: Path, size: str) -> None:
-    """InputError where what is at `place` is not kept of an experiment, or of a larger size than `size`."""
+    """InputError where `place` holds something else than a kept experiment, or one of a larger size than
+    `size`."""
     if not place.exists():
         return
     try:
@@ -138,9 +147,10 @@ def check(place: Path, size: str) -> None:
 
 
 def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[Result]:
-    """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
-    also take the place of the tree's of the same name.
+    """The results of all experiments over the runs in `places`: those of the folder `own` first, which
+    replace the tree's of the same names.
 
+    own    a folder with further experiments, or None
     kept   a folder whose verdicts stand in where runs are not there (`with_kept`)
     """
     experiments = load(own) if own else {}
@@ -160,14 +170,14 @@ def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[
 
 @functools.lru_cache(maxsize=256)
 def _graph_folders(graph: str, own: Path | None) -> list[str]:
-    """The names of the folders that runs on a sweep's graphs are in, with configs of one's `own`. They go by
-    the graphs' names, whatever else is asked of these, and composing a run takes a tenth of a second."""
+    """The names of the folders that hold runs on a sweep's graphs, with configs of the folder `own`. They
+    depend on the graphs' names alone. Cached, since composing a run takes a tenth of a second."""
     return [run.directory.parent.name for run in runner.composed(runner.expand(graph))]
 
 
 def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
-    """Results whose runs are not there, or only of a smaller size, taken from a kept folder, their size
-    marked "reference".
+    """Results in which a claim whose runs are not there, or only of a smaller size, is taken from a kept
+    folder, its size marked "reference".
 
     What was kept under another claim, of other runs or on another cluster is not taken. InputError that names
     a damaged file.
@@ -202,7 +212,7 @@ def _measured(row: Mapping[str, Any]) -> Measured:
 
 
 def _rank(size: str) -> int:
-    """Of "" the least, where nothing has been run."""
+    """The place of a size in SIZES; -1 of "", where nothing has been run."""
     return SIZES.index(size) if size in SIZES else -1
 
 
@@ -234,7 +244,8 @@ def _claims(experiment: Experiment, size: str, found: Sequence[Result]) -> pd.Da
 
 
 def _table(runs: Mapping[tuple[str, str], Sequence[tuple[str, Run]]], size: str) -> pd.DataFrame:
-    """A row per run, all that was measured in full; None where a run has no such value."""
+    """A row per run with everything that was measured, in full precision; None where a run has no such
+    value."""
     return pd.DataFrame(
         [
             {

@@ -2,7 +2,8 @@
 
 They come from the claims that are `compared` (`harness.papers.claims.claim`): each has a printed value and
 ours, and is judged by no rule. A claim whose words hold `fit=printed` is a prediction of the calibrated
-model, but for the row that the cluster is fitted to; the others are of the model without calibration.
+model, unless its row is the one that the cluster is fitted to. All other claims are predictions of the model
+without calibration.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def table(results: Sequence[Result], experiments: Mapping[str, Experiment]) -> p
 
 
 def errors(seconds: pd.DataFrame) -> dict[str, float]:
-    """By model the median of |log(predicted / printed)|, over the rows that no cluster is fitted to."""
+    """By model the median of |log(predicted / printed)|, without the rows that a cluster is fitted to."""
     fitted = set(seconds.loc[seconds["model"] == FITTED, "row"])
     rest = seconds[~seconds["row"].isin(fitted)]
     off = (rest["predicted"] / rest["printed"]).map(math.log).abs()

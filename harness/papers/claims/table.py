@@ -49,8 +49,8 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
 class VerdictRow:
     """What a reader sees of one part, or of the cells of a series that have one verdict.
 
-    again    the entry that counts it; "" where this one does
-    series   of cells: what they have in common, and their `steps`; both "" of a part
+    again    the entry in which it is counted; "" where that is this one
+    series   of cells: what their series says, and their `steps`; both "" of a part
     """
 
     entry: str
@@ -66,8 +66,9 @@ class VerdictRow:
 
 
 def lines(results: Sequence[Result]) -> list[VerdictRow]:
-    """A line per part, in their order; the cells of a series (`harness.papers.claims.cells`) that have one
-    verdict for one cause share one, where the first of them stands. What is only compared has none."""
+    """A line per part, in their order. Cells of a series (`harness.papers.claims.cells`) that have one
+    verdict for one cause share a line, in the place of the first of them. Parts that are only compared have
+    no line."""
     found: dict[tuple, list[Result]] = {}
     for at, result in enumerate(results):
         if result.verdict.word == COMPARED:
@@ -118,8 +119,8 @@ def plain(results: Sequence[Result]) -> str:
 
 
 def counts(results: Sequence[Result]) -> list[str]:
-    """How many entries are decided, and the verdicts on their parts, by cause; findings that are no paper's
-    apart. A measurement that several entries show counts in the first of them."""
+    """How many entries are decided, and the verdicts on their parts, by cause; the project's own findings are
+    counted apart. A measurement that several entries show counts in the first of them."""
     results = [result for result in results if result.verdict.word != COMPARED]
     own = [result for result in results if result.own]
     results = [result for result in results if not result.own]
@@ -143,7 +144,7 @@ def counts(results: Sequence[Result]) -> list[str]:
 
 
 def apart(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The parts of figures and statements, and those of tables, whose cells are many."""
+    """The parts of figures and statements, and, apart from them, those of tables, which have many cells."""
     tables = [published.entry(result.entry).kind == "table" for result in results]
     return {
         "figures and statements": [each for each, of_table in zip(results, tables) if not of_table],
@@ -163,7 +164,7 @@ def _verdicts(results: Sequence[Result]) -> str:
 
 
 def share(verdict: Verdict) -> str:
-    """Of the printed effect, with its interval; "" where none is printed."""
+    """The share of the printed effect, with its interval; "" where no effect is printed."""
     return "" if verdict.share is None else format(verdict.share, ".2f")
 
 

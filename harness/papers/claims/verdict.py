@@ -1,9 +1,9 @@
 """The rule by which a published value, or a direction, holds here.
 
-Everything is decided on the mean over seeds of a value, and its 95 % interval; whether that is told apart
-from no difference says `harness.results.report.estimate`. The printed effect is how far
-the published value lies from "no difference"; the share is how much of it was found here, of logarithms where
-the value is a ratio.
+Everything is decided on the mean over seeds of a value, and its 95 % interval. Whether that is told apart
+from no difference is decided by `harness.results.report.estimate`. The printed effect is how far the
+published value lies from "no difference". The share is how much of the printed effect was found here; where
+the value is a ratio, effects are logarithms.
 
 Where the paper has a direction, the first of these that fits:
 
@@ -23,8 +23,8 @@ Where it has none, as of "as accurate as":
     cannot tell       anything else
 
 The tolerance is 10 % of our mean unless an experiment's file gives another one with its reason. A published
-range is its ends, without any. A value that no seed changes is one sample: it has no interval, is judged as
-it stands, and the verdict says "deterministic". One seed alone decides nothing.
+range has no tolerance beyond its two ends. A value that no seed changes is one sample: it has no interval, is
+judged as it stands, and the verdict says "deterministic". One seed alone decides nothing.
 
 A verdict of "does not hold" is about the paper. Where the cause is ours (`CAUSES`, named in the experiment's
 file), it is "cannot tell" (`signed`).
@@ -47,7 +47,7 @@ DECIDED = (*KEPT, FAILS)
 PAPER, SEEDS, TWIN = "paper", "seeds", "twin"
 CAUSES = (PAPER, "setting not printed", TWIN, SEEDS, "time model", "hardware assumed", "our implementation")
 LEAST, MOST = 0.5, 2.0  # share between which an effect is as strong as printed
-TOLERANCE = 0.1  # of our mean, by which a published value may be off
+TOLERANCE = 0.1  # share of our mean by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
 DETERMINISTIC = "deterministic"
 MISSED = "here it does not hold"  # of a miss whose cause is not the paper
@@ -55,8 +55,10 @@ MISSED = "here it does not hold"  # of a miss whose cause is not the paper
 
 @dataclass(frozen=True)
 class Share:
-    """How much of a printed effect was found: 1 is all of it, 0 none, below 0 the other side. The ends of its
-    interval; None where there is none."""
+    """How much of a printed effect was found: 1 is all of it, 0 none, below 0 an effect on the other side.
+
+    low, high   the ends of its interval; None where there is none
+    """
 
     value: float
     low: float | None = None
@@ -91,9 +93,9 @@ def judge(
     """The verdict on one value, by the rule alone.
 
     published    a number, or the ends of a range; None: the paper says a direction only
-    direction    "above" or "below" `neutral`, which is the value of no difference
-    tolerance    instead of 10 % of our mean, or of none around a range, in the unit of the value
-    logarithmic  whether effects are differences of logarithms: of ratios
+    direction    "above" or "below" `neutral`, which is the value of no difference; None: the paper has none
+    tolerance    in the unit of the value; None: 10 % of our mean, or 0 around a range
+    logarithmic  whether effects are differences of logarithms, as of ratios
     """
     if not math.isfinite(ours.mean):
         return Verdict(UNKNOWN, "our runs have no value")
@@ -123,7 +125,7 @@ def judge(
 
 @dataclass(frozen=True)
 class _Effect:
-    """How far values lie from no difference, towards the paper's side above 0."""
+    """How far values lie from no difference; positive on the paper's side."""
 
     side: float
     neutral: float
@@ -142,7 +144,8 @@ class _Effect:
         return first, last
 
     def printed(self, ends: tuple[float, float]) -> float:
-        """The least effect that is printed, above 0; of a range from no difference on its other end."""
+        """The least effect that is printed, above 0. Of a range that begins at no difference, it is the other
+        end's."""
         return min((size for size in map(self.of, ends) if size > 0), default=0.0)
 
     def share(self, mean: float, interval: tuple[float, float], ends: tuple[float, float]) -> Share | None:
@@ -173,7 +176,10 @@ def _sided(
     slack: float,
     effect: _Effect,
 ) -> Verdict:
-    """told   1 where the mean is told apart from no difference on the paper's side, -1 on the other, or 0"""
+    """The verdict on a value of which the paper has a direction.
+
+    told   1 where the mean is told apart from no difference on the paper's side, -1 on the other, or 0
+    """
     nearest, farthest = effect.among(interval)
     printed = 0.0 if ends is None else effect.printed(ends)
     share = None if ends is None else effect.share(mean, interval, ends)
@@ -199,7 +205,10 @@ def _sided(
 
 
 def judge_order(steps: Sequence[Estimate]) -> Verdict:
-    """The verdict on an order of rows: a step is a row less the next, which the paper has above 0."""
+    """The verdict on an order of rows.
+
+    steps   each row less the next one, which the paper has above 0
+    """
     single = [judge(step, None, "above") for step in steps]
     words = [each.word for each in single]
     certain = DETERMINISTIC if all(each.why.startswith(DETERMINISTIC) for each in single) else ""
@@ -216,12 +225,13 @@ def judge_order(steps: Sequence[Estimate]) -> Verdict:
 
 
 def as_well(control: Sequence[float], row: Sequence[float]) -> bool:
-    """Whether a control does as well as a row: the row's lead, by seed, has an interval that holds 0."""
+    """Whether a control does as well as a row: by seed, the row's lead over it is not told apart from 0, or
+    is negative."""
     return estimate(r - c for r, c in zip(row, control)).side() <= 0
 
 
 def signed(found: Verdict, cause: str, because: str = "") -> Verdict:
-    """A verdict by the rule with what it is owed to: a miss stays one only where that is the paper.
+    """A verdict by the rule together with its cause. "does not hold" stays only where the cause is the paper.
 
     cause     that the experiment's file names; "" where it names none
     because   why it is that

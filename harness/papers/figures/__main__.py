@@ -68,6 +68,7 @@ def _main(words: list[str], program: str) -> int:
     if asked.results is None:  # runs of size smoke tell nothing: tables and pages leave them out
         smoke = not (asked.folder or asked.graph) and asked.size in (None, experiment.SIZES[0])
         asked.results = Path("results", STARTED) if smoke else Path("results")
+    # Which figures are asked for, and the checks that need no run.
     console = Terminal(stderr=True)
     folder = asked.folder or experiment.FOLDER
     known = available(folder, asked.size, asked.folder is not None, asked.row)
@@ -81,6 +82,7 @@ def _main(words: list[str], program: str) -> int:
         for name, figure in known.items():
             print(f"{name:<{width}}  {figure.plan.title}")
         return 0
+    # One figure after another: one that fails leaves the others to be made.
     places, failed = Places.of(asked), False
     total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen)
     if len(chosen) > 1 and total:

@@ -1,9 +1,9 @@
-"""ByteGNN's two orders of ready tasks on a virtual clock: a batch's tasks are as many, and as long, as the
-trace says in the mean; batches are begun at one moment; other machines answer after `latency` seconds, which
-is assumed.
+"""ByteGNN's two orders of ready tasks, modelled on a virtual clock.
 
-From the metrics `nsc_tasks`, `nsc_s`, `fetch_tasks` and `fetch_s`, by layer, and `steps`. Tasks of one
-kind and layer count as equally long.
+A batch has as many tasks as the trace has per batch in the mean, each of the mean length. All batches begin
+at one moment. Other machines answer after LATENCY seconds, which is assumed. The numbers come from the
+metrics `nsc_tasks`, `nsc_s`, `fetch_tasks` and `fetch_s`, by layer, and `steps`. Tasks of one kind and layer
+count as equally long.
 """
 
 from harness.base.errors import InputError

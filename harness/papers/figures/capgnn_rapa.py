@@ -1,8 +1,8 @@
-"""CaPGNN's Fig. 20: every worker's cost lambda while RAPA takes halo vertices from the dear ones, on the
-paper's testbeds.
+"""CaPGNN's Fig. 20: every worker's cost lambda while RAPA takes halo vertices from the workers with high
+costs, on the paper's testbeds.
 
 From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is the iteration of Algorithm 2;
-0 is the partition as it came.
+iteration 0 is the partition before RAPA.
 """
 
 from harness.papers.figures.panels import knob, line, panels

@@ -69,7 +69,8 @@ def published(graph: str) -> float | None:
 
 
 def shares(groups) -> dict[str, dict[str, float]]:
-    """By graph, in %: of vanilla's bytes the `backward` and `forward` ones with JACA; the rows `cached`."""
+    """By graph, in %: JACA's `backward` and `forward` bytes, as shares of all of vanilla's; and `cached`, the
+    share of halo rows that local tiers hold."""
     runs = {(group.first.summary["dataset"], group.first.name): group.first for group in groups}
     found = {}
     order = [f"{prefix}{name}" for name in SHORT for prefix in ("", "twin/")]

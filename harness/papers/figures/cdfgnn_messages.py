@@ -2,9 +2,9 @@
 its threshold.
 
 From the metrics `sent_*`, `zero_*` and `possible_*` (rows, gather and scatter together) and `epsilon`. Rows
-that are 0 are not saved by the cache and stand apart. With the usual dropout and with none, since a mask
-drawn anew changes every row of a hidden layer by more than any threshold that is reached; and from two
-starts of the threshold, which the paper does not print.
+that are 0 are not saved by the cache and stand apart. Runs have the usual dropout or none, since a dropout
+mask drawn anew changes every row of a hidden layer by more than any threshold that is reached. The threshold
+has two starts, since the paper does not print its own.
 """
 
 import pandas as pd

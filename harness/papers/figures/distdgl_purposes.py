@@ -1,7 +1,7 @@
 """DistDGL's Fig. 15b by bytes instead of seconds: what workers send per epoch, by purpose and partition.
 
 From the bytes of the trace: features and the ids that ask for them, structure (frontiers and what they draw),
-weights, and what else there is.
+weights, and the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PURPOSES = {"features": ("features", "ids"), "structure": ("sample", "neighbours
 
 
 def megabytes(group: Group) -> dict[str, float]:
-    """MB per epoch of all workers, means over seeds, by what `PURPOSES` calls them; "other" is the rest."""
+    """MB per epoch of all workers, means over seeds, by the names of `PURPOSES`; "other" is the rest."""
     found = dict.fromkeys([*PURPOSES, "other"], 0.0)
     for run in group.runs:
         for purpose, parts in run.summary["bytes_epoch_by_purpose"].items():

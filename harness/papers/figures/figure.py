@@ -37,7 +37,7 @@ class Figure:
 
     @property
     def graphs(self) -> list[str]:
-        """Those to draw it on, as overrides."""
+        """The graphs that it is drawn on, as overrides."""
         return self.plan.sizes[self.size].graphs
 
     def rows(self, graph: str) -> dict[str, str]:
@@ -51,10 +51,11 @@ def available(
     """Every figure of a folder by name, in alphabetical order: its experiments (NAME.yaml) that have runs of
     this size.
 
-    size     null: of each experiment the smallest that it has
+    size     None: of each experiment the smallest that it has
     rows     more rows of every experiment ("NAME=OVERRIDES")
     chosen   whether the folder is one's own, whose drawings (NAME.py) lie beside its experiments
-    Raises InputError where the folder is none, or a file in it is no good.
+
+    InputError where there is no such folder, or a file in it cannot be used.
     """
     if not folder.is_dir():
         raise InputError(f'from="{folder}" is not a folder: give one with experiments, a NAME.yaml each')

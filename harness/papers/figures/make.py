@@ -119,7 +119,7 @@ def _decide(
 
 
 def _save(picture, stem: Path) -> Path:
-    """As PNG, which is named, and as PDF, with what is drawn as CSV."""
+    """Save a picture as PDF and PNG, with what is drawn as CSV. Prints and returns the path of the PNG."""
     from harness.results.report import plot_data, style
 
     for ending in (".pdf", ".png"):
@@ -130,7 +130,8 @@ def _save(picture, stem: Path) -> Path:
 
 
 def name_on(name: str, graph: str) -> str:
-    """What the files of a figure are called on a graph; of several ("a,b") without their names."""
+    """The stem of a figure's files on a graph; of a sweep over several graphs ("a,b") the figure's name
+    alone."""
     option, *more = graph.split()
     if "," in option:
         return name

@@ -1,7 +1,7 @@
 """Bytes per epoch and leading score of every row of an experiment on one graph, a line per row.
 
-Dashed lines are the scores of exact training and of the control, whose remote rows are zero: a system to the
-left of the one loses accuracy, and one no better than the other uses no remote rows.
+Dashed lines are the scores of exact training and of the control, whose remote rows are zero. A system to the
+left of exact training's line loses accuracy; a system no better than the control makes no use of remote rows.
 """
 
 from matplotlib.figure import Figure

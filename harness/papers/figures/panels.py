@@ -15,7 +15,7 @@ from harness.results.report.groups import Group, Run
 from harness.results.report.style import SCORE_NAMES, row_of, stroke, strokes_of, title
 from harness.results.report.table import leading
 
-INSIDE = 10  # so many names fit among lines; more stand beside the panels
+INSIDE = 10  # names that fit among the lines; where there are more, they stand beside the panels
 
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
@@ -25,7 +25,7 @@ def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
 
 
 def series(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Epochs, and a metric that is no layer's own, mean over workers."""
+    """The epochs, and by epoch a metric that belongs to no layer: its mean over workers."""
     values = by_epoch(run, name, "mean").iloc[:, 0]
     return values.index.to_numpy(), values.to_numpy()
 
@@ -67,9 +67,9 @@ def accuracy_panels(
     name: Callable[[Group], str],
     index: Callable[[Group], int] | None = None,
 ) -> Figure:
-    """The leading score over each of `columns` of `harness.results.report.curves.curve`, side by side; a line
-    is drawn as its row's (`style.strokes_of`), or as `line` draws an `index`. A group in which a seed
-    diverged says so, and its line ends in a cross."""
+    """The leading score over each of `columns` of `harness.results.report.curves.curve`, side by side. A line
+    has the stroke of its row (`style.strokes_of`), or, where `index` is given, that of its index. A group in
+    which a seed diverged says so, and its line ends in a cross."""
     score = leading(groups)
     figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
     strokes = strokes_of(groups)

@@ -35,6 +35,7 @@ def largest_step(remote: float, momentum: float = MOMENTUM) -> float:
 
 
 def spectral_radius(step: float, remote: float, momentum: float) -> float:
+    """The largest magnitude of an eigenvalue of the step that `largest_step` writes out."""
     gradient = np.array([(1 - remote) ** 2, 2 * remote * (1 - remote), remote**2])
     mean = np.append((1 - momentum) * gradient, momentum)
     update = np.vstack([np.eye(4)[0] - step * mean, np.eye(4)[0], np.eye(4)[1], mean])

@@ -1,8 +1,8 @@
 """What one slow worker costs each system: wall seconds of an epoch with all workers alike, and with one that
 is delayed.
 
-Wall time, since who sleeps takes no CPU seconds. Of an asynchronous system an epoch is as many updates as
-there are workers.
+Wall time, since a worker that sleeps takes no CPU seconds. In an asynchronous system an epoch is as many
+updates as there are workers.
 """
 
 from matplotlib.figure import Figure
@@ -15,8 +15,9 @@ from harness.results.report.style import COLOURS
 
 
 def added(groups: list[Group]) -> dict[str, tuple[Group, Group, Estimate]]:
-    """By system: its runs without and with a straggler, and the wall seconds per epoch that this adds, paired
-    over seeds; those that have both, the dearest last."""
+    """By system: its runs without and with a straggler, and the wall seconds per epoch that the straggler
+    adds, paired over seeds. Only systems that have both kinds of runs, in ascending order of what is added.
+    """
     slow = {g.first.name: g for g in groups if knob(g, "straggler.rank") is not None}
     plain = {g.first.name: g for g in groups if knob(g, "straggler.rank") is None}
     found = {

@@ -1,9 +1,10 @@
 """Rows of an experiment on one graph: the score against its cost with the Pareto front, the score over
 epochs, time and bytes, and where an epoch's time goes.
 
-Of many rows those of the front, exact training and the control have colours; the others are grey. Exact
-training stands there in both forms, since only one side caching the static features is no comparison, and so
-does the control, whose remote rows are zero: a system no better than it uses no remote information.
+Where there are many rows, those of the front, exact training and the control have colours; the others are
+grey. Exact training is shown in both forms, since systems must not be compared where only one side caches the
+static features. So is the control, whose remote rows are zero: a system no better than it uses no remote
+information.
 """
 
 from matplotlib.figure import Figure

@@ -1,12 +1,14 @@
 """`halobench study`: Every system on real graphs, beside exact training and the control, as one page.
 
-Three kinds of rows: all systems at one setting; each system at its paper's own setting beside exact training
-and the control at the same; and each with every exact saving that it can take, with weights as they are and
-coded. Runs that are lacking are started, one sweep per graph and row; those
-there are are reused. `study.csv`, beside the page, holds the report's tables whole, a part for each graph,
-kind of rows and partition, written as soon as that kind is through; what was not asked for stays as it is.
-Some of the rows alone are a part of their own. The page is made of that file: one table for each graph and
-kind, with the columns that compare systems.
+There are three kinds of rows: all systems at one setting; each system at its paper's own setting, beside
+exact training and the control at the same setting; and each system with every exact saving that it can take,
+with weights as they are and coded. Runs that are lacking are started, one sweep per graph and row; runs that
+are there are reused.
+
+`study.csv`, beside the page, holds the report's tables whole: a part for each graph, kind of rows and
+partition. It is written as soon as a kind is through, and parts that were not asked for stay as they are. A
+table of only some of the rows is a part of its own. The page is made of that file: one table for each graph
+and kind, with the columns that compare systems.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class Study:
     instead: dict[str, str] = field(default_factory=dict)
 
     def extent(self, kind: str) -> Extent:
+        """How much of a kind of rows is run on the graph."""
         return {ONE: self.one, PAPERS: self.papers, BEST: self.best}[kind]
 
 
@@ -78,9 +81,10 @@ GRAPHS = {
     ),
     "debian": Study("debian", Extent(epochs=100), Extent(epochs=100), instead=LARGER),
 }
-# Rows at one setting: raw features once, the model and optimiser of conf/. Rows at the papers' settings, with
-# exact training and the control at each of them: CDFGNN's, SANCUS's and the baselines' differ from the one
-# setting in fetching raw features in every epoch alone. Rows at their best have the one setting's model.
+# At the one setting, raw features are fetched once, and model and optimiser are those of conf/. At the
+# papers' settings, exact training and the control are there at each of them; those of CDFGNN, SANCUS and the
+# baselines differ from the one setting only in fetching raw features in every epoch. Rows at their best have
+# the one setting's model.
 SYSTEMS, AT_PAPERS, AT_BEST = (
     experiment.one(name).rows for name in ("systems", "systems_at_papers", "systems_at_best")
 )
@@ -120,6 +124,7 @@ def _main(words: list[str], program: str) -> int:
         help="start nothing: make the page of the runs that have finished",
     )
     asked = parser.parse_args(words)
+    # What is asked for, checked before anything runs.
     known = sorted({row for kind in ROWS for row in rows_of(kind, asked.row)})
     asked.systems = asked.systems or known
     for given, what, options in (
@@ -129,6 +134,7 @@ def _main(words: list[str], program: str) -> int:
     ):
         for each in given:
             choice(what, each, options)
+    # For each graph and kind: run what is lacking, then write the table and the page anew.
     console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
     made = read_table(asked.out.with_name(TABLE))
@@ -165,13 +171,15 @@ def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:
 
 
 def some_of(kind: str, asked: argparse.Namespace) -> str:
-    """What follows the partition in the heading of a part that lacks rows of its kind: those it has."""
+    """What follows the partition in the heading of a part that lacks rows of its kind: the rows that it
+    has."""
     every = rows_of(kind, asked.row)
     rows = [row for row in every if row in asked.systems]
     return "" if len(rows) == len(every) else f": {', '.join(rows)}"
 
 
 def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
+    """How much is run of a kind of rows on a graph: what was asked for, or else the graph's own plan."""
     given = {
         key: getattr(asked, key)
         for key in ("seeds", "epochs", "partitions")
@@ -183,8 +191,8 @@ def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
 def gather(
     name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Terminal
 ) -> tuple[dict[str, dict[Path, str]], dict[str, list[str]], bool]:
-    """Run what a graph lacks of a kind of rows: by partition finished run folders and their rows, and rows
-    that are not whole; and whether a run failed.
+    """Run what a graph lacks of a kind of rows. Returns, by partition, finished run folders with their rows;
+    by partition, the rows that lack runs; and whether a run failed.
 
     InputError where what is asked for is no run.
     """
@@ -245,14 +253,14 @@ def said_of(kind: str, extent: Extent, name: str, asked: argparse.Namespace) -> 
 
 
 def heading(name: str, kind: str) -> str:
-    """Of a graph's rows of a kind, by the graph's own plan."""
+    """The heading of a graph's rows of a kind, with epochs and seeds of the graph's own plan."""
     extent = GRAPHS[name].extent(kind)
     seeds = len(extent.seeds.split(","))
     return f"{HEADINGS[kind]}: {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
 
 
 def page(made: pd.DataFrame) -> str:
-    """The page of a table that is `ordered`."""
+    """The page, made of a table that is `ordered`."""
     missing = [name for name in GRAPHS if name not in set(made["graph"])]
     said = [PAGE] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
     for name, of_graph in made.groupby("graph", sort=False):

@@ -15,18 +15,23 @@ from harness.results.report.table import sections
 USUAL = "metis,random"  # partitions, as on the command line
 TABLE = "study.csv"
 PLACE = ("graph", "kind", "part")  # the columns of TABLE that say where a row belongs
-# Further columns beside those of the report: how a part was made and what it lacks (in its first row, as are
-# the table's notes), the machine, and the score that leads.
+# Further columns beside those of the report: how a part was made and what it lacks (in its first row), the
+# notes of a table (in the table's first row), the machine, and the score that leads.
 SAID, NOTES, MACHINE, LEADING, SYSTEM = "said", "notes", "machine", "leading score", "system"
 # Columns that the page reads, beside scores and costs.
 SHOWN = (SYSTEM, LEADING, "minus exact", MACHINE, SAID)
-PAGE = Path(__file__).with_name("page.md").read_text()  # before the tables
+PAGE = Path(__file__).with_name("page.md").read_text()  # what the page says before its tables
 
 
 def tables_of(
     there: dict[str, dict[Path, str]], unmade: dict[str, list[str]], said: list[str]
 ) -> dict[str, pd.DataFrame]:
-    """By partition the report's rows as text; the first says how they were made and what is missing."""
+    """By partition the report's rows as text. The first row also says how they were made and what is missing.
+
+    there    by partition, the rows' names by run folder
+    unmade   by partition, the rows that lack runs
+    said     how the runs were made, in sentences
+    """
     made = {}
     for partition in dict.fromkeys([*there, *unmade]):
         missing = unmade.get(partition)
@@ -40,7 +45,7 @@ def tables_of(
 
 
 def _reported(rows: dict[Path, str]) -> list[pd.DataFrame]:
-    """The report's tables of these run folders, under the names of their rows."""
+    """The report's tables of these run folders; each group goes by the name of its row."""
     compared, _ = groups.load(rows)
     row_of = {id(group): rows[group.runs[0].path] for group in compared}
     order, groups_of = list(dict.fromkeys(rows.values())), Counter(row_of.values())
@@ -58,7 +63,8 @@ def _reported(rows: dict[Path, str]) -> list[pd.DataFrame]:
 
 
 def shown(parts: dict[str, pd.DataFrame]) -> str:
-    """Partitions side by side: where and how they were made, and their columns that compare systems."""
+    """Partitions side by side, as Markdown: where and how they were made, and a table of the columns that
+    compare systems."""
     machines = dict.fromkeys(each for rows in parts.values() for each in rows[MACHINE] if each)
     said = [f"- {name}: {rows[SAID].iloc[0]}" for name, rows in parts.items() if rows[SAID].iloc[0]]
     headings, columns = [SYSTEM], []
@@ -87,7 +93,8 @@ def shown(parts: dict[str, pd.DataFrame]) -> str:
 
 
 def _mean(cell: str) -> str:
-    """A value without its interval, marked as it is; a difference, which has a sign, as it stands."""
+    """A cell's mean without its interval; a mark "*" stays. A difference, which has a sign, stays as it
+    is."""
     if cell.startswith(("+", "-")):
         return cell
     mean = cell.partition(" ± ")[0].removesuffix(" *")
@@ -95,7 +102,8 @@ def _mean(cell: str) -> str:
 
 
 def place(heading: str) -> tuple[int, str]:
-    """METIS leads, random parts follow, then whatever else was asked for; some of the rows after all."""
+    """The order of partitions: METIS, random, then whatever else was asked for; of one partition the whole
+    table before tables of some rows."""
     usual, partition = USUAL.split(","), heading.partition(":")[0]
     return (usual.index(partition) if partition in usual else len(usual)), heading
 
@@ -108,7 +116,8 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def with_part(table: pd.DataFrame, at: tuple[str, str, str], rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with these rows as the part `at` (`PLACE`), in the place of those that it had."""
+    """The table in which these rows are the part `at` (`PLACE`); rows that it had of that part are
+    replaced."""
     others = table[~table[list(PLACE)].eq(list(at)).all(axis=1)]
     made = pd.concat([others, pd.DataFrame(dict(zip(PLACE, at)), rows.index).join(rows)], ignore_index=True)
     return made.reindex(columns=list(dict.fromkeys([*made, *SHOWN]))).astype(object).fillna("")
