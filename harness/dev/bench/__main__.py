@@ -1,8 +1,8 @@
 """`halobench bench [--only PART ...]`: our values beside their peers', in one run.
 
 `halobench bench --against CHECKOUT [KEY=VALUE ...]` runs this code beside another revision's. The exit code
-is 1 where a target was missed, or something became slower; 3 where none was, but other processes kept the
-machine too busy to judge.
+is 1 where a target was missed or, with --against, something became slower or sent other bytes; 3 where no
+target was missed, but other processes kept the machine too busy to judge one.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: i
 
 
 def _lines(name: str, *sides: list[tuple[dict[str, float], dict[tuple, int]]]) -> list[BenchLine]:
-    """Of this code's runs and the other's."""
+    """The lines of one case, from the runs of this code and of the other."""
     lines = []
     for what, (unit, _) in TIMES.items():
         seconds, others = ([times[what] for times, _ in runs] for runs in sides)
@@ -133,6 +133,7 @@ class Verdict:
 
     @property
     def ratio(self) -> float:
+        """New over old; NaN where the old value is 0."""
         return self.new / self.old if self.old else math.nan
 
 
@@ -152,6 +153,7 @@ def judge(line: BenchLine, margin: float = MARGIN) -> Verdict:
 
 
 def table(verdicts: Sequence[Verdict]) -> Table:
+    """The verdicts as a table to print."""
     headings = ("part", "what", "old", "new", "unit", "new / old", "p", "verdict")
     shown = tables.shown(headings, words=("part", "what", "unit", "verdict"))
     for each in verdicts:

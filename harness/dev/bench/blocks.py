@@ -73,7 +73,7 @@ def our_sampler(graph: Graph, seeds: np.ndarray) -> tuple[Callable[[], object], 
 def dgl_sampler(
     dgl: ModuleType | Any, graph: Graph, seeds: np.ndarray, threads: int
 ) -> tuple[Callable[[], object], int]:
-    """The same of DGL, on so many threads."""
+    """A call that makes DGL's blocks of the same batch on `threads` threads, and how many edges they have."""
     there = dgl_graph(dgl, graph)
     sampler = dgl.dataloading.NeighborSampler(list(reversed(FANOUTS)))
     given = torch.from_numpy(seeds.astype(np.int64))
@@ -86,7 +86,7 @@ def dgl_sampler(
 
 
 def dgl_graph(dgl: ModuleType | Any, graph: Graph) -> Any:
-    """The graph as one of DGL's, its formats made, over in-edges without self-loops as everywhere here."""
+    """The graph as one of DGL's, with its formats made: in-edges without self-loops, as everywhere here."""
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     kept = rows != graph.indices
     ends = (torch.from_numpy(ids[kept].astype(np.int64)) for ids in (graph.indices, rows))

@@ -39,7 +39,8 @@ ABOVE_FLOOR = 1.05  # what is good beside the floor, where that is above the tar
 
 
 class Empty(Transport):
-    """Zeros arrive at once, whoever sends them; a sum is the worker's own part."""
+    """A transport that carries nothing: exchanged rows arrive at once as zeros, and a sum is the worker's own
+    part."""
 
     name, on_host = "none", False
 
@@ -59,8 +60,9 @@ class Empty(Transport):
 def cpu_lines(
     graph: Graph, model: ModelConfig, folders: Folders, rounds: int = 4, each: int = EPOCHS, **keys
 ) -> list[BenchLine]:
-    """CPU seconds of an epoch of exact training, all of 4 workers over one worker of all cores, by `features`
-    and partition. Held to its target, or to 5 % above the floor where that is more.
+    """CPU seconds per epoch of exact training: 4 workers together over one worker with all cores, by
+    `features` and partition. On METIS's parts a line is held to its target, or to 5 % above the floor where
+    that is more.
 
     each   epochs of a shard by itself
     """
@@ -92,8 +94,8 @@ def cpu_lines(
 
 
 def floor(shards: list[Shard], features: str, model: ModelConfig, epochs: int) -> float:
-    """CPU seconds of an epoch of all shards, one after the other and without what they send: of each the
-    median over epochs, the first ones left out."""
+    """CPU seconds per epoch of all shards, one after the other and without what they send. Of each shard it
+    is the median over epochs, the first ones left out."""
     torch.set_num_threads(1)
     keep_freed_memory()
     total = 0.0

@@ -127,6 +127,7 @@ class Peer:
 
     @torch.no_grad()
     def logits(self) -> torch.Tensor:
+        """[V, C] under the current weights."""
         return self.forward(self.x)
 
 
@@ -194,8 +195,9 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
 
 
 def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
-    """Everybody who can run here, all with our initial weights. PyG's other form, over edge_index, is many
-    times slower on a CPU, and keeps three arrays of a row for every edge alive in each layer."""
+    """Everything that can run here, all with our initial weights. PyG's other form, over edge_index, is left
+    out: on a CPU it is many times slower, and in each layer it keeps three arrays alive with a row per edge.
+    """
     ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in TARGETS}
     weights = ours["features=once"].weights()
     peers = {"PyG": pyg_peer(shard, weights, optimiser, "csr"), "DGL": dgl_peer(shard, weights, optimiser)}
@@ -228,7 +230,8 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Bench
 
 
 def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:
-    """All others' losses of the first `epochs` epochs equal ours within TOLERANCE, relative."""
+    """AssertionError where the others' losses of the first `epochs` epochs differ from ours by more than
+    TOLERANCE, relative."""
     while len(ours.losses) < epochs:
         ours()
     for name, other in others.items():

@@ -26,14 +26,15 @@ CACHES = (1, 2, 3)  # levels
 
 @dataclass
 class BenchLine:
-    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer (or the peer's
-    value is zero, and ours is not) or nothing is promised.
+    """One line of the bench. `ratio` is ours / peer; None where there is no peer, or the peer's value is zero
+    and ours is not. `target` is the largest good ratio (of `ours` itself where there is no ratio); None where
+    nothing is promised.
 
     part           one of `harness.dev.bench.parts.PARTS`, or "against"
     unit           of both values
     note           what a reader needs to judge the line
     samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
-    peer_samples   likewise of `peer`
+    peer_samples   every measurement that `peer` summarises
     busy           whether the machine was too busy to hold the line to its target
     """
 
@@ -67,7 +68,8 @@ class BenchLine:
 
     @classmethod
     def absent(cls, part: str, name: str, unit: str, why: str = "dgl cannot be loaded here") -> BenchLine:
-        """What cannot be measured here. It has no target: a peer that is not there is no target missed."""
+        """A line for what cannot be measured here. It has no target: a peer that is missing is no target
+        missed."""
         return cls(part, name, math.nan, unit, note=f"{why}: not measured")
 
     @property
@@ -78,13 +80,14 @@ class BenchLine:
 
     @property
     def met(self) -> bool | None:
-        """Whether the ratio (where there is no peer: the value itself) is within the target; None where none
-        is promised, or the machine was busy."""
+        """Whether the ratio, or the value itself where there is no ratio, is within the target; None where
+        there is no target, or the machine was busy."""
         if self.target is None or self.busy:
             return None
         return (self.ours if self.ratio is None else self.ratio) <= self.target
 
     def row(self) -> dict:
+        """The line as JSON has it."""
         return {
             **vars(self),
             "ratio": self.ratio,

@@ -1,8 +1,8 @@
 """What it costs to train on the rows that the loss needs: `lean` beside `vanilla`, and one worker's epoch
 beside DGL's and PyG's, which compute all rows.
 
-|R_1| / V, the share of rows that the last layer takes, stands in each line's note: where few vertices train
-it is small, and that is what is saved.
+Each line's note has |R_1| / V, the share of rows that the last layer takes. It is small where few vertices
+train; the other rows are what is saved.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ALONE: tuple[tuple[DatasetConfig, float | None], ...] = (
 
 
 def share(trace: Trace, layer: int = 1) -> float | None:
-    """|R_layer| / V of a run on the rows that the loss needs; None of another."""
+    """|R_layer| / V of a run on the rows that the loss needs; None of a run on all rows."""
     found = trace.metrics.query("name == 'needed_rows' and layer == @layer and epoch == epoch.max()")
     return float(found.value.sum()) / trace.shards["vertices"] if len(found) else None
 
@@ -69,7 +69,7 @@ def lean_lines(
 
 
 def _beside(folders: Folders, rounds: int, name: str, case: dict) -> BenchLine:
-    """A cell's line, with |R_1| / V in its note."""
+    """The line of one graph, split and partition, with |R_1| / V in its note."""
     shares: list[float] = []
 
     def read(run: Finished) -> float:

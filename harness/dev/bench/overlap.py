@@ -5,8 +5,9 @@ Two workers, a core each. A first pass at full speed says what an epoch computes
 follows from both, and a second pass shows what is still waited for. `vanilla` stands beside: what hiding
 within an epoch alone can do.
 
-A wait counts from when the last worker had posted the operation: before that it is a wait for a slower
-worker's computing, which spans of all workers tell apart, since they share operation ids and a clock.
+A wait for communication counts from the moment at which the last worker posted the operation; until then it
+is a wait for a slower worker's computing. The spans of all workers tell the two apart, since workers share
+operation ids and a clock.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from harness.run.config import make_system
 from harness.run.runner import configured
 
 WORKERS, EPOCHS, WARM_UP = 2, 12, 4
+# Seconds of communication over seconds of computing; largest good share of communication that is waited for.
 SHARE, TARGET = 0.5, 0.2
 CASES: dict[str, dict[str, Any]] = {
     "vanilla": {"features": "once"},
@@ -117,8 +119,11 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
 
 @dataclass
 class Measured:
-    """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for
-    communication; bytes sent. The last two of every epoch too."""
+    """Seconds computed, waited, and waited for communication, and bytes sent, per epoch: means over workers
+    and medians over epochs.
+
+    exposed_each, bytes_each   the means over workers for every epoch
+    """
 
     compute: float
     waited: float
@@ -140,8 +145,8 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> t
 
 
 def measured(workers: list[dict[str, list]]) -> Measured:
-    """Of what `observe` gave on each worker, after the first epochs."""
-    begun: dict[str, float] = {}  # by operation: when its last worker posted it
+    """What `observe` gave on each worker, put together, without the first epochs."""
+    begun: dict[str, float] = {}  # by operation: when the last worker posted it
     for each in workers:
         for id, posted in each["posted"]:
             begun[id] = max(begun.get(id, 0.0), posted)

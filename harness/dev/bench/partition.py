@@ -18,6 +18,7 @@ PARTS, TARGET_S = 8, 60.0
 
 
 def partition_lines(graph: Graph | None = None, rounds: int = 1) -> list[BenchLine]:
+    """A line per vertex-cut method, held to TARGET_S seconds."""
     graph = graph or sources.load(GRAPH, Path("data"), seed=1)
     edges = len(assign_edges(graph, EDGE_METHODS[0], PARTS, 1).owner)
     seconds = interleaved(

@@ -39,7 +39,8 @@ class Extent:
     runs              keys of whole runs, beyond those of `harness.dev.bench.runs.train`
     workers, hidden   that part order tries
     entries           of the graphs with uniform neighbours
-    rounds            of an epoch inside the process; the sparse product has half as many again
+    rounds            of an epoch inside the process; the sparse product has half as many again, parts blocks
+                      and gpu have twice as many
     targets           whether lines are held to targets
     """
 
@@ -92,6 +93,7 @@ class Setting:
     device: torch.device | None = None
 
     def graph(self) -> Graph:
+        """The graph of what is timed inside the bench's own process."""
         return sources.load(self.extent.graph, self.data_dir, seed=1)
 
 

@@ -1,5 +1,6 @@
-"""What a run's products are measured for (`harness.run.products`), for products in the bench's own process:
-measured once per process, and not taken from a cache, where a quieter minute may have left it."""
+"""Tilings and costs of products in the bench's own process, as `harness.run.products` measures them for a
+run. They are measured once per process and not taken from a cache, whose values may come from a quieter
+minute."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def tilings_of(*blocks: Csr) -> Tilings:
 
 
 def order_of(shard: Shard) -> Order:
-    """By what products cost here; by the fixed table where no choice pays."""
+    """The order of A X W by what products cost here; by the fixed table for a shard with fewer entries than
+    LEAST_ENTRIES, where no choice pays."""
     return Order(costs=_costs() if shard.inner_edges.num_entries >= order_measured.LEAST_ENTRIES else FIXED)
 
 

@@ -35,9 +35,9 @@ WARM_UP = 2
 
 @dataclass
 class Folders:
-    """Where the bench's runs go, the cache they share, and the checkout whose code runs; null: this one's.
+    """Where the bench's runs go, the cache they share, and the checkout whose code runs; None: this one's.
 
-    The folders are absolute where a checkout is given: its runs start there.
+    The folders are absolute where a checkout is given, since its runs start there.
     """
 
     results: Path
@@ -116,8 +116,8 @@ def seconds_per_epoch(trace: Trace) -> float:
 
 
 def compute_per_epoch(trace: Trace) -> float:
-    """CPU seconds of an epoch that all training threads spent computing, packing and keeping books, waiting
-    and the transport's threads left out: the median over epochs, so that an epoch in which something is
+    """CPU seconds per epoch that all training threads spent on computing, packing and bookkeeping; waits and
+    the transport's threads are left out. The median over epochs, so that an epoch in which something is
     renewed does not count."""
     spans = _settled(trace.spans)
     # The training thread itself copies to and from memory that workers share, though spans call that a wait.
@@ -132,15 +132,16 @@ def flops_per_epoch(trace: Trace) -> float:
 
 
 def _settled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those of all epochs but the first ones."""
+    """The rows of all epochs but the first WARM_UP."""
     return rows[rows.epoch >= min(WARM_UP, int(rows.epoch.max()))]
 
 
 def in_turn(
     runs: Mapping[K, Callable[[], Finished]], rounds: int, of: Callable[[Finished], T]
 ) -> dict[K, list[T]]:
-    """What `of` reads from each run, round by round, and who is first changes every round: what else the
-    machine does falls on all alike. Each is read at once: the same run of the next round takes its folder."""
+    """What `of` reads from each run, round by round. The order of runs is reversed in every second round, so
+    that what else the machine does falls on all alike. Each run is read at once, since the next round's run
+    takes its folder."""
     found: dict[K, list[T]] = {name: [] for name in runs}
     for turn in range(rounds):
         for name in list(runs)[:: -1 if turn % 2 else 1]:

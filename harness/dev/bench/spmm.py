@@ -47,7 +47,8 @@ def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] 
 def machine_lines() -> list[BenchLine]:
     """Bytes per second that all cores read from their own caches, from the shared one, and copy in memory."""
     lines = []
-    for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):  # half a core's own, an eighth of all's
+    # half of a core's own cache, per core; an eighth of the shared one
+    for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):
         a = torch.ones(int(cache_bytes(level) * share) // 4)
         if len(a):
             times = max(1, (16 << 20) // a.nbytes)
@@ -84,7 +85,8 @@ def _line(
 
 
 def dgl_lines(block: Csr, rounds: int) -> list[BenchLine]:
-    """Beside DGL's copy-sum on the same x. It may end its process, so each width has one of its own."""
+    """A line per width beside DGL's copy-sum on the same x. DGL may end its process, so each width has a
+    process of its own."""
     if load_dgl() is None:
         return [BenchLine.absent("spmm", "DGL", "ms")]
     tilings = tilings_of(block)
@@ -122,7 +124,8 @@ def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Pat
 
 
 def uniform_lines(sizes: Sequence[float], rounds: int) -> list[BenchLine]:
-    """Where no neighbour is near, the worst case for caches; how the cost grows. All sizes take turns."""
+    """Lines of graphs with uniform random neighbours, the worst case for caches, and the exponent by which
+    the cost grows with entries. All sizes take turns."""
     blocks = {
         entries: random_block(entries // DEGREE, entries // DEGREE, DEGREE) for entries in map(int, sizes)
     }

@@ -30,7 +30,7 @@ PARTITION = "random"
 FEATURES = ("refetch", "once")
 REFERENCE, SAMPLED = "vanilla", "bns"
 SAMPLED_TARGET = 0.75  # of an epoch that draws a tenth of the halo rows
-# By default it renews after a tenth of the run's epochs, which here would be in every epoch.
+# By default PSC-GCN renews after a tenth of the run's epochs, which would be in every epoch here.
 RENEWED: dict[str, dict[str, Any]] = {"pscgcn": {"system__refresh": 10}}
 BAGS, BAG_SYSTEMS = "coauthor-physics", ("pscgcn", "capgnn", "cdfgnn")
 BAG_TARGET = 3.0  # of an epoch's CPU seconds on bags of words
@@ -40,18 +40,18 @@ def system_lines(
     folders: Folders, rounds: int = 4, names: Sequence[str] | None = None, **keys
 ) -> list[BenchLine]:
     """A line per system, each with its values in `conf/system/`, 4 workers: CPU seconds that an epoch
-    computes over those of vanilla with the same `features`. Of a system whose epoch is several steps, a step
-    is compared. Vanilla against itself is there as well: what that line is off 1 is noise. The note says
+    computes, over those of vanilla with the same `features`. Where an epoch has several steps, a step is
+    compared instead. Vanilla is compared with itself too: how far that line is from 1 is noise. The note says
     where a system computes more products than vanilla, as on replicas."""
     known = configured()
     made = {name: make_system(known[name]) for name in names or known}
-    # An epoch of mini-batches is another thing than one over all vertices.
+    # An epoch of mini-batches does not compare with one over all vertices.
     made = {name: system for name, system in made.items() if not isinstance(system, BatchSystem)}
     cases: dict[str, dict[str, Any]] = {
         how: {"system": REFERENCE, "system__features": how, "partition": PARTITION} for how in FEATURES
     }
     for name, system in made.items():
-        # The partitions of a system over a vertex-cut are no other system's.
+        # A system over a vertex-cut takes its own partition: no edge-cut would do.
         cut = {} if system.cut == "vertex" else {"partition": PARTITION}
         cases[name] = {"system": name, **cut, **RENEWED.get(name, {})}
     runs = {name: partial(train, folders, gpus=4, **case, **keys) for name, case in cases.items()}
@@ -96,8 +96,9 @@ def sampled_lines(folders: Folders, rounds: int = 4, **keys) -> list[BenchLine]:
 
 def bag_lines(folders: Folders, data_dir: Path, rounds: int = 4, **keys) -> list[BenchLine]:
     """CPU seconds per epoch of all 4 workers on a graph whose features are bags of words, over vanilla's with
-    `features=once`; METIS, for a system over a vertex-cut the cut of METIS's parts, and its own without a
-    target. One line that says so where the graph's files are not in `data_dir`: nothing is downloaded."""
+    `features=once` on METIS's parts. A system over an edge-cut has METIS's parts. A system over a vertex-cut
+    has the cut made of METIS's parts, and a further line without a target for its own cut. Where the graph's
+    files are not in `data_dir` one line says so: nothing is downloaded."""
     if not real.present(BAGS, data_dir):
         return [BenchLine.absent("bags", BAGS, "CPU s", f"{BAGS} is not in --data-dir {data_dir}")]
     shared = {"gpus": 4, "model__hidden": 64, "dataset": BAGS, "data_dir": data_dir.resolve(), **keys}

@@ -39,6 +39,7 @@ CONTROL = {"_target_": f"{__name__}.NoRemoteRows"}
 
 
 def same_bits(one, other) -> bool:
+    """Whether two runs have equal losses and equal weights in every epoch."""
     return one.losses == other.losses and all(
         np.array_equal(mine[name], theirs[name])
         for mine, theirs in zip(one.weights, other.weights)

@@ -29,7 +29,8 @@ def take_turns() -> None:
 
     @functools.cache
     def lock(process: int) -> FileLock:
-        """Of one process: a forked one has none of its parent's, and compiling one thing compiles others."""
+        """One lock per process: a forked process must not hold its parent's. It is the same lock on every
+        call, since compiling one function compiles others within it."""
         return FileLock(place, thread_local=False)
 
     def compile_in_turn(self, signature):

@@ -47,6 +47,8 @@ class WorkerPool:
 
     def run(self, job, size: int, *args, per_worker: list | None = None, transport: str = MEMORY) -> list:
         """Results by rank. `per_worker[rank]` is appended to the arguments of each worker."""
+        # Workers need to meet for the first job of a size over shared memory, and over sockets whenever the
+        # size has changed.
         meeting = None
         if size > 1 and (size not in self.sharing if transport == "memory" else size != self.connected):
             self.meetings += 1
@@ -62,11 +64,13 @@ class WorkerPool:
         failed = [f"worker {rank} failed:\n{value}" for rank, (ok, value) in enumerate(answers) if not ok]
         if failed:
             self.forget()
-            # A lost peer is what follows: the first cause last, where it is read.
+            # PeerLost only follows from another failure: it is sorted first, so that the cause stands last,
+            # where it is read.
             raise AssertionError("\n".join(sorted(failed, key=lambda text: "PeerLost" not in text)))
         return [value for _, value in answers]
 
     def close(self) -> None:
+        """End the processes."""
         for pipe in self.pipes:
             with contextlib.suppress(BrokenPipeError):  # its worker has ended, as by Ctrl-C
                 pipe.send(None)

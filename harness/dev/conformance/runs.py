@@ -34,8 +34,8 @@ class Settings:
     rows: str | None = None  # "all" or "needed"; None: the system's own choice
     features_wire: str | None = None  # "auto", "dense" or "sparse"; None: the system's own choice
     combine: dict | None = None  # the block of that name; None: the system's own choice
-    straggler: dict | None = None  # likewise; None: no worker is slowed down
-    labels: dict | None = None  # likewise; None: no vertex shows its label
+    straggler: dict | None = None  # the block of that name; None: no worker is slowed down
+    labels: dict | None = None  # the block of that name; None: no vertex shows its label
 
 
 @dataclass
@@ -104,6 +104,7 @@ def run(
 
 
 def shards_of(graph: Graph, assignment: np.ndarray | EdgeAssignment, parts: int) -> list:
+    """The workers' shards, in order of rank, of an edge-cut's owners or of a vertex-cut's edges."""
     if isinstance(assignment, EdgeAssignment):
         return list(build_replicas(graph, assignment))
     return list(build_shards(graph, assignment.astype(np.int32), parts))

@@ -40,7 +40,7 @@ class Subject:
 
     @property
     def layers(self) -> int:
-        """Of the checks' models: three, or two where its knobs, as they are, are for two."""
+        """Layers of the checks' models: three, or two where the system, at its knobs, refuses three."""
         return 2 if self.system.supports(facts_of("gcn", 3)) else 3
 
     def refusal(self, model: str) -> str | None:

@@ -24,8 +24,11 @@ from harness.run.config import (
 def make_trainer(
     comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None, kernel="numba"
 ):
-    """choices   of a run, by their names in a config: rows, features_wire; combine, straggler and labels
-    (blocks)"""
+    """The trainer of a worker, as a run makes it.
+
+    choices   of a run, by their names in a config: rows, features_wire; combine, straggler and labels
+              (blocks)
+    """
     choices = choices or {}
     return Trainer(
         shard,
@@ -48,7 +51,8 @@ def make_trainer(
 def train(
     comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, choices, shard
 ) -> dict:
-    """Train and report each epoch; at `stop_at` through a state dict and a new trainer."""
+    """Train and report each epoch. Before epoch `stop_at` the trainer is replaced by a new one, which loads
+    its state dict."""
     torch.set_default_dtype(getattr(torch, dtype))
     try:
         how = (block, model, optimiser, seed, epochs, shard, cluster, choices)
@@ -86,6 +90,7 @@ def train(
 
 
 def snapshot(trainer) -> dict[str, np.ndarray]:
+    """A copy of the weights, by name, that an evaluation at this moment would use."""
     with evaluation_weights(trainer.system, trainer.recorder.epoch.epoch):
         return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}
 

@@ -64,7 +64,11 @@ def main(words: list[str], program: str) -> None:
 def compare(
     name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60, skip: Sequence[str] = ()
 ) -> list[dict]:
-    """One row per published value: twin, scale, statistic, parts, published, measured, ratio, off, source."""
+    """One row per published value, with keys twin, scale, seed, generated_s, statistic, parts, published,
+    measured, ratio, off and source; and a row of "no_graph", whose `published` and `ratio` may be None.
+
+    skip   costly statistics to leave out, of COSTLY
+    """
     choice("twin", name, SPECS)
     scale = quick_scale(name) if scale is None else scale
     started = time.perf_counter()
@@ -74,8 +78,8 @@ def compare(
     trained: dict[bool, tuple[float, float]] = {}
     figures = [*_sizes(spec), *spec.published]
     if not any(figure.statistic == "no_graph" for figure in figures):
-        # Shown for every twin: where the neighbours do not matter, a dead system would look like a working
-        # one.
+        # Measured for every twin: where neighbours do not matter, a system that uses none would look like a
+        # working one.
         figures.append(Published("no_graph", math.nan, "no published value"))
     rows = []
     for figure in figures:
