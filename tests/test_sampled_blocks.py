@@ -225,6 +225,8 @@ def test_epochs_workers_and_seeds_shuffle_apart():
 
 def test_dropout_keys_tell_steps_apart_and_those_of_full_batches_stay():
     assert dropout_key(1, 2, 3) == (1 << 39) ^ (2 << 19) ^ 3
+    large = [(1 + 2**24, 0, 0, 0), (1, 2**20, 0, 0), (1, 0, 128, 0), (1, 0, 0, 2**12), (1, 0, 0, 0)]
+    assert len({dropout_key(*each) for each in large}) == len(large), "beyond the bits that each has"
     keys = {dropout_key(1, epoch, l, step) for epoch in (0, 1) for l in (0, 1) for step in range(0, 9000, 3)}
     assert len(keys) == 2 * 2 * 3000 and all(0 <= key < 2**63 for key in keys)
 

@@ -171,12 +171,12 @@ def _threshold(p: float) -> int:
 
 
 def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
-    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) with a seed below
-    2^24, an epoch below 2^20 and a layer below 2^7; passes from 2^12 on are told apart by a hash.
+    """A 63-bit key of (seed, epoch, layer, forward pass of the epoch). It has room for 24, 20, 7 and 12 bits of
+    these; what is beyond is told apart by a hash.
     """
-    beyond = mix_int(step >> 12) if step >> 12 else 0  # steps from 4096 on, which 12 bits do not tell apart
+    beyond = step >> 12 ^ (seed >> 24) << 44 ^ (layer >> 7) << 52 ^ (epoch >> 20) << 56
     return (
-        beyond >> 1
+        (mix_int(beyond) >> 1 if beyond else 0)
         ^ ((seed & 0xFFFFFF) << 39)
         ^ ((epoch & 0xFFFFF) << 19)
         ^ ((step & 0xFFF) << 7)
