@@ -1,4 +1,5 @@
-"""What a representation store asks of the place where its bytes live: shared memory of one host, or Redis."""
+"""The interface between a representation store (`harness.comm.store`) and the place where its bytes live:
+shared memory of one host, or a Redis server."""
 
 from __future__ import annotations
 
@@ -10,20 +11,21 @@ import numpy as np
 
 from harness.base.errors import InputError, package
 
-PASSWORD = "HALOBENCH_REDIS_PASSWORD"  # the environment variable: a password is no part of a run
+# The environment variable with the server's password, which must not be kept with the run's settings.
+PASSWORD = "HALOBENCH_REDIS_PASSWORD"
 EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What every backend needs to know.
+    """What every backend needs to know. A *slice* is what one worker has pushed of one layer.
 
-    rank     of this worker
-    sizes    by owner: rows of its partition
-    rows     by owner: [m_owner] int32 rows of its that this worker's halo has, ascending
+    rank     this worker
+    sizes    by owner: the number of rows of its partition
+    rows     by owner: [m_owner] int32, ascending: which rows of its partition are in this worker's halo
     widths   {layer: F}
-    slots    pushes that a slice keeps
-    dtype    of a row's values
+    slots    how many pushes a slice keeps, the latest ones
+    dtype    the type of a row's values
     """
 
     rank: int
@@ -35,8 +37,8 @@ class Layout:
 
 
 def check_address(address: str) -> None:
-    """InputError where `address` names no store, where its client is not installed, or where it holds a
-    password, which the sentence does not repeat."""
+    """Raise InputError where `address` names no store, where the client of that store is not installed, or
+    where `address` holds a password; the message does not repeat the password."""
     before, _, place = address.rpartition("@")
     scheme, user = before.split("://", 1) if "://" in before else ("redis", before)
     if user.partition(":")[2] or re.search("[?&]password=", address):
@@ -52,25 +54,25 @@ def check_address(address: str) -> None:
 
 
 class Backend(Protocol):
-    """Where slices live. Called from the store's thread; rows are numpy arrays of the layer's width and the
-    model's type.
+    """Where slices live. The store's background thread calls these methods; rows are numpy arrays [n, F] of
+    the model's type.
     """
 
     address: str
     layout: Layout
 
     def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
-        """Put rows [n, F] into a slot of the own slice."""
+        """Put rows [n, F] into a slot of this worker's slice, and mark the slot with `stamp`."""
 
     def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
-        """Put the halo rows that `owner` holds into out [m_owner, F]; returns their stamp. None asks for the
-        newest.
+        """Copy this worker's halo rows that `owner` pushed under `stamp` (None: its newest) into out
+        [m_owner, F]; returns their stamp.
         """
 
     def stamps(self, layer: int) -> list[int]:
-        """Of the own slice, by slot."""
+        """The stamps of this worker's slice, by slot; EMPTY for a slot that holds nothing."""
 
     def slice(self, layer: int, slot: int) -> np.ndarray:
-        """The own rows [n, F] in a slot."""
+        """The rows [n, F] in a slot of this worker's slice."""
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """When a CUDA device gets to what its host asks of it, in seconds of the host's clock.
 
-A device works behind its host: a kernel that has been launched stands in a queue, a stream. A moment of a
-stream is an event: it is recorded behind what the stream has been given so far, and passes when that is
-through. What the host's own clock says in between is when it asked, not when anything was done.
+A device works behind its host: a launched kernel waits in a queue, a stream. A moment of a stream is
+therefore taken with a CUDA event: the event is recorded behind all work that the stream has been given so
+far, and passes when that work is done. The host's own clock would only say when the host asked for it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Mark:
 
     @property
     def seconds(self) -> float:
-        """Of CLOCK_MONOTONIC, once it has passed: at + (event - base)."""
+        """When the event passed, in seconds of CLOCK_MONOTONIC: at + (event - base). Valid once it has."""
         return self.at + float(self.base.elapsed_time(self.event)) / 1e3
 
 
 class DeviceClock:
-    """The clock of one device: marks of its streams. Events measure from one another, so they are tied to the
-    host's clock once in every epoch; over a longer time the two would drift apart.
+    """The clock of one device, which makes marks of its streams. CUDA tells only the time between two events,
+    so events are tied to the host's clock, once per epoch: over a longer time the two would drift apart.
 
     stream   on which this worker computes
     """
@@ -57,13 +57,12 @@ class DeviceClock:
         self.tied = base, time.monotonic()
 
     def mark(self, stream: torch.cuda.Stream | None = None) -> Mark | None:
-        """The present end of `stream`, or of the worker's own; None where nothing has been timed yet on this
-        device."""
+        """A mark behind what `stream` (None: the worker's) was given so far; None before the first `tie`."""
         return None if self.tied is None else Mark(self._record(stream or self.stream), *self.tied)
 
     def wait(self) -> None:
-        """Return once the worker's stream has done what it was given. Other streams, on which operations
-        between workers are in flight, are not waited for.
+        """Return once the worker's stream has done what it was given. The streams on which operations between
+        workers are in flight are not waited for.
         """
         self.stream.synchronize()
 
@@ -76,5 +75,5 @@ class DeviceClock:
 
 @functools.cache
 def clock_of(device: torch.device) -> DeviceClock | None:
-    """The device's clock, always the same one; None for the host, whose work is done when it is asked for."""
+    """The device's clock, one object per device; None for the CPU, whose work is done when a call returns."""
     return DeviceClock(device) if device.type == "cuda" else None

@@ -1,16 +1,20 @@
-"""Comm: the only package that knows torch.distributed. Every byte between workers passes here and is counted
-and timed.
+"""Comm: the operations of a worker with the others (exchanges, broadcasts, sums), each counted and timed.
+What goes through shared memory or a server instead (pulls.py, shared.py, store.py, parameters.py) is counted
+there. No package but `harness.comm` knows torch.distributed.
 
-Three carriers (`harness.comm.transport`): NCCL where every worker has a GPU of its own; else memory that the
-workers of one host share, or gloo's sockets (rows of GPUs that several workers use are staged through pinned
-host memory).
+There are three transports (`harness.comm.transport`): NCCL where every worker has a GPU of its own; else
+memory that the workers of one host share, or gloo's sockets. These two take host memory only, so rows of a
+GPU that several workers share are staged through pinned host memory.
 
-What is counted is what a worker hands to the transport, by (layer, direction, purpose, peer):
+Counted are the bytes that a worker hands to the transport, by (layer, direction, purpose, peer):
 
-    exchange    rows * width * element size, to each peer (here and of broadcasts 2 under `wire=bfloat16`)
+    exchange    rows * width * element size, to each peer
     broadcast   the block's bytes once for each of the P - 1 receivers, at the root
-    all_gather  the worker's own bytes once for each of the P - 1 receivers
-    all_reduce  a worker's share of 2 (P - 1) n elements, the traffic of a ring over all workers together
+    all_gather  the worker's own bytes once for each of the P - 1 receivers, and 8 bytes for each to tell how
+                many elements come (a flag: 1 byte for each, and nothing else)
+    all_reduce  a worker's share, 1 / P, of 2 (P - 1) n elements: what a ring all-reduce sends in all
+
+Under `wire=bfloat16` the element size of rows that an exchange or a broadcast rounds is 2 (`Wire.halved`).
 """
 
 from __future__ import annotations
@@ -35,13 +39,13 @@ from harness.comm.work import pack, stream
 class Comm(Wire):
     """The transport of one worker.
 
-    rank, size   this worker and how many there are
+    rank, size   this worker, and how many workers there are
     device       where the tensors of the model live
     recorder     gets spans and counts; outside its train clock nothing is counted
     transport    what carries the bytes
-    wire         "float32": rows travel as they are; "bfloat16": rows of a layer's exchanges and broadcasts
-                 are rounded to bfloat16 on their way, and counted so. Sums, integers, what belongs to no
-                 layer, and what is EXACT travel as they are
+    wire         "float32": rows travel as they are. "bfloat16": exchanges and broadcasts of a layer round
+                 their rows to bfloat16, and count 2 bytes per value. Sums, integers, what belongs to no
+                 layer (-1), and purposes in `harness.comm.wire.EXACT` travel as they are
     """
 
     def __init__(
@@ -74,11 +78,12 @@ class Comm(Wire):
     # -- halo exchange --
 
     def exchange(self, plan: HaloPlan, h: torch.Tensor, layer: int, purpose: str = "halo") -> PendingHalo:
-        """Start sending every peer the rows of `h` [n, F] in its halo; `.wait()` gives the own halo [m, F].
+        """Start sending every peer those rows of `h` [n, F] that are in its halo; `wait()` on the result
+        gives this worker's halo rows [m, F], in halo order.
 
         Differentiable: in the backward pass the halo's gradients go back to their owners, which add them up.
         Local work between this call and `wait()` overlaps with waiting for the peers, and over a network with
-        the transfer, in both passes.
+        the transfer too, in the forward and in the backward pass.
         """
         return PendingHalo(self, plan, h, layer, purpose)
 
@@ -93,13 +98,16 @@ class Comm(Wire):
         slot: int = 0,
         counted: Sequence[int] | None = None,
     ) -> tuple[InFlight, torch.Tensor]:
-        """Start sending `rows` [sum(send), F], grouped by receiving worker, and receiving [sum(receive), F],
-        grouped by sender. Not differentiable. Counts must agree between the two ends. `counted` are rows in
-        the counts, where `rows` are coded otherwise than each by itself.
+        """Start sending `rows` [sum(send), F], grouped by receiver, and receiving rows [sum(receive), F],
+        grouped by sender; returns the operation and the tensor for the received rows. Not differentiable.
 
-        `rows` must stay untouched, and the received rows may be read, once `wait()` has returned. They live
-        in a buffer that is written again by the next exchange of the same (layer, direction, purpose, slot,
-        F): whoever keeps several in flight gives each a slot of its own.
+        send, receive   rows to and from each worker, by rank; both ends of a message must give the same
+        counted         rows to each worker as the recorder counts them; None: `send`. Given where a row of
+                        `rows` is no row of the model, as in the coded messages of `harness.comm.sparse`
+
+        Until `wait()` has returned, `rows` must not be written, nor the received rows be read. These lie in a
+        buffer that the next exchange of the same (layer, direction, purpose, slot, F) writes again: whoever
+        keeps several in flight gives each a slot of its own.
         """
         assert len(send) == len(receive) == self.size and len(rows) == sum(send), (
             "counts that do not fit would look like a lost peer"
@@ -128,14 +136,15 @@ class Comm(Wire):
         return flight, received
 
     def exchange_now(self, rows: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
-        """The rows that arrive where `start_exchange`, which takes the same, is waited for at once."""
+        """`start_exchange`, with the same arguments, waited for at once; returns the received rows."""
         flight, received = self.start_exchange(rows, *more, **named)
         flight.wait()
         return received
 
     def tell(self, parts: Sequence[np.ndarray], dtype: torch.dtype) -> list[np.ndarray]:
-        """What every worker tells this one, by sender; parts[p] [k_p] is for worker p, nothing for itself.
-        Outside the train clock.
+        """Send parts[p] [k_p] to each other worker p; returns what each of them sent, by sender. What stands
+        in this worker's own place is not sent: an empty array comes back there. Collective, outside the train
+        clock.
         """
         send = [len(part) if p != self.rank else 0 for p, part in enumerate(parts)]
         receive = self.exchange_counts(send, -1, "forward", "plan")
@@ -149,8 +158,8 @@ class Comm(Wire):
     def broadcast_blocks(
         self, blocks: list[torch.Tensor], roots: Sequence[int], layer: int, direction: str, purpose: str
     ) -> InFlight:
-        """Start one broadcast from each worker in `roots`; blocks[j] [n_j, F] is read at j and written
-        elsewhere.
+        """Start one broadcast from each worker j in `roots`: it sends its blocks[j] [n_j, F], and all others
+        receive it in theirs.
         """
         own = blocks[self.rank]
         halved = self.halved(own.dtype, layer, purpose)
@@ -183,7 +192,7 @@ class Comm(Wire):
         )
 
     def all_gather_flag(self, flag: bool, layer: int, purpose: str = "flags") -> list[bool]:
-        """Every worker's flag, at the price of one byte to every peer."""
+        """Every worker's flag, in rank order; sends one byte to every peer, and waits."""
         if self.size == 1:
             return [flag]
         mine = torch.full((self.size - 1,), flag, dtype=torch.uint8, device=self._wire_device)
@@ -201,8 +210,8 @@ class Comm(Wire):
         return [*flags[: self.rank], flag, *flags[self.rank :]]
 
     def exchange_counts(self, counts: Sequence[int], layer: int, direction: str, purpose: str) -> list[int]:
-        """Tell every peer a number (8 bytes each) and return what each told this worker: how many rows to
-        expect.
+        """Tell each peer p counts[p], the number of rows that it will get (8 bytes each), and return what
+        each told this worker, by rank; 0 in its own place.
         """
         told = torch.tensor([counts[p] for p in self.peers], dtype=torch.int64)[:, None]
         mine = told.to(self.device, non_blocking=True)
@@ -211,7 +220,7 @@ class Comm(Wire):
         return [*heard[: self.rank], 0, *heard[self.rank :]]
 
     def all_gather(self, tensor: torch.Tensor, layer: int, purpose: str) -> list[torch.Tensor]:
-        """Every worker's tensor [n_j], in rank order; lengths may differ, the type must not."""
+        """Every worker's tensor [n_j], in rank order; the lengths n_j may differ, the types may not."""
         lengths = self.exchange_counts([len(tensor)] * self.size, layer, "forward", purpose)
         lengths[self.rank] = len(tensor)
         send = [len(tensor) if p != self.rank else 0 for p in range(self.size)]
@@ -230,7 +239,9 @@ class Comm(Wire):
         direction: str = "backward",
         wait: bool = True,
     ) -> InFlight:
-        """Sum `tensor` over the workers, in place; wait for it, unless whoever calls does."""
+        """Sum `tensor` over the workers, in place. With wait=False the caller waits for the operation that is
+        returned.
+        """
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
         wire = self._wire(tensor, (purpose, layer))
@@ -250,8 +261,8 @@ class Comm(Wire):
 
     @torch.no_grad()
     def sum_weights(self, tensors: Sequence[torch.Tensor], share: float = 1.0) -> None:
-        """Each of a model's tensors <- the sum over workers of share * tensor, in place, all of them in one
-        operation.
+        """Replace each of a model's tensors by the sum over workers of share * tensor, all in one all-reduce;
+        `share` is this worker's factor.
         """
         flat = torch.cat([t.reshape(-1) for t in tensors])
         if share != 1.0:
@@ -263,8 +274,8 @@ class Comm(Wire):
             tensor.copy_(part.view_as(tensor))
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train
-        clock.
+        """Sum each of a few numbers over the workers, in double precision. Collective; for reporting, so only
+        outside the train clock.
         """
         flight, sums = self.start_total(values)
         flight.wait()
@@ -272,12 +283,13 @@ class Comm(Wire):
         return found
 
     def start_total(self, values: Sequence[float]) -> tuple[InFlight, torch.Tensor]:
-        """The same, begun, and the sums [k] once it has been waited for."""
+        """Start `total`; the tensor holds the sums [k] once the operation has been waited for."""
         assert not self.recorder.training
         tensor = torch.tensor(list(values), dtype=torch.float64, device=self._wire_device)
         return self.all_reduce(tensor, "report", wait=False), tensor
 
     def barrier(self) -> None:
+        """Return once all workers have called this; only outside the train clock."""
         assert not self.recorder.training
         self.total([0.0])
 
@@ -330,8 +342,8 @@ class Comm(Wire):
     def waiting(
         self, name: str, layer: int, size: int, to: Mapping[int, int], route: Route
     ) -> Iterator[Span | None]:
-        """An operation that the training thread does, or waits for, while this is open; gives its span, None
-        outside training. size: its bytes; to: by peer."""
+        """Record an operation that the training thread does, or waits for, while this is open; gives its
+        span, None outside training. size: its bytes; to: bytes by peer."""
         id = self.next_id()
         span = self.recorder.posted(name, layer, size, to, id, True, route)
         with self.recorder.inside("wait", name, layer, id=id, blocking=True):
@@ -340,7 +352,8 @@ class Comm(Wire):
             span.end = time.monotonic()
 
     def next_id(self) -> str:
-        """The id of the next operation, which every worker gives it in the same place of its own sequence."""
+        """A new id, "epoch:number". All workers start the same operations in the same order, so each
+        operation gets the same id on all of them."""
         self._sequence += 1
         return f"{self.recorder.epoch.epoch}:{self._sequence}"
 
@@ -377,5 +390,6 @@ class PendingHalo(Crossing):
 
     def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
         self.flight.wait()
-        # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
+        # Gradients come grouped by peer, in rank order, each row at most once per peer: they are always added
+        # in the same order, so sums have the same bits in every run.
         return self.plan.send_rows, self.returned

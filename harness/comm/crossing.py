@@ -16,14 +16,15 @@ class Crossing:
     """A layer's halo under way: two autograd nodes around the work that needs no remote rows. `wait()` once,
     for the halo [m, F].
 
-    A subclass says what is sent and what is used, in four places:
+    A subclass says what is sent and what is used, in four methods:
 
-                  before the local work            after the local work
-        forward   send(h), when h is there         take(), when the halo is needed
-        backward  send_back(g), its gradient's     take_back(), when h's own gradient is needed
+                  before the local work                 after the local work
+        forward   send(h), when h is there              take(), when the halo is needed
+        backward  send_back(g), when the gradient g     take_back(), when the gradient of h is needed
+                  of the halo is there
 
-    Nodes run backwards in the reverse of the order in which they were made: so gradients leave before the
-    local work of the backward pass and are waited for after it.
+    The backward pass runs autograd's nodes in the reverse of the order in which they were made. So gradients
+    leave before the local work of the backward pass and are waited for after it.
     """
 
     def __init__(self, recorder: Recorder, layer: int, h: torch.Tensor):
@@ -31,7 +32,7 @@ class Crossing:
         self.token: torch.Tensor | None = applied(_Before, h, self)
 
     def wait(self) -> torch.Tensor:
-        # the graph holds this object: held in turn, neither would be freed
+        # autograd's graph holds this object; if it held the graph's tensor too, neither would be freed
         token, self.token = self.token, None
         return applied(_After, token, self)
 

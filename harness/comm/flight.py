@@ -1,4 +1,4 @@
-"""What an exchange needs to know, and what stands for an operation that has been posted."""
+"""The plan of an exchange, and the operation that has been posted and can be waited for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from harness.comm.transport import PeerLost, Transfer
 
 @dataclass
 class HaloPlan:
-    """Who sends which rows to whom, so that every worker ends up with its halo in halo order.
+    """Which rows this worker sends to whom, and how many come from whom, so that every worker ends up with
+    its halo in halo order.
 
     send_rows   [s] int64 local rows, grouped by destination
     send_counts, receive_counts   rows to and from each of the P workers
@@ -30,7 +31,8 @@ class HaloPlan:
         return sum(self.receive_counts)
 
     def counts(self, direction: str) -> tuple[list[int], list[int]]:
-        """Rows to and from each worker: of the halo "forward", of its gradients "backward"."""
+        """(rows to, rows from) each worker: halo rows in the direction "forward", their gradients in
+        "backward", where they travel the other way."""
         ways = self.send_counts, self.receive_counts
         return ways if direction == "forward" else ways[::-1]
 
@@ -48,8 +50,13 @@ class Poster(Protocol):
 
 
 class InFlight:
-    """One posted operation. `wait()` returns once its result may be read, and is what counts as
-    exposed time.
+    """One posted operation. `wait()` returns once its result may be read; the time spent in it is recorded as
+    exposed communication.
+
+    transfer   the operation as the transport sees it
+    span       its record; None outside training
+    finish     called when the transfer is through, as to copy the rows off their staging buffer
+    sequence   its number among those that `comm` has posted
     """
 
     def __init__(
@@ -72,12 +79,13 @@ class InFlight:
         self.finish, self.sequence = finish, sequence
 
     def look(self) -> None:
-        """Note when the operation was through, where it is, without waiting for it."""
+        """If the operation is through, note when; do not wait for it."""
         if self.span is not None and not self.span.end:
             self.transfer.look()
             self.span.end = self.transfer.ended or 0.0
 
     def wait(self) -> None:
+        """Return once the result may be read. Raises PeerLost where a peer is lost."""
         self.comm.waited(self.sequence)
         blocking = self.span is not None and self.span.blocking
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
@@ -89,7 +97,7 @@ class InFlight:
                 ) from error
             if self.finish is not None:
                 self.finish()
-            # The host waits too: some callers go on with rows of host memory.
+            # Wait for the device too: some callers go on with the received rows on the host.
             if self.comm.size > 1:
                 synchronise(self.comm.device)
             self.look()

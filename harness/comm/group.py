@@ -32,21 +32,21 @@ from harness.comm.transport import (
 
 DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of Linux's packet filter: keep 0 bytes
 SO_ATTACH_FILTER = 26
-LEAVING = 30.0  # seconds that a group has to end, after which the process does so without it
+LEAVING = 30.0  # seconds that the group may take to end; then this process goes on without waiting for it
 
 
 @contextlib.contextmanager
 def process_group(meeting: Meeting, seat: WorkerPlace, transport: str = "auto") -> Iterator[Transport]:
-    """Join the other workers for as long as this is open; gives what carries bytes between them.
+    """Join the other workers for as long as this is open; gives the transport between them.
 
-    seat        which all workers have agreed on, so that they take the same backend
-    transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on
-                one host
+    seat        this worker's place; all workers have agreed on theirs, so they take the same backend
+    transport   for workers without a GPU each, which NCCL does not serve: "memory", "sockets", or "auto",
+                which is memory where all workers are on one host and can share it, else sockets
 
-    Workers that share memory open no socket at all. Others of one host talk over the loopback interface only,
-    those of several over the interface that reaches MASTER_ADDR, unless GLOO_SOCKET_IFNAME names another.
-    Raises PeerLost where one of the others went away before all had met, InputError where workers told to
-    share memory cannot.
+    Workers that share memory open no socket at all. Without shared memory, workers of one host talk over the
+    loopback interface only, workers of several hosts over the interface that reaches MASTER_ADDR, unless
+    GLOO_SOCKET_IFNAME names another. Raises PeerLost where another worker went away before all had met, and
+    InputError where transport="memory" is asked for and the workers cannot share memory.
     """
     if meeting.store is None:
         yield ALONE
@@ -64,8 +64,8 @@ def process_group(meeting: Meeting, seat: WorkerPlace, transport: str = "auto") 
 
 @contextlib.contextmanager
 def _open_group(meeting: Meeting, seat: WorkerPlace) -> Iterator[None]:
-    """torch.distributed's default group, for as long as this is open. PeerLost where one of the others is not
-    reached.
+    """Open torch.distributed's default group for as long as this is open. Raises PeerLost where another
+    worker is not reached.
     """
     _choose_interface(seat)
     before = listening()
@@ -85,8 +85,8 @@ def _open_group(meeting: Meeting, seat: WorkerPlace) -> Iterator[None]:
                 timeout=datetime.timedelta(seconds=meeting.seconds),
             )
     except Exception as error:
-        # torch names groups by their number and counts one that nobody joined. The next group would have
-        # another name on this worker than on the others, and all would wait for each other.
+        # torch names groups by their number, and counts a group even where joining it failed. The next group
+        # would have another name on this worker than on the others, and all would wait for each other.
         dist.distributed_c10d._world.group_count = 0
         if isinstance(error, PeerLost):
             raise PeerLost(f"worker {meeting.rank} could not reach the others: {error}") from error
@@ -115,11 +115,11 @@ def _choose_interface(seat: WorkerPlace) -> None:
 
 
 def interface_to(host: str) -> str | None:
-    """The network interface of this host from which packets to `host` go; None where there is none, or only
-    the loopback interface, which reaches no other host.
+    """The network interface through which this host sends packets to `host`; None where there is none, or
+    only the loopback interface, which reaches no other host.
 
-    Left alone, gloo takes the interface of the address that this host's own name has, which often is the
-    loopback interface's.
+    By default gloo takes the interface that this host's own name resolves to, which often is the loopback
+    interface.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 1, type=socket.SOCK_DGRAM)[0]
@@ -135,8 +135,8 @@ def interface_to(host: str) -> str | None:
 
 
 def _leave(failed: bool) -> None:
-    """End the group. After a failure NCCL is told to give up what is under way, for which its peers may never
-    come: to end the group would wait for it. Whatever this waits for, it does not wait for ever.
+    """End the group, in at most LEAVING seconds. After a failure NCCL's operations under way are aborted:
+    peers may never take part in them, and destroying the group would wait for that.
     """
 
     def end() -> None:
@@ -152,7 +152,8 @@ def _leave(failed: bool) -> None:
 
 
 def wants_memory(size: int, local: int, transport: str) -> bool:
-    """Whether `size` workers, `local` of them on this host, are to share memory where it can be."""
+    """Whether `size` workers, `local` of them on this host, are to share memory if they can. InputError where
+    transport="memory" and some are on other hosts."""
     if transport == "memory" and local != size:
         raise InputError(
             f"transport=memory but {size - local} of {size} workers were started elsewhere; give"
@@ -162,7 +163,8 @@ def wants_memory(size: int, local: int, transport: str) -> bool:
 
 
 def memory_of(meeting: Meeting, transport: str) -> MemoryTransport | None:
-    """The memory of workers that meet, without any socket; None where they cannot share it and need not."""
+    """The transport over shared memory, which opens no socket. Where the workers cannot share memory: None,
+    or InputError under transport="memory"."""
     try:
         return MemoryTransport(meeting)
     except InputError as error:  # on all workers alike
@@ -182,9 +184,9 @@ def listening() -> set[int]:
 
 
 def let_nobody_in(kept: set[int]) -> None:
-    """Drop whatever arrives at this process's listening sockets, but for those `kept` (inodes), before there
-    is a connection. gloo listens for as long as its group is open and accepts whoever connects; its workers
-    have all connected to each other when the group is open.
+    """Have the kernel drop every packet that arrives at this process's listening sockets, except those in
+    `kept` (inodes), so that nobody can connect any more. gloo listens for as long as its group is open and
+    accepts whoever connects, though all workers are connected to each other once the group is open.
     """
     code = ctypes.create_string_buffer(DROP)
     program = struct.pack("HP", 1, ctypes.addressof(code))

@@ -1,4 +1,4 @@
-"""What the workers of one host share: memory, and names that nobody else guesses."""
+"""Memory that the workers of one host share, and random names that nobody else guesses."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from harness.comm.segments import make_memory, open_memory
 
 
 def draw_token(comm: Comm) -> str:
-    """Twelve random digits, the same on all workers. Collective, outside the train clock."""
+    """Twelve random hexadecimal digits, the same on all workers. Collective, outside the train clock."""
     return f"{int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0]):012x}"
 
 
 def map_shared(
     comm: Comm, lengths: Sequence[int], instead: str, among: Collection[int] | None = None
 ) -> list[memoryview]:
-    """The same pieces of memory on all workers: lengths[j] bytes made by worker j, which may be 0.
+    """Pieces of memory, by worker, that all workers have mapped: worker j makes piece j, of lengths[j] bytes
+    (which may be 0).
 
-    among    the workers that share memory with this one, itself among them; None: all. What others have made
-             is an empty piece here
+    instead  what a user should give where this fails, as "store=redis://HOST:PORT"; ends the error message
+    among    the workers that share memory with this one, itself among them; None: all. The pieces of workers
+             outside `among` are empty here
 
     Collective, outside the train clock. Nothing is left behind however the workers end
-    (`harness.comm.segments`). InputError where they are not on one host, or it has no room; the
-    sentence ends with `instead`.
+    (`harness.comm.segments`). Raises InputError on all workers where they are not on one host, or where the
+    host has too little shared memory.
     """
+    # 1. Every worker makes its own piece.
     token, own = draw_token(comm), lengths[comm.rank]
     labels = [f"halobench-rows-{token}-{rank}" for rank in range(comm.size)]
     descriptor: int | None = None
@@ -37,19 +40,20 @@ def map_shared(
         try:
             if own:
                 descriptor = make_memory(labels[comm.rank], own)
-                # else what does not fit is found out by a signal, when it is written
+                # take the pages now: without this, too little memory would kill the process at a later write
                 os.posix_fallocate(descriptor, 0, own)
         except OSError as error:
             refused = InputError(
                 f"this host gives no {own:,} bytes of shared memory ({error.strerror}); free some or give"
                 f" {instead}"
             )
-        # Every worker's process and descriptor, -1 of one that has no memory: a sum to which each gives its
-        # own.
+        # 2. Every worker tells all others its process id and its descriptor, -1 where it got no memory: a sum
+        # of vectors that are 0 in the places of others.
         told = [0.0] * (2 * comm.size)
         told[comm.rank] = os.getpid()
         told[comm.size + comm.rank] = -1 if refused is not None else descriptor or 0
         told = comm.total(told)
+        # 3. Every worker maps the pieces of the others, if all were made.
         try:
             if min(told) >= 0:
                 maps = [
@@ -62,7 +66,7 @@ def map_shared(
                 ]
         except OSError:
             refused = InputError(f"memory is shared by the workers of one host only; give {instead}")
-        # All workers have it, or none: one that went on alone would wait for the others.
+        # 4. All workers raise an error if one of them must: the rest would wait for it for ever.
         (lacking,) = comm.total([refused is not None])
     finally:
         if descriptor is not None:

@@ -1,8 +1,8 @@
 """Where the workers of a run meet before they form a group: a store of a few values that all of them read.
 
-torchrun's store is open to whoever reaches its port. So each value carries a signature by a secret of the
-run, over the key that it stands under and over numbers that every worker has drawn for this start alone: what
-a stranger writes, or repeats from an earlier start, is not taken for a worker's word.
+torchrun's store is open to whoever reaches its port. So each value is signed with a secret of the run. The
+signature also covers the value's key, and numbers that the workers draw anew at each start. So no worker
+accepts what a stranger writes, nor what a stranger has copied from another key or from an earlier start.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from harness.comm.transport import PeerLost
 Result = TypeVar("Result")
 
 RENDEZVOUS = 300.0  # seconds
-ANSWER = 5.0  # seconds that a store which is there may take over an answer
+ANSWER = 5.0  # seconds that a store which can be reached may take to answer
 FAILED = "failed"
 
 
 def background(work: Callable[[], Result]) -> Future[Result]:
-    """work(), on a thread that does not keep the process: a store whose host is gone may never answer, and
-    torch waits for it without a limit.
+    """Start work() on a daemon thread, which does not keep the process from ending: a store whose host is
+    gone may never answer, and torch waits for it without a limit.
     """
     future: Future[Result] = Future()
 
@@ -55,7 +55,10 @@ def background(work: Callable[[], Result]) -> Future[Result]:
 class Said:
     """What stands in the store under a key.
 
-    text      as JSON has it; to be read only where it is `genuine`, signed with this worker's secret
+    host      the host of the worker that wrote it; "?" where what stands there cannot be read
+    nonce     the number that its writer drew for this start
+    text      the value, as JSON; to be read only where it is genuine
+    genuine   whether it is signed with the secret that this host has
     """
 
     host: str = "?"
@@ -67,9 +70,9 @@ class Said:
 class Meeting:
     """One worker's access to the store, from which it learns who the others are.
 
-    path      a file that all workers of one host meet in; None: the store that torchrun's environment names
-    seconds   that a worker waits for the others
-    secret    the run's; None: this host has none. The file of `path` needs none
+    path      a file in which all workers of one host meet; None: the store that torchrun's environment names
+    seconds   how long a worker waits for the others
+    secret    the run's secret; None: this host has none. Not needed with `path`
 
     Raises PeerLost where the store that the environment names cannot be reached.
     """
@@ -97,7 +100,7 @@ class Meeting:
                 self.store, _, _ = reaching.result(seconds + 1)
             except (RuntimeError, ValueError, TimeoutError) as error:
                 silent = isinstance(error, TimeoutError)
-                # Who keeps the store waits in torch for the others; torchrun's agent keeps its own.
+                # Worker 0 keeps the store, and waits in torch for the others; under torchrun its agent does.
                 if silent and rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
                     raise PeerLost(
                         f"worker 0 (host {self.host}) keeps the store at MASTER_PORT, and not all of the"
@@ -127,7 +130,7 @@ class Meeting:
                 f" rendezvous={self.seconds:g} s; see whether the host of worker 0 can be reached"
             ) from None
         if wrong := self._unsigned(said):
-            # The store may end with this worker: not before the others have read it.
+            # The store may end with this worker, so first wait until the others have read this value too.
             leaving = background(lambda: self._told("left", None))
             with contextlib.suppress(TimeoutError, PeerLost):
                 leaving.result(min(self.seconds, ANSWER))
@@ -136,12 +139,13 @@ class Meeting:
         return [json.loads(each.text) for each in said]
 
     def _answered(self, ask: Callable[[], Result], seconds: float) -> Result:
-        """ask(), of the store; TimeoutError where it is another process's and has not answered in time. A
-        file answers at once, and needs no thread, which a worker without memory could not start."""
+        """Return ask(), a question to the store. TimeoutError where the store of a launcher has not answered
+        within `seconds`. A file answers at once, so it is asked without a thread, which a worker that has run
+        out of memory could not start."""
         return background(ask).result(seconds) if self.under_launcher else ask()
 
     def _told(self, name: str, value: Any) -> list[Said]:
-        """`tell`, but that what was said is not looked at."""
+        """`tell`, without a look at the signatures."""
         assert self.store is not None
         keys = [f"{name}/{k}" for k in range(self.size)]
         missing: list[int] = []
@@ -149,7 +153,7 @@ class Meeting:
             self.store.set(keys[self.rank], self.signed(keys[self.rank], value))
             for k, key in enumerate(keys):
                 try:
-                    # Who did not come while this worker waited for another is not waited for again.
+                    # Once one worker has not come in time, the others are looked up without waiting.
                     if missing and not self.store.check([key]):
                         missing.append(k)
                     elif not missing:
@@ -168,8 +172,8 @@ class Meeting:
         )
 
     def _unsigned(self, said: list[Said]) -> str:
-        """Who has not the secret of the run, in one sentence, the same on all hosts that have one; "" where
-        everybody has.
+        """One sentence that names who lacks the run's secret, the same on all hosts that have a secret; ""
+        where all have signed with this one.
         """
         if self.secret is None:
             return (
@@ -177,7 +181,7 @@ class Meeting:
                 " HALOBENCH_SECRET, what RUN_DIR/secret holds on the host of worker 0, or prepare the run"
                 " again with launch=prepare"
             )
-        # What a worker has not drawn itself for this start is of another, put back by somebody who heard it.
+        # If this worker's own key holds a nonce that it did not draw, a stranger has put an old value there.
         own = said[self.rank].nonce == self.nonce
         alike = [k for k, each in enumerate(said) if each.genuine and (own or k != self.rank)]
         others = [k for k in range(len(said)) if k not in alike]
@@ -192,12 +196,12 @@ class Meeting:
         )
 
     def signed(self, key: str, value: Any) -> str:
-        """What to set `key` to for others to find `value`, as JSON has it."""
+        """What to store under `key` so that others read `value` there, which JSON must be able to hold."""
         text = json.dumps(value)
         return "\n".join([self._signature(key, self.host, self.nonce, text), self.host, self.nonce, text])
 
     def opened(self, key: str, raw: bytes) -> Said:
-        """What was found under `key`."""
+        """`raw`, which was found under `key`, taken apart, and its signature checked."""
         try:
             signature, host, nonce, text = raw.decode().split("\n", 3)
         except ValueError:
@@ -215,7 +219,7 @@ class Meeting:
         return [Member(host, tuple(gpus), wrong) for host, gpus, wrong in told]
 
     def fail(self, sentence: str) -> None:
-        """Tell the others why this worker ends; the first that does is the one that is heard."""
+        """Tell the others why this worker ends. Does nothing where another worker has said so before."""
         store = self.store
         if store is None or self.failure():
             return
@@ -223,7 +227,8 @@ class Meeting:
             self._answered(lambda: store.set(FAILED, self.signed(FAILED, [self.rank, sentence])), ANSWER)
 
     def failure(self, store: dist.Store | None = None) -> str:
-        """What the first worker that failed said, and which it was; "" where none has."""
+        """The first failure that a worker has told of, with its rank; "" where none has. `store`: the
+        connection to ask; None: the meeting's own."""
         found = store or self.store
         if found is None:
             return ""
@@ -235,15 +240,15 @@ class Meeting:
         return ""
 
     def found(self, store: dist.Store, key: str) -> Said | None:
-        """What a worker of this run has said under `key`; None where none has."""
+        """What a worker of this run has said under `key`; None where nothing genuine stands there."""
         said = self.opened(key, store.get(key)) if store.check([key]) else None
         return said if said is not None and said.genuine else None
 
 
 class Marks:
-    """What workers tell each other of how far they are, for a thread that watches them.
+    """How far each worker is, as they tell each other through the store, for a thread that watches them.
 
-    A mark is the number of times that a worker was seen to have moved, and the epoch it was in.
+    A mark of a worker is (how many times it was seen to have moved, the epoch it was in).
     """
 
     def __init__(self, meeting: Meeting):
@@ -263,7 +268,7 @@ class Marks:
             self.store.set(key, self.meeting.signed(key, [self.moved, epoch]))
 
     def read(self) -> list[tuple[int, int]]:
-        """Every worker's latest mark; the one before where the store does not answer."""
+        """Every worker's latest mark, by rank; the last known one where the store does not answer."""
         for k in range(self.meeting.size):
             with contextlib.suppress(RuntimeError):
                 if said := self.meeting.found(self.store, f"mark/{k}"):
@@ -272,10 +277,10 @@ class Marks:
         return list(self.last)
 
     def failure(self) -> str:
-        """As the meeting's."""
+        """`Meeting.failure`, asked over this connection."""
         return self.meeting.failure(self.store)
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first, without the end of a sentence."""
+    """The first line of an error's message, without its full stop; the error's type where it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,5 +1,5 @@
-"""What workers tell each other of themselves before they form a group, and what follows from it for all of
-them alike: who is on which host, which GPU each takes, and what carries their bytes.
+"""What workers tell each other of themselves before they form a group, and what each then computes from it,
+with the same result on all: who is on which host, which GPU each takes, and what carries their bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 class Member:
     """A worker, as it tells of itself.
 
-    host    the same on workers that share a host's memory and loopback interface
+    host    a name that is the same on workers that share a host's memory and loopback interface
     gpus    the GPUs that it sees, in CUDA's order, each by a name that no other GPU has
     wrong   why it cannot take part, in one sentence; "" where it can
     """
@@ -40,8 +40,8 @@ class WorkerPlace:
     """A worker's place among all, as they agreed.
 
     hosts     ranks of the workers, host by host
-    gpus      the name of each worker's GPU; None for a worker on the CPU. By rank
-    device    this worker's
+    gpus      by rank: the name of each worker's GPU; None for a worker on the CPU
+    device    this worker's device
     note      what a user should know of the choice, in one sentence; "" where it is what was asked for
     """
 
@@ -53,7 +53,7 @@ class WorkerPlace:
 
     @classmethod
     def on_cpu(cls, rank: int, size: int) -> WorkerPlace:
-        """Of a worker on a CPU of the host that all share."""
+        """The place of a worker on the CPU, all workers being on one host."""
         return cls(rank, (tuple(range(size)),), (None,) * size, torch.device("cpu"))
 
     @property
@@ -68,13 +68,14 @@ class WorkerPlace:
 
     @property
     def sharing(self) -> int:
-        """Workers that use what this one uses: its GPU, or its host where it has none."""
+        """How many workers use this worker's GPU, or where it has none its host; itself among them."""
         own = self.gpus[self.rank]
         return len(self.neighbours) if own is None else self.gpus.count(own)
 
     @property
     def backend(self) -> str:
-        """torch.distributed's: NCCL where each worker has a GPU of its own, with gloo for host memory."""
+        """torch.distributed's: NCCL, and gloo for host memory, where each worker has a GPU of its own; else
+        gloo."""
         alone = None not in self.gpus and len(set(self.gpus)) == len(self.gpus)
         return "cpu:gloo,cuda:nccl" if alone else "gloo"
 
@@ -93,8 +94,9 @@ def wrong_interface() -> str:
 
 
 def host_name() -> str:
-    """A hash that two processes share if they run on one host, in one network: of two containers on a machine
-    each is a host of its own, for neither reaches the other's loopback interface.
+    """A hash that two processes share if they run on one host, in the same network and process namespaces. So
+    each container on a machine counts as a host of its own: from outside, neither its loopback interface nor
+    its processes (through which memory is shared) need be reachable.
     """
     told = [socket.gethostname(), *(os.readlink(path) for path in NAMESPACES if os.path.lexists(path))]
     if BOOT.exists():
@@ -103,8 +105,8 @@ def host_name() -> str:
 
 
 def visible_gpus() -> tuple[str, ...]:
-    """Identities of the GPUs that this process sees, in CUDA's order: two processes that each see one device
-    number 0 may mean two devices.
+    """The UUIDs of the GPUs that this process sees, in CUDA's order. Device numbers would not do: what two
+    processes call device 0 may be two devices.
     """
     if not torch.cuda.is_available():
         return ()
@@ -114,11 +116,11 @@ def visible_gpus() -> tuple[str, ...]:
 
 
 def seated(members: Sequence[Member], rank: int, device: str) -> WorkerPlace:
-    """Worker `rank`'s place; each worker computes the same of all.
+    """The place of worker `rank`, from what all `members` told. Every worker takes the same decision.
 
-    device   "auto", "cpu" or "cuda"
+    device   "auto": the GPUs if every worker sees one, else the CPU; "cpu"; "cuda": the GPUs
 
-    InputError, on all workers alike, where one of them cannot take part or lacks the GPU that was asked for.
+    Raises InputError, on all workers alike, where one of them cannot take part, or sees no GPU under "cuda".
     """
     refused = {k: member.wrong for k, member in enumerate(members) if member.wrong}
     if refused:
@@ -127,7 +129,8 @@ def seated(members: Sequence[Member], rank: int, device: str) -> WorkerPlace:
         raise InputError(refused[first] if alike else f"worker {first}: {refused[first]}")
     names = list(dict.fromkeys(member.host for member in members))
     hosts = tuple(tuple(k for k, m in enumerate(members) if m.host == name) for name in names)
-    # On each host its workers take the GPUs that they see in turn; one that sees a single GPU takes it.
+    # On each host, worker k (counted there) takes the GPU number k of those that it sees, from 0 again where
+    # they are fewer; a worker that sees a single GPU takes that.
     turn = {k: at for ranks in hosts for at, k in enumerate(ranks)}
     indices = {k: turn[k] % len(m.gpus) for k, m in enumerate(members) if m.gpus and device != "cpu"}
     lacking = [k for k in range(len(members)) if k not in indices]

@@ -13,8 +13,8 @@ One message, from worker a to worker b:
        number into its acknowledgement ring in a's inbox.
     4. a takes the acknowledgement. Once all receivers of a region have acknowledged it, the region is free.
 
-It is as if b had a socket from a, but for who copies: a socket's bytes are copied into the kernel and out of
-it, here b copies them from where a wrote them.
+A socket from a to b would do the same, but for who copies: its bytes are copied into the kernel and out of
+it, while here b copies them itself from where a wrote them.
 
 Why it is correct:
 
@@ -27,8 +27,8 @@ Why it is correct:
 - b knows what a message is for without a tag: all workers start the same operations in the same order, so
   the k-th message that b's operations ask of a is the k-th that a has sent to b. The operation's number in
   the record is a check of that.
-- Nobody waits for ever for a worker that is gone: who waits looks every `PATIENCE_S` whether the other
-  process is alive and has not said that it left.
+- Nobody waits for ever for a worker that is gone: a worker that waits looks every `PATIENCE_S` seconds
+  whether the other process is alive and has not said that it left.
 
 Nothing runs in the background. What a worker posts can be read by the others at once, and `wait` makes the
 copies. Over loopback sockets the same row passes the kernel twice, and every operation wakes a chain of
@@ -68,31 +68,30 @@ class MemoryTransport:
         self.rank, self.size = rank, size = meeting.rank, meeting.size
         self.peers = [p for p in range(size) if p != rank]
         self.segments = share(meeting)
-        # The data segments as tensors and, for copies of few bytes, of which each operation of torch takes
-        # longer than the copy, as arrays.
+        # The data segments, by worker, as tensors and as numpy arrays. Bytes are copied with numpy: for small
+        # messages, calling a torch operation takes longer than the copy itself.
         self.bytes = [torch.frombuffer(data, dtype=torch.uint8) for data in self.segments.data]
         self.arrays = [each.numpy() for each in self.bytes]
         inboxes, own = self.segments.inboxes, self.segments.inboxes[rank]
-        # By worker: what it puts into this worker's inbox, and what this worker puts into its inbox.
+        # By worker: the rings that it fills in this worker's inbox, and those that this worker fills in its.
         self.messages = [ring(own, p, MESSAGES) for p in range(size)]
         self.acknowledgements = [ring(own, p, ACKNOWLEDGEMENTS) for p in range(size)]
         self.messages_to = [ring(inbox, rank, MESSAGES) for inbox in inboxes]
         self.acknowledgements_to = [ring(inbox, rank, ACKNOWLEDGEMENTS) for inbox in inboxes]
-        # Receiving, by sender: how many messages operations here have asked for; and the records of those
-        # that were taken from the ring and not yet copied, by number.
+        # Receiving, by sender: how many messages this worker's operations have asked for so far; and, by the
+        # message's number, the records that were taken from the ring and whose bytes are not copied yet.
         self.expected = [0] * size
         self.early: list[dict[int, Record]] = [{} for _ in range(size)]
         # Sending, by receiver: {number of an unacknowledged message: its region}.
         self.unread: list[dict[int, int]] = [{} for _ in range(size)]
-        # The own data segment: {region: its unacknowledged messages, and one more while it is written},
-        # {region: its length}, {length: free regions of it}, and where the part begins that was never used.
-        self.holds: dict[int, int] = {}
-        self.lengths: dict[int, int] = {}
-        self.free: dict[int, list[int]] = defaultdict(list)
-        self.end = 0
-        self.once = False  # whether what is started now is sent once in a run
-        self.apart: set[int] = set()  # regions of whole pages, made for such
-        self.passing: set[int] = set()  # those of them that hold such now
+        # The own data segment. A region is known by the offset where it begins.
+        self.holds: dict[int, int] = {}  # {region: its unacknowledged messages, plus 1 while it is written}
+        self.lengths: dict[int, int] = {}  # {region: its length}
+        self.free: dict[int, list[int]] = defaultdict(list)  # {length: the free regions of this length}
+        self.end = 0  # where the part begins that no region has used yet
+        self.once = False  # whether `for_once` is open: what is sent now is sent once in a run
+        self.apart: set[int] = set()  # regions of whole pages, made while `once`
+        self.passing: set[int] = set()  # those of `apart` whose pages go back to the system when read
         self.lent: dict[int, int] = {}  # {address of a tensor given out by `outgoing`: its region}
         self.operation = 0
 
@@ -103,8 +102,8 @@ class MemoryTransport:
     # -- operations --
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """A tensor inside a region: who fills it and hands it to `exchange` has written it where it is read,
-        and step 1 copies nothing."""
+        """A tensor inside a region of this worker's data segment. Whoever fills it and hands it to `exchange`
+        has written it where receivers read it, so step 1 copies nothing."""
         nbytes = math.prod(shape) * dtype.itemsize
         if not nbytes:
             return torch.empty(shape, dtype=dtype)
@@ -115,8 +114,8 @@ class MemoryTransport:
 
     @contextlib.contextmanager
     def for_once(self) -> Iterator[None]:
-        """Regions claimed while this is open are given back to the system when they have been read. All pages
-        of a region count as memory of its sender and of its readers for as long as they are kept."""
+        """Give the pages of regions claimed while this is open back to the system once they have been read.
+        Kept pages would count as memory of their sender and of every reader."""
         before, self.once = self.once, True
         try:
             yield
@@ -128,9 +127,9 @@ class MemoryTransport:
     ) -> Copies:
         row, row_in = (each.itemsize * math.prod(each.shape[1:]) for each in (outgoing, incoming))
         self.operation += 1
-        # All rows are written once, into one region. Each receiver is told of its part of it, and of nothing
-        # where it gets no rows; the worker's rows for itself are copied at once. One message is expected from
-        # each worker that sends rows: `receive` here is `send` there.
+        # Write all rows once, into one region. Tell each receiver that gets rows which part of the region is
+        # its own; copy the worker's rows for itself at once. Expect one message from each worker that sends
+        # rows here: `receive` here is `send` there.
         region, into = self._written(outgoing), _array(incoming)
         groups, at, end = [], region, 0
         for p, (count, come) in enumerate(zip(send, receive)):
@@ -156,23 +155,26 @@ class MemoryTransport:
     def all_reduce(self, tensor: torch.Tensor) -> Sum:
         self.operation += 1
         assert tensor.data_ptr() not in self.lent, "peers would read it while it is summed up in place"
-        # Every worker shows its tensor to all others, and every worker adds up all of them (`Sum`). What the
-        # others read is a copy, so the tensor itself may take the sum while they still read.
+        # Every worker shows its tensor to all others, and every worker adds up all of them (`Sum`). The
+        # others read a copy in the data segment, so the sum may be written into the tensor while they still
+        # read.
         self._post_to_all(tensor)
         return Sum(self, tensor)
 
     # -- sending --
 
     def look(self) -> None:
-        """Step 4: see what has been acknowledged meanwhile. Nothing else does, unless a ring is full."""
+        """Step 4: take the acknowledgements that have come. Elsewhere this worker takes them only where it
+        needs a region or room in a ring."""
         for p in self.peers:
             while self.unread[p] and (record := self.acknowledgements[p].take()):
                 self._accept(p, record)
 
     def _written(self, tensor: torch.Tensor) -> int:
-        """Step 1: the region where this tensor's bytes lie, the tensor's own where `outgoing` gave it.
+        """Step 1: write a tensor's bytes into a region, unless `outgoing` gave the tensor, which lies in one;
+        returns the region.
 
-        It is held until it is released: an acknowledgement that comes between two posts must not free it.
+        It is held until the caller releases it: an acknowledgement between two posts must not free it.
         """
         region = self.lent.pop(tensor.data_ptr(), None) if tensor.nbytes else self._claim(0)
         assert region is None or tensor.is_contiguous(), "a lent tensor is sent as it lies"
@@ -190,7 +192,7 @@ class MemoryTransport:
     def _post(self, receiver: int, region: int, at: int, nbytes: int) -> None:
         """Step 2: tell `receiver` that `nbytes` bytes lie at `at`, inside `region`."""
         messages, unread = self.messages_to[receiver], self.unread[receiver]
-        # The ring has room where fewer than RECORDS messages are unacknowledged; else one must be first.
+        # A ring has room while fewer than RECORDS messages are unacknowledged; else wait for one to be.
         while len(unread) >= RECORDS:
             self._accept(receiver, self._await(self.acknowledgements[receiver], receiver))
         # Hold the region before the receiver can acknowledge the message.
@@ -199,8 +201,8 @@ class MemoryTransport:
         messages.put(at, nbytes, self.operation, time.monotonic())
 
     def _claim(self, nbytes: int) -> int:
-        """A region of at least so many bytes that nobody reads, held."""
-        # Lengths are powers of two: so few that most regions are used again, by whatever tensor.
+        """A region of at least `nbytes` bytes that nobody reads; held, so that it is not given out again."""
+        # Lengths are powers of two. There are few of them, so a freed region soon fits another tensor.
         length = max(LINE, 1 << (nbytes - 1).bit_length()) if nbytes else LINE
         if not self.free[length]:
             self.look()
@@ -208,7 +210,7 @@ class MemoryTransport:
             region = self.free[length].pop()
         else:
             if self.once:
-                # One of its own, of whole pages, since only these can be given back.
+                # Make the region of whole pages: only whole pages can be given back to the system.
                 length, self.end = _pages(length), _pages(self.end)
                 self.apart.add(self.end)
             region, self.end = self.end, self.end + length
@@ -234,7 +236,7 @@ class MemoryTransport:
         if region in self.passing:
             self.passing.remove(region)
             with contextlib.suppress(AttributeError, OSError):  # files that cannot lose pages keep them
-                # Its pages, for all processes that have them mapped; whoever writes there next gets new ones.
+                # Free its pages for all processes that have them mapped; a later write there gets new pages.
                 self.segments.data[self.rank].madvise(mmap.MADV_REMOVE, region, self.lengths[region])
         self.free[self.lengths[region]].append(region)
 
@@ -246,9 +248,9 @@ class MemoryTransport:
         return self.expected[sender] - 1
 
     def come(self, sender: int, number: int) -> Record:
-        """Where message `number` of `sender` lies, its bytes, its operation and when it was posted. Waits for
-        it."""
-        # Operations may be waited for in any order: records of earlier messages are kept for theirs.
+        """Wait for message `number` of `sender`: where its bytes lie, how many they are, its operation, and
+        when it was posted."""
+        # Operations may be waited for in any order: records of earlier messages are kept in `early`.
         early, messages = self.early[sender], self.messages[sender]
         while number not in early:
             record = self._await(messages, sender)
@@ -263,7 +265,7 @@ class MemoryTransport:
         return early.get(number)
 
     def acknowledge(self, sender: int, number: int) -> None:
-        """Step 3, its end: message `number` has been copied, and `sender` may use its region again."""
+        """End of step 3: message `number` has been copied, and `sender` may use its region again."""
         del self.early[sender][number]
         self.acknowledgements_to[sender].put(number)
 
@@ -272,8 +274,8 @@ class MemoryTransport:
         return self.bytes[worker][at : at + nbytes].view(dtype)
 
     def _await(self, records: Ring, peer: int) -> Record:
-        """The next record of a ring that `peer` puts into. PeerLost where the peer is gone and the ring is
-        empty."""
+        """Wait for the next record of a ring that `peer` fills. PeerLost where the peer is gone and the ring
+        is empty."""
         while (record := records.take(PATIENCE_S)) is None:
             if self._left(peer):
                 if (record := records.take()) is None:  # what it had put before it left still counts
@@ -293,19 +295,19 @@ class MemoryTransport:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
-    """The bytes of a tensor, where they lie."""
+    """The bytes of a tensor as a flat array, without a copy."""
     array: np.ndarray = tensor.detach().view(-1).view(torch.uint8).numpy()
     return array
 
 
 def _pages(nbytes: int) -> int:
-    """So many bytes in whole pages."""
+    """`nbytes` rounded up to whole pages."""
     return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Copies:
-    """An operation under way, seen by a worker that receives: the next message of each (worker, bytes) of
-    `wanted` is to be copied into these, of which there are as many.
+    """An operation under way, on the side that receives. For each (sender, target) of `wanted`, the next
+    message of the sender is copied into target, a flat array of just its bytes.
     """
 
     def __init__(self, transport: MemoryTransport, wanted: Sequence[tuple[int, np.ndarray]]):
@@ -314,7 +316,7 @@ class Copies:
         self.ended: float | None = None if self.parts else self.begun
 
     def look(self) -> None:
-        # The operation is through when its last message was posted: reading can be done at any time since.
+        # The operation is through when its last message was posted: from then on it can be copied.
         found = [self.transport.find(p, number) for p, number, _ in self.parts]
         posted = [record[-1] for record in found if record is not None]
         if posted and len(posted) == len(found):
@@ -327,7 +329,7 @@ class Copies:
         posted = max(self.begun, *(self.transport.come(p, number)[-1] for p, number, _ in self.parts))
         started = time.monotonic()
         self.take()
-        # the copies are the transfer, whenever they are made
+        # the copies are the transfer: count their time from the last post on, whenever they are made
         self.ended = posted + (time.monotonic() - started)
         self.parts = []
 
@@ -339,9 +341,10 @@ class Copies:
             self.transport.acknowledge(p, number)
 
     def _place(self, sender: int, number: int, wanted: int) -> int:
-        """Where the message's bytes lie, as many as are wanted.
+        """Where the bytes of a message lie, of which `wanted` are expected.
 
-        ValueError where they are of another operation or length: workers then did not start the same ones.
+        Raises ValueError where the message has another operation or length: then the workers did not start
+        the same operations in the same order.
         """
         at, nbytes, operation, _ = self.transport.come(sender, number)
         if (nbytes, operation) != (wanted, self.operation):
@@ -353,7 +356,7 @@ class Copies:
 
 
 class Sum(Copies):
-    """A tensor's sum over workers under way, in place."""
+    """A sum of the workers' tensors under way, written into this worker's tensor."""
 
     def __init__(self, transport: MemoryTransport, tensor: torch.Tensor):
         self.tensor = tensor.detach()
@@ -362,8 +365,8 @@ class Sum(Copies):
 
     def take(self) -> None:
         """Add up all workers' tensors, in the order of ranks, so that rounding is the same everywhere."""
-        # The result takes the place of the own tensor: rank 0's is the first term anyway, the others keep a
-        # copy of theirs until its turn comes.
+        # The tensor is overwritten by the first term. On rank 0 that is its own; the others keep a copy of
+        # their own term until its turn comes.
         own = self.tensor.clone() if self.transport.rank else self.tensor
         terms = {p: self._rows(p, number) for p, number, _ in self.parts} | {self.transport.rank: own}
         for k, (_, term) in enumerate(sorted(terms.items())):

@@ -17,16 +17,16 @@ class NcclTransport(Transport):
     """torch.distributed's NCCL. Making one is collective, in an open group.
 
     Rows travel over a communicator of their own, and so on another stream than sums: else the sum of the
-    weights, for which every worker waits, would stand behind rows that nobody needs before the next epoch.
-    All workers must start operations in the same order, those of both communicators taken together: NCCL may
-    otherwise wait in the one for what the other one holds up. A sum has other bits than over memory and
-    sockets.
+    weights, for which every worker waits, would queue behind rows that nobody needs before the next epoch.
+    All workers must start all operations, those of both communicators together, in the same order; otherwise
+    the two communicators may wait for each other. NCCL adds in an order of its own, so the bits of a sum
+    differ from those over memory and sockets.
     """
 
     name, on_host = "nccl", False
 
     def __init__(self) -> None:
-        # The device starts what both communicators were given in the order in which the host gave it.
+        # The device is to start both communicators' operations in the order in which the host posts them.
         os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
         self.rows = Channel(dist.new_group(timeout=UNLIMITED), torch.cuda.Stream())
         self.sums = Channel(None, torch.cuda.Stream())
@@ -73,29 +73,30 @@ class NcclTransport(Transport):
 class Channel:
     """A communicator of torch.distributed.
 
-    group     None: the default group
-    watcher   a stream that computes nothing and waits for the communicator's operations, one after the other,
-              so that its marks say when each of them was through
+    group     its group; None: the default group
+    watcher   a stream that computes nothing: it only waits for the communicator's operations, one after the
+              other, so that a mark of this stream says when an operation was through
     """
 
     group: dist.ProcessGroup | None
     watcher: torch.cuda.Stream
 
     def through(self, works: list[dist.Work]) -> Mark | None:
-        """The moment at which all of `works`, the operations started last, are through."""
+        """A mark of the moment at which all of `works`, the operations started last, are through; None
+        outside what is timed."""
         clock = clock_of(self.watcher.device)
         with torch.cuda.stream(self.watcher):
             for work in works:
-                work.wait()  # of the stream; the host goes on
+                work.wait()  # the stream waits; the host goes on
             return clock.mark(self.watcher) if clock is not None else None
 
 
 class Works:
-    """torch.distributed's works as one transfer.
+    """torch.distributed's works as one transfer (`harness.comm.transport.Transfer`).
 
-    tensors   what a stream reads and writes: held here until it is through, since torch's allocator knows
-              nothing of that stream once one has waited for the works
-    mark      when all are through; None outside what is timed
+    tensors   what NCCL's stream reads and writes; held here until `wait`, so that torch's allocator, which
+              knows nothing of that stream, does not give their memory out again
+    mark      the moment at which all works are through; None outside what is timed
     """
 
     def __init__(self, works: list[dist.Work], tensors: tuple[torch.Tensor, ...], mark: Mark | None):

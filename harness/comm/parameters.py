@@ -1,8 +1,11 @@
-"""A worker's end of the parameter server: updates sent, weights received, all of it counted.
+"""A worker's connection to the parameter server: updates sent, weights received, all of it counted.
 
-Worker 0 starts the server as a process of its own (`harness.comm.server`), which ends with it. Counted, with
-peer -1: purpose `gradient` or `delta`, the update; `weights`, what comes back; `stamps`, 8 bytes of version
-each way.
+Worker 0 starts the server as a separate process (`harness.comm.server`), which ends when worker 0 does.
+Counted, with peer -1, are the purposes
+
+    gradient, delta   the update: a gradient where the server has an optimiser, else a change of the weights
+    weights           the weights that come back
+    stamps            the version of the weights, 8 bytes each way
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ from harness.comm.service import STORE, ServiceLost
 
 
 class Parameters:
-    """One worker's connection. Setting up is collective, and on one host.
+    """One worker's connection. Setting up is collective; all workers must be on one host.
 
-    weights   [w] the server's first ones
+    weights   [w] the weights that the server begins with; those of worker 0 count
     order, scale, adam, updates   see `harness.comm.server.Settings`
 
-    Raises InputError where a worker is on another host; every operation raises ServiceLost when the server
-    goes away.
+    Raises InputError where this worker is on another host than worker 0; every operation raises ServiceLost
+    where the server has gone away.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class Parameters:
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
         self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)
         name = draw_token(comm)
-        # Until everybody is connected, or nobody will be: then its name has served.
+        # The socket's folder is there until all workers are connected, or setting up has failed.
         with scratch(name) if comm.rank == 0 else contextlib.nullcontext():
             address = str(place(name) / "socket")
             self.process = self._start(address) if comm.rank == 0 else None
@@ -85,10 +88,11 @@ class Parameters:
         return process
 
     def update(self, update: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int | None]:
-        """Hand over an update [w] that was computed from version `base`.
+        """Send an update [w] that was computed from version `base` of the weights.
 
-        Returns (weights [w] after it, their version, the delay: how many updates the server had applied since
-        `base`; None where the run had had its last update, and this one was not applied).
+        Returns (the weights [w] after this update, their version, the delay). The delay is the number of
+        updates that the server had applied since `base`; None where the run had had its last update before,
+        so that this one was not applied.
         """
         recorder, size = self.comm.recorder, update.numel() * update.element_size()
         purpose = "delta" if self.settings.adam is None else "gradient"
@@ -105,18 +109,19 @@ class Parameters:
         return weights, version, None if delay == server.NOT_APPLIED else int(delay)
 
     def snapshot(self, epoch: int) -> tuple[torch.Tensor, float]:
-        """The weights [w] after (epoch + 1) P updates, and when that was, in seconds. Waits for the updates.
-        To be asked for by every worker once, in ascending order; not every epoch has to be."""
+        """Wait for (epoch + 1) P updates; returns the weights [w] after them, and when that was, in seconds
+        of the server's clock. Every worker asks for the same epochs, once each, in ascending order; epochs
+        may be left out."""
         _, when, weights = self._ask(server.SNAPSHOT, epoch)
         return weights, when
 
     def load(self, state: torch.Tensor, version: int, elapsed: float = 0.0) -> None:
-        """Make the server go on from what `read` gave."""
+        """Have the server go on from a state that `read` gave."""
         self._ask(server.LOAD, round(1e6 * elapsed), version, state)
 
     def read(self) -> tuple[torch.Tensor, int, float]:
-        """The state now ([1, w] weights, or [3, w] with the moments), how many updates it holds, and the
-        seconds that the server's clock has run."""
+        """The server's present state ([1, w] the weights, or [3, w] weights and both moments), how many
+        updates have been applied to it, and the seconds that the server's clock has run."""
         version, elapsed, state = self._ask(server.READ)
         return state.view(self.settings.rows, -1), version, elapsed
 

@@ -1,22 +1,22 @@
 """Rows and neighbour lists of other workers, asked for by vertex: what mini-batch training moves.
 
 Every worker holds *arrays* of its own vertices, by name, one entry per local row. Workers ask each other for
-rows of an array, or for lists that are made of several arrays (`draw`): which vertices they ask for is new in
-every step, so neither a plan nor a buffer can be kept.
+rows of an array, or for lists that are computed from several arrays (`draw`). Every step asks for other
+vertices, so neither a plan nor a buffer can be kept. There are two ways:
 
-    Mapped     all workers' arrays are mapped into each (one host): the reader takes what it wants, and is
-               counted as if it had asked
-    Exchanged  ids travel to the owner and answers back, through `Comm`; over any transport. All workers ask
-               together: one that wants nothing asks for nothing
+    Mapped     workers of one host: every worker has all workers' arrays mapped. The reader copies what it
+               wants, and is counted as if it had asked the owner
+    Exchanged  over any transport: ids travel to the owner and answers back, through `Comm`. All workers ask
+               at the same time; a worker that wants nothing asks for nothing
 
-`beside()` gives another thread the same access, which touches no recorder: what it read is booked by the
-training thread, in the step that uses it.
+`beside()` gives another thread the same access. That thread touches no recorder: the training thread counts
+what it has read (`book`), in the step that uses it.
 
 Counted, by (purpose, peer), 4 bytes per id:
 
     asked      the ids, at the worker that asks
     answered   the rows or lists; Exchanged: at the worker that answers; Mapped: at the reader, by owner
-    counts     Exchanged only: 8 bytes to every peer, before the ids: how many will come
+    counts     Exchanged only: 8 bytes to every peer before the ids, which say how many ids come
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from harness.comm.host import map_shared
 from harness.comm.work import copied, pack
 from harness.data.partition.shard import Csr
 
-Arrays = Mapping[str, Any]  # arrays, or compressed rows (`Csr`), which give those asked for as an array does
+Arrays = Mapping[str, Any]  # by name: an array, or compressed rows (`Csr`), which are indexed as an array is
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
-# (an owner's arrays, rows [q], the worker that asks) -> how many neighbours each has [q] int32, and the
-# chosen ones [items, c]
+# (an owner's arrays, rows [q], the worker that asks) -> how many neighbours each row has [q] int32, and the
+# chosen neighbours of all rows, one row's after another's [items, c]
 Draw = Callable[[Arrays, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-Taken = Callable[[np.ndarray], np.ndarray]  # how many of them are chosen [q], from how many each has [q]
+Taken = Callable[[np.ndarray], np.ndarray]  # how many neighbours each row has [q] -> how many are chosen [q]
 Lists = tuple[np.ndarray, np.ndarray]
 
 Answer = TypeVar("Answer")
@@ -52,7 +52,7 @@ CSR = ("indptr", "indices", "values")
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a pull is booked under."""
+    """What a pull is counted under: purpose `asked` for its ids, `answered` for the answers; the layer."""
 
     asked: str
     answered: str
@@ -60,10 +60,9 @@ class Purpose:
 
 
 class Pulls(ABC):
-    """One worker's access to the arrays of all. Questions to itself are answered and not counted.
+    """One worker's access to the arrays of all. What it asks of itself is answered and not counted.
 
-    own   this worker's arrays, by name; the same names on every worker, and of each name the same type and
-          width
+    own   this worker's arrays, by name; every worker has the same names, each with the same type and width
     """
 
     def __init__(self, comm: Comm, own: Arrays):
@@ -71,20 +70,21 @@ class Pulls(ABC):
 
     @abstractmethod
     def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
-        """By owner: rows [q, ...] of its array `name`. They may be this worker's own memory: not to be
-        written."""
+        """By owner: the rows asked[owner] [q, ...] of its array `name`. They must not be written: they may
+        lie in this worker's own array."""
 
     @abstractmethod
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
-        """By owner: what `draw` gives for its arrays. It gives `taken(neighbours)` items per vertex."""
+        """By owner: what `draw` gives for its arrays and the rows asked[owner]: the number of neighbours of
+        each row [q], and `taken` of that number of items per row [items, c]."""
 
     def beside(self) -> Beside | None:
-        """Access for a thread beside the training; None where pulling takes all workers together."""
+        """Access for a thread beside the training; None where all workers have to pull at the same time."""
         return None
 
 
 class Own(Pulls):
-    """Of a worker that asks nobody but itself."""
+    """The pulls of a worker that asks nobody but itself."""
 
     def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
         assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
@@ -101,8 +101,12 @@ class Own(Pulls):
 
 
 class Mapped(Pulls):
-    """Of workers on one host; setting up is collective and outside the train clock, and copies the arrays
-    into memory that all map. InputError where workers are on several hosts, or there is no room.
+    """The pulls of workers on one host. Setting up is collective, outside the train clock, and copies the
+    arrays into memory that all workers map.
+
+    instead   what a user should give where this fails; ends the error message
+
+    Raises InputError where workers are on several hosts, or there is too little shared memory.
     """
 
     def __init__(self, comm: Comm, own: Arrays, instead: str):
@@ -133,9 +137,9 @@ class Mapped(Pulls):
 
 @dataclass
 class Read:
-    """What a worker has taken from others at once, from `start` to `end` in seconds of CLOCK_MONOTONIC.
+    """One read of other workers' arrays, from `start` to `end` in seconds of CLOCK_MONOTONIC.
 
-    taken   (owner, rows that were asked for, bytes), one for every owner but itself
+    taken   (owner, number of rows asked for, bytes of the answer), for every owner but the reader
     """
 
     purpose: Purpose
@@ -145,10 +149,10 @@ class Read:
 
 
 class Beside(Pulls):
-    """Of a thread beside the training, one at a time.
+    """The pulls of a thread beside the training; used by one thread at a time.
 
-    arrays   of every worker, by worker; none of those that it asks nothing of
-    reads    what it has read since they were last taken away
+    arrays   every worker's arrays, by worker; {} for a worker that is never asked
+    reads    what has been read since `take_reads` was last called
     """
 
     def __init__(self, comm: Comm, arrays: Sequence[Arrays]):
@@ -176,7 +180,8 @@ class Beside(Pulls):
     ) -> list[Answer]:
         start = time.monotonic()
         nothing = np.empty(0, np.int32)
-        # Of whom nothing is asked there may be no arrays: this worker's own have the same types.
+        # A worker that is asked nothing may have no arrays here; an empty answer of the same type is made
+        # with this worker's own.
         answers = [
             answer(arrays, rows) if len(rows) else answer(self.own, nothing)
             for arrays, rows in zip(self.arrays, asked)
@@ -193,7 +198,8 @@ class Beside(Pulls):
 
 
 def together(reads: Iterable[Read], purpose: Purpose, peers: Iterable[int], now: float) -> Read:
-    """What several threads have read for one purpose, as one; at `now` where there is nothing."""
+    """Those of `reads` that are for `purpose`, as one read: from the first start to the last end, summed up
+    by peer. Where there are none it begins and ends at `now`."""
     own = [read for read in reads if read.purpose == purpose]
     taken = dict.fromkeys(peers, (0, 0))
     for read in own:
@@ -205,7 +211,7 @@ def together(reads: Iterable[Read], purpose: Purpose, peers: Iterable[int], now:
 
 
 def book(comm: Comm, reads: Iterable[Read]) -> None:
-    """Count what another thread has read as if the training thread had, in the epoch that uses it."""
+    """Count what other threads have read as if the training thread had read it in this epoch."""
     for read in reads:
         purpose, recorder = read.purpose, comm.recorder
         sizes = {owner: 4 * asked + size for owner, asked, size in read.taken}
@@ -216,8 +222,8 @@ def book(comm: Comm, reads: Iterable[Read]) -> None:
 
 @contextlib.contextmanager
 def _reading(comm: Comm, purpose: Purpose) -> Iterator[Callable[[int, int, int], None]]:
-    """The time in which a worker reads what is another's; it tells what it takes: of which owner, how many
-    rows were asked for, and bytes."""
+    """Record as a wait the time in which this worker reads other workers' arrays. Gives a function that the
+    body calls for each owner: (owner, number of rows asked for, bytes of the answer)."""
     sizes = dict.fromkeys(comm.peers, 0)
 
     def count(owner: int, asked: int, size: int) -> None:
@@ -238,11 +244,13 @@ def _count(comm: Comm, purpose: Purpose, owner: int, asked: int, size: int) -> N
 
 def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
     """Every worker's arrays, by worker, in memory that all map."""
+    # Compressed rows are shared as their three arrays.
     compressed = {name: rows for name, rows in own.items() if isinstance(rows, Csr)}
     own = {name: array for name, array in own.items() if name not in compressed}
     for name, rows in compressed.items():
         parts = rows.indptr, rows.indices, rows.entries()
         own |= {f"{name}.{part}": array for part, array in zip(CSR, parts)}
+    # Every worker tells all others how long each of its arrays is, so that all know where each begins.
     lengths = [
         _gathered(comm, torch.tensor([len(array)], dtype=torch.int64)).tolist() for array in own.values()
     ]
@@ -252,6 +260,7 @@ def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
         [-(-length * width // 64) * 64 for length, width in zip(of_worker, each)]
         for of_worker in zip(*lengths)
     ]
+    # Map all workers' memory, lay views of the arrays over it, and copy the own arrays into the own ones.
     maps = map_shared(comm, [sum(size) for size in sizes], instead)
     views: list[dict[str, Any]] = []
     for j, memory in enumerate(maps):
@@ -266,7 +275,7 @@ def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
         views.append(found)
     for name, array in own.items():
         np.copyto(views[comm.rank][name], array)
-    comm.barrier()  # nobody reads what is not there yet
+    comm.barrier()  # nobody reads before all have copied
     for found in views:
         for name, rows in compressed.items():
             indptr, indices, values = (found.pop(f"{name}.{part}") for part in CSR)
@@ -284,7 +293,9 @@ def _gathered(comm: Comm, own: torch.Tensor) -> torch.Tensor:
 
 
 class Exchanged(Pulls):
-    """Through `Comm`, in the training thread, all workers in lockstep."""
+    """The pulls of workers that send each other ids and answers through `Comm`, in the training thread; all
+    workers call the same methods in the same order.
+    """
 
     def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
         own = self.own[name]
@@ -315,7 +326,8 @@ class Exchanged(Pulls):
         return back
 
     def _ask(self, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
-        """By asking worker: the rows of this worker's arrays that it wants; its own among them."""
+        """Send each owner the ids of asked[owner]; returns, by asking worker, the rows that it wants of this
+        worker's arrays. This worker's own question is among them."""
         comm = self.comm
         told = comm.exchange_counts([len(each) for each in asked], purpose.layer, "forward", COUNTS)
         questions = self._send(asked, told, purpose.asked, purpose.layer)
@@ -325,7 +337,8 @@ class Exchanged(Pulls):
     def _send(
         self, parts: Sequence[np.ndarray], expected: Sequence[int], purpose: str, layer: int, slot: int = 0
     ) -> list[np.ndarray]:
-        """parts[p] goes to worker p, and expected[p] rows come from it: by sender; nothing goes to itself."""
+        """Send parts[p] to worker p, from which expected[p] rows come; returns them by sender. This worker
+        sends itself nothing."""
         comm, rank = self.comm, self.comm.rank
         shape, dtype = parts[0].shape[1:], parts[0].dtype
         send = [0 if p == rank else len(part) for p, part in enumerate(parts)]

@@ -1,9 +1,10 @@
-"""What a worker measures while it trains: spans, counted rows and bytes, and the three clocks.
+"""What a worker measures while it trains: spans, counted rows and bytes, and the three clocks (train,
+evaluate, log).
 
-The training thread's time is a flat line of segments. At any moment exactly one of `compute` (the model's
-arithmetic), `wait` (blocked on communication) or `rest` (choosing, making and reading messages: sampling,
-quantising, caching, packing; posting, bookkeeping) is running, so that an epoch's segments add up to its
-train clock by construction. Communication in flight is recorded beside that line, from posting to completion.
+The training thread's time is a sequence of segments, one after another without gaps. Each is of one kind:
+`compute` (the model's arithmetic), `wait` (blocked on communication) or `rest` (choosing, making and reading
+messages: sampling, quantising, caching, packing; posting, bookkeeping). So an epoch's segments add up to its
+train clock by construction. Communication in flight is recorded beside them, from posting to completion.
 
 A CUDA device works behind the training thread. A segment there lasts from the moment at which the device gets
 to its beginning until it gets to its end (`harness.comm.clock`), so that kernels that are still queued when
@@ -27,11 +28,16 @@ import torch
 from harness.comm.clock import DeviceClock, Mark, clock_of
 from harness.comm.work import Work
 
-# How the bytes of an operation travel: a message to each peer; one block to all others; an all-reduce around
-# the ring of workers, whose peer is the next one; a message from each peer, which does nothing for it; to a
-# server and back; into the worker's own memory, where others find it.
+# How the bytes of an operation travel.
+#     pairs       a message to each peer
+#     broadcast   one block to all others
+#     ring        an all-reduce around the ring of workers; the peer is the next worker
+#     take        read from each peer's memory, for which the peer does nothing
+#     server      to a server and back
+#     own         into the worker's own memory, where others find it
+#     ""          not an operation: a segment of the training thread
 Route = Literal["", "pairs", "broadcast", "ring", "take", "server", "own"]
-# Of the operations of `harness.comm.comm`, by name.
+# The routes of the operations in `harness.comm.comm`, by name.
 ROUTES: Mapping[str, Route] = {
     "exchange": "pairs",
     "all_gather": "pairs",
@@ -40,12 +46,13 @@ ROUTES: Mapping[str, Route] = {
 }
 
 NOTHING = contextlib.nullcontext()
-# Names in a trace that a replay goes by: of the operation that hands the parameter server an update, which it
-# takes as it comes; the same of a server that makes workers wait for their turns; and of the segment in which
-# a worker is held up on purpose.
+# Names in a trace that a replay (`harness.model.replay`) looks for. UPDATE and IN_TURN are operations that
+# hand an update to the parameter server, which applies updates as they come or in the order of ranks.
+# STRAGGLE is the segment in which a worker is held up on purpose.
 UPDATE, IN_TURN, STRAGGLE = "update", "update in turn", "straggle"
-# A wait for a batch that threads beside the training make. Metrics: their CPU seconds for what the epoch
-# took, how many they are, and how many batches they begin beyond the one that is asked for.
+# BATCH is a wait for a batch that threads beside the training make. The other three are metrics: the CPU
+# seconds of these threads for the batches of the epoch, the number of threads, and how many batches they
+# begin ahead of the one that is asked for.
 BATCH = "batch"
 SAMPLER, SAMPLER_THREADS, SAMPLER_AHEAD = "sampler_s", "sampler_threads", "sampler_ahead"
 
@@ -63,11 +70,11 @@ class Span:
              autograd's thread too, on which the backward pass runs
     bytes    handed to the transport by this worker; flops: operations of its products, in closed forms
     work     what was computed in the segment, in order (`harness.comm.work`)
-    peers    workers this one sent to, ascending
+    peers    workers that this one sent to, ascending; on the route "take", workers whose memory it read
     route    how the bytes of an operation travel (`Route`); "" on the training thread
-    peer_bytes   bytes to each of `peers`, in their order; of "server" bytes there and bytes back
-    id       equal on every worker taking part in the same operation, unique inside a run; "" on the training
-             thread, where a wait carries the id of what it waits for
+    peer_bytes   bytes to each of `peers`, in their order; on the route "server", bytes there and bytes back
+    id       equal on every worker taking part in the same operation, unique inside a run; a wait has the id
+             of what it waits for, any other segment of the training thread has ""
     blocking True where the training thread waited from posting on
     """
 
@@ -116,12 +123,13 @@ class Recorder:
         self._began = 0.0  # when the train clock did
         self._segment: Span | None = None
         self._segment_cpu = 0.0
-        # Of a device: its clock, whose CPU seconds count, and what ended or began at which of its moments.
+        # On a CUDA device only: its clock, the threads whose CPU seconds count, and (the span that ended, the
+        # span that began, the mark of that moment), whose times are set when the epoch is over.
         self._clock: DeviceClock | None = None
         self._threads = ThreadTimes()
         self._moments: list[tuple[Span | None, Span | None, Mark]] = []
         self._unread: dict[tuple[int, str], torch.Tensor] = {}  # metrics that a device may still compute
-        self._later: list[Work] = []  # of the backward pass, not yet a node's to count
+        self._later: list[Work] = []  # work of the backward pass that no node has asked for yet (`due`)
 
     def follow(self, device: torch.device) -> None:
         """Time what is done on this device from the next epoch on."""
@@ -150,19 +158,19 @@ class Recorder:
             self.training = False
             self.epoch.train = end - start
             self.epoch.cpu = time.process_time() - cpu
-        # What the device was given last belongs to the epoch. A wait after an error might not end.
+        # What the device was given last belongs to the epoch. Not reached after an error: this might not end.
         if self._clock is not None:
             self._clock.wait()
         self._settle()
 
     def _mark(self, ended: Span | None, begun: Span | None) -> None:
-        """Both at the moment at which the device will get here."""
+        """Note that `ended` ends and `begun` begins at the moment at which the device will get here."""
         mark = self._clock.mark() if self._clock is not None else None
         if mark is not None:
             self._moments.append((ended, begun, mark))
 
     def _settle(self) -> None:
-        """Read what the device has been through since the epoch began, and the values that it computed."""
+        """Set the times of spans from the device's marks, and read the metrics that the device computed."""
         for ended, begun, mark in self._moments:
             at = mark.seconds
             if ended is not None:
@@ -205,7 +213,7 @@ class Recorder:
 
     @property
     def layer(self) -> int:
-        """Of the running segment; -1: none."""
+        """The layer of the running segment; -1 where it has none, or none is running."""
         return self._segment.layer if self._segment is not None else -1
 
     def work(self, *items: Work) -> None:
@@ -217,14 +225,16 @@ class Recorder:
                 segment.flops += item.flops
 
     def later(self, *items: Work) -> None:
-        """Count this in the backward pass: right after the node of its graph that is made next, and that asks
-        by `due`, has run. A hook of each tensor would say so too, at many times the price."""
+        """Have this work counted in the backward pass. The next autograd node that is made and calls `due`
+        gets it, and counts it when its backward has run. A hook on each tensor would do the same at many
+        times the cost."""
         if self.training:
             self._later += items
 
     def due(self, runs: bool = True) -> tuple[Work, ...]:
-        """What has come by `later` since this was asked last: for a node to count when it has run, where it
-        `runs` in the backward pass at all."""
+        """For an autograd node that is being made: the work given to `later` since a node last got some,
+        which it counts when its backward has run. Nothing for a node that does not run (`runs`) in the
+        backward pass; the work is then kept for the next one."""
         if not (runs and self._later):
             return ()
         due, self._later = tuple(self._later), []
@@ -242,8 +252,8 @@ class Recorder:
         return self._segment
 
     def _close(self) -> tuple[Span, float, float]:
-        """The segment that has ended, and the moment and the CPU seconds at which the next one begins: asked
-        once, for a system call can take 50 us.
+        """End the running segment; gives it, and the moment and the CPU seconds at which the next one begins.
+        The clocks are read once for both, since a system call can take 50 us.
         """
         now, cpu = time.monotonic(), self._cpu()
         span, self._segment = self._segment, None
@@ -253,7 +263,7 @@ class Recorder:
         return span, now, cpu
 
     def _cpu(self) -> float:
-        """CPU seconds of who does the training thread's work."""
+        """CPU seconds of the training thread; on a CUDA device, of autograd's thread too."""
         return time.thread_time() if self._clock is None else self._threads.seconds()
 
     # -- communication --
@@ -268,8 +278,8 @@ class Recorder:
         blocking: bool,
         route: Route,
     ) -> Span | None:
-        """Begin an operation in flight; None outside training, where nothing is counted. to: bytes by peer,
-        ascending."""
+        """Begin the span of an operation in flight; None outside training, where nothing is recorded. bytes:
+        all that it sends; to: bytes by peer, in ascending order of peers."""
         if not self.training:
             return None
         span = Span("comm", name, layer, time.monotonic(), bytes=bytes, id=id, blocking=blocking, route=route)
@@ -282,8 +292,8 @@ class Recorder:
     def done(
         self, name: str, layer: int, to: Mapping[int, int], id: str, start: float, end: float, route: Route
     ) -> None:
-        """An operation that another thread has done for this epoch, with bytes by peer. What it did before
-        the epoch's train clock began took no time of it."""
+        """Record an operation that another thread did for this epoch, from `start` to `end`; to: bytes by
+        peer. Of the time, only what lies after the beginning of the epoch's train clock is recorded."""
         if self.training:
             moments, size = (max(start, self._began), max(end, self._began)), sum(to.values())
             span = Span("comm", name, layer, *moments, bytes=size, id=id, route=route)
@@ -298,18 +308,19 @@ class Recorder:
             entry[1] += int(bytes)
 
     def metric(self, name: str, value: float | torch.Tensor, layer: int = -1) -> None:
-        """Report a value of the system itself for this epoch. A tensor of one number is read when the epoch
-        is over, so that nobody waits for it; it must not be written after this.
+        """Report a value of the system itself for this epoch. A tensor of one number that is given in
+        training is read when the train clock has stopped, so that nobody waits for it; until then it must not
+        be written.
         """
         if self.training and isinstance(value, torch.Tensor):
             self._unread[layer, name] = value
-            self.epoch.metrics[layer, name] = math.nan  # in its place among the others
+            self.epoch.metrics[layer, name] = math.nan  # keeps its place in the order of metrics
         else:
             self.epoch.metrics[layer, name] = float(value)
 
 
 class _Inside:
-    """A segment while this is open. An epoch opens so many that a generator's frame for each would show."""
+    """A segment while this is open; no generator, since an epoch opens so many that its frames would show."""
 
     __slots__ = ("before", "blocking", "id", "recorder", "what")
 
@@ -332,10 +343,11 @@ class ThreadTimes:
 
     def __init__(self) -> None:
         self.ended = 0.0  # of threads that are gone
-        self.threads: dict[int, tuple[int, float, float]] = {}  # its clock, seconds at first and by now
+        # {thread: (its CPU clock, what that said at the thread's first call, and at the latest)}
+        self.threads: dict[int, tuple[int, float, float]] = {}
 
     def seconds(self) -> float:
-        """Grows from call to call. What a thread did before its first call counts nowhere."""
+        """The sum over all threads that have called this. A thread counts from its first call on."""
         caller = threading.get_ident()
         if caller not in self.threads:
             clock = time.pthread_getcpuclockid(caller)
@@ -350,11 +362,11 @@ class ThreadTimes:
         return self.ended + sum(now - begun for _, begun, now in self.threads.values())
 
 
-UNCOUNTED = Recorder()  # whose train clock never runs: of what nobody counts
+UNCOUNTED = Recorder()  # for work that is not to be counted: its train clock never runs
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the device has done what its current stream was given; on the CPU that is at once."""
+    """Wait until the device has done what this worker's stream was given; on the CPU return at once."""
     clock = clock_of(device)
     if clock is not None:
         clock.wait()

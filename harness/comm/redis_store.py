@@ -1,13 +1,13 @@
 """The representation store's Redis backend: a real server, on this host or another.
 
-A worker's slice of a layer is one string a block of rows and slot, `KEY:slot:block`, and a hash of stamps,
-`KEY`. A push replaces the blocks and the stamp in one transaction. A pull is one script an owner, run by the
-server: it picks the slot by its stamp, gathers the wanted rows by an index that was left there once, and
-returns nothing but those rows. The index travels outside the train clock, at setup; every later command is a
-few dozen bytes beside its rows.
+A worker's slice of a layer is a hash of stamps by slot, under `KEY`, and one string per slot and block of
+rows, under `KEY:slot:block`. A push replaces the blocks and the stamp in one transaction. A pull is one
+script per owner, run by the server: it picks the slot by its stamp, gathers the wanted rows by an index that
+was left there once, and returns nothing but those rows and their stamp. The index travels at setup, outside
+the train clock; every later command takes a few dozen bytes beside its rows.
 
-Keys begin with the run's own number and expire after a day, so that a run that was killed leaves nothing for
-good.
+Keys begin with a random number of the run and expire after a day, so that a run that was killed leaves
+nothing for good.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from harness.comm.host import draw_token
 from harness.comm.service import ServiceLost
 
 BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
-TIMEOUT = 60.0  # seconds without an answer
-EXPIRY = 86_400  # seconds
+TIMEOUT = 60.0  # seconds without an answer after which the server is lost
+EXPIRY = 86_400  # seconds after which the server deletes a key that is not written again
 
 # KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes per row, blocks. Returns the stamp,
 # then the rows by block.
@@ -58,8 +58,12 @@ return out
 
 
 class Redis:
-    """address: redis://[USER@]HOST:PORT[/DB] or unix:///SOCKET; the password, where the server asks for one,
-    is in the environment variable HALOBENCH_REDIS_PASSWORD. InputError where no server answers there.
+    """One worker's access to a Redis server: a `harness.comm.backend.Backend`. Setting up is collective.
+
+    address   redis://[USER@]HOST:PORT[/DB] or unix:///SOCKET; the password, where the server asks for one, is
+              in the environment variable HALOBENCH_REDIS_PASSWORD
+
+    Raises InputError where no server answers there, or it refuses the password; operations raise ServiceLost.
     """
 
     def __init__(self, address: str, layout: Layout, comm: Comm):
@@ -86,8 +90,8 @@ class Redis:
         self.leave_index()
 
     def leave_index(self) -> None:
-        """Put the pull index on the server: for every layer and owner, the wanted rows of each block, counted
-        inside it.
+        """Put the index for pulls on the server: for every layer, owner and block, which rows of the block
+        this worker wants, counted from the block's first row.
         """
         with self._asking("setting up") as pipe:
             for layer in self.layout.widths:
@@ -169,7 +173,7 @@ class Redis:
             return np.frombuffer(b"".join(parts), self.layout.dtype).reshape(-1, self.layout.widths[layer])
 
     def close(self) -> None:
-        """Take back this worker's keys; a server that is gone has taken them along."""
+        """Delete this worker's keys; a server that is gone is left alone."""
         try:
             mine = [
                 key
@@ -188,7 +192,8 @@ class Redis:
 
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[redis.client.Pipeline]:
-        """Commands sent together, as one transaction, when the block ends; errors say what they were for."""
+        """Send the commands given inside together, as one transaction, when this closes. Where the server
+        fails, ServiceLost says that `what` was under way."""
         pipe = self.server.pipeline(transaction=True)
         try:
             yield pipe
@@ -199,7 +204,7 @@ class Redis:
 
     @contextlib.contextmanager
     def _holding(self, what: str) -> Iterator[None]:
-        """Say in one sentence that what the server holds is not what a worker pushed."""
+        """Turn errors of reading an answer into ServiceLost: the server holds what no worker pushed."""
         try:
             yield
         except (ValueError, TypeError) as error:

@@ -1,9 +1,8 @@
 """A ring of records from one process to one other, in memory that both have mapped.
 
-A ring is a semaphore and `capacity` places for records, which are used in turn: record k lies at place
-k mod capacity. One process puts and one takes, and each counts for itself how many records it has put or
-taken, so the two share nothing but the places and the semaphore. The semaphore is a POSIX one, shared by
-processes.
+A ring is a semaphore (of POSIX, shared by processes) and `capacity` places for records, which are used in
+turn: record k lies at place k mod capacity. One process puts and one takes, and each counts for itself how
+many records it has put or taken, so the two share nothing but the places and the semaphore.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class Ring:
     also orders memory: whatever was written before a `put`, anywhere in shared memory, is there for the
     process that has taken the record.
 
-    memory, at   where the ring lies; `new` makes it, in the process that owns the memory, before any other
-                 looks
+    memory, at   the ring lies in `memory` from byte `at` on
+    new          make the ring; the owner of the memory does so once, before any other process uses the ring
     """
 
     def __init__(self, memory: mmap.mmap, at: int, capacity: int, new: bool = False):
@@ -46,11 +45,12 @@ class Ring:
 
     @staticmethod
     def nbytes(capacity: int) -> int:
+        """Bytes that a ring of this capacity takes, in whole cache lines."""
         return -(-(SEMAPHORE_BYTES + capacity * RECORD.size) // SEMAPHORE_BYTES) * SEMAPHORE_BYTES
 
     def put(self, first: int, second: int = 0, third: int = 0, fourth: float = 0.0) -> None:
-        """Add a record. The caller sees to it that fewer than `capacity` records lie here: no place is then
-        written before its last record has been taken."""
+        """Add a record. The caller must make sure that fewer than `capacity` records lie here, so that no
+        place is written before its last record has been taken."""
         # The record first, the semaphore second: the other process never takes a place that is half written.
         RECORD.pack_into(
             self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third, fourth
@@ -59,7 +59,8 @@ class Ring:
         self.libc.sem_post(self.semaphore)
 
     def take(self, patience: float = 0.0) -> Record | None:
-        """The oldest record; None where none has come within `patience` seconds, or a signal has."""
+        """Take the oldest record, waiting at most `patience` seconds; None where none has come by then, or a
+        signal has interrupted the wait."""
         # Count one record down if there is one; otherwise sleep until one is put.
         if self.libc.sem_trywait(self.semaphore) != 0 and (patience <= 0 or not self._sleep(patience)):
             return None
@@ -68,7 +69,7 @@ class Ring:
         return record
 
     def _sleep(self, patience: float) -> bool:
-        # sem_timedwait knows no other clock; one that is set back only makes this longer
+        # sem_timedwait goes by the wall clock; if that is set back, this only takes longer
         until = time.time() + patience
         if (
             self.libc.sem_timedwait(self.semaphore, ctypes.byref(_Timespec(int(until), int(until % 1 * 1e9))))

@@ -4,10 +4,11 @@
                     messages to the owner, and its acknowledgements of the owner's
     data segment    the bytes that its owner sends, in regions that it chooses
 
-Of an inbox only the head is written by its owner; the others put into its rings. A data segment is written by
-its owner alone. The segments are files without a name (memfd): their maker tells the others its process, the
-descriptors and a label, and they open them through the maker's descriptors in /proc, which only this user's
-processes can. They are gone with the last process that has them mapped, however the processes end.
+The owner of an inbox writes its head and takes from its rings; the other workers put into the rings. A data
+segment is written by its owner alone. The segments are files without a name (memfd). Their maker tells the
+others its process id, the descriptors and a label; the others open them through the maker's descriptors in
+/proc, which only processes of the same user may do. The kernel frees a segment with the last process that has
+it mapped, however the processes end.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from harness.comm.ring import Ring
 
 RECORDS = 1024  # messages from one worker to another that may be unacknowledged
 HEAD = LINE = 64  # bytes: a cache line, where regions begin
-LEFT = 0  # where in the head of its inbox a worker writes that it has left
-ADDRESSES = 1 << 46  # bytes of addresses that all data segments together may take of a process's 2^47
+LEFT = 0  # the byte in the head of its inbox in which a worker writes that it has left
+ADDRESSES = 1 << 46  # bytes of address space for all data segments together, of the 2^47 that a process has
 MESSAGES, ACKNOWLEDGEMENTS = 0, 1  # the two rings of each worker in an inbox
 
 
 def make_memory(label: str, length: int) -> int:
-    """The descriptor of `length` bytes of zeros, to be closed once everybody has them mapped: maps stay.
-    OSError where there are none to be had.
+    """Make `length` bytes of zeros; returns their descriptor, to be closed once all workers have mapped them
+    (the maps stay). Raises OSError where the system gives none.
     """
     descriptor = os.memfd_create(label)
     try:
@@ -45,8 +46,8 @@ def make_memory(label: str, length: int) -> int:
 
 
 def open_memory(process: int, descriptor: int, label: str, length: int) -> mmap.mmap:
-    """Map what another process, or this one, has made. FileNotFoundError where `process` has no such memory:
-    in another container or on another host its number means another process.
+    """Map memory that `process` has made, which may be this one. Raises FileNotFoundError where that process
+    has no such memory: in another container or on another host its id means another process.
     """
     path = Path(f"/proc/{process}/fd/{descriptor}")
     if os.readlink(path) != f"/memfd:{label} (deleted)":
@@ -57,7 +58,7 @@ def open_memory(process: int, descriptor: int, label: str, length: int) -> mmap.
 
 @dataclass
 class Segments:
-    """By worker: inbox segment, data segment, process."""
+    """Each worker's inbox segment, data segment and process id, by worker."""
 
     inboxes: list[mmap.mmap]
     data: list[mmap.mmap]
@@ -72,18 +73,19 @@ def ring(inbox: mmap.mmap, sender: int, kind: int, new: bool = False) -> Ring:
 def share(meeting: Meeting) -> Segments:
     """Make this worker's two segments and map all workers'. Collective.
 
-    InputError, on all workers alike, where one of them cannot.
+    Raises InputError, on all workers alike, where one of them cannot; LimitReached where one of them may open
+    no more files.
     """
     rank, size = meeting.rank, meeting.size
-    # A data segment is twice as long as there is memory at all, and all of them fit into a process's
-    # addresses: pages are taken only when they are written.
+    # Make a data segment twice as long as this host's memory, or as long as the address space allows: pages
+    # are taken only when they are written.
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     lengths = (
         HEAD + 2 * size * Ring.nbytes(RECORDS),
         min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE),
     )
-    # Make the own segments. The random number in their label tells others that they opened the right ones: a
-    # process id means another process in another container.
+    # Make the own segments. By the random number in the label others see that they opened the right ones: in
+    # another container the process id means another process.
     label = f"halobench-exchange-{random.SystemRandom().getrandbits(62):016x}"
     opened: list[int] = []
     reason, maps = "", {}
@@ -95,10 +97,11 @@ def share(meeting: Meeting) -> Segments:
                 ring(maps[rank][0], p, kind, new=True)
     except (OSError, ValueError) as error:
         reason = str(error)
-    # Tell the others the process, the label and the two descriptors; no descriptors where there are none.
+    # Tell the others the process id, the label and the two descriptors, or no descriptors if making them
+    # failed.
     own = (os.getpid(), label, *(opened if not reason else ()))
     told = meeting.tell("memory", own)
-    # Map theirs. The rings in an inbox were made before its worker told of them.
+    # Map the others' segments. Every worker has made its rings before it told of them.
     try:
         for p, (process, theirs, *descriptors) in enumerate(told):
             if not descriptors:
@@ -110,8 +113,8 @@ def share(meeting: Meeting) -> Segments:
                 ]
     except (OSError, ValueError) as error:
         reason = str(error)
-    # All workers share memory, or none does. Once all have told of that, every worker has mapped everything,
-    # so the descriptors are needed no more.
+    # All workers share memory, or none does: each tells whether it could map everything. Once all have told,
+    # nobody needs the descriptors any more.
     reasons = meeting.tell("memory is lacking", reason)
     for descriptor in opened:
         os.close(descriptor)

@@ -1,22 +1,27 @@
 """The parameter server's process: it holds the weights W [w] and applies the updates u [w] that arrive.
 
-    without an optimiser   W <- W + scale * u        u a worker's change of weights
-    with one               W <- Adam(W, scale * u)   u a worker's gradient; the moments serve all workers
+    without an optimiser   W <- W + scale * u        u is a worker's change of the weights
+    with an optimiser      W <- Adam(W, scale * u)   u is a worker's gradient; all workers share the moments
 
 Started by `harness.comm.parameters`; imports neither torch nor what needs it. It listens on a Unix
-socket that only this user can reach, takes one connection per worker, and ends with worker 0, whose end of
-its standard input it watches.
+socket that only this user can reach, and takes one connection per worker. It ends when worker 0 does: its
+standard input is a pipe from worker 0, which then closes.
 
-A request is (op, rank, epoch, version, bytes) and a body, an answer (version, number, bytes) and a body:
+A request is (op, rank, epoch, version, bytes) and a body. An answer is (version, number, bytes) and a body;
+its version is the number of updates that its body holds.
 
-    update    body u, version of the weights it was computed from -> weights after it, number = delay: updates
-              applied since that version; after the run's last update nothing is applied, number = NOT_APPLIED
-    snapshot  of an epoch e -> weights after (e + 1) P updates, once there; number = when, in seconds since
-              the first update arrived
-    load      body state, version = updates applied, epoch = microseconds that the clock has run
-    read      -> state, number = seconds that the clock has run
+    update    body u, version = that of the weights from which u was computed -> body the weights after it,
+              number = the delay: updates applied since that version. After the run's last update nothing is
+              applied, and number = NOT_APPLIED
+    snapshot  epoch e -> body the weights after (e + 1) P updates, as soon as these are applied, number = when
+              that was, in seconds of the clock
+    load      body the state, version = updates applied, epoch = microseconds that the clock has run
+              -> no body
+    read      -> body the state, number = seconds that the clock has run
 
-The state [1, w] is the weights; with an optimiser [3, w]: weights, first and second moment.
+The clock starts with the first update. A resumed run loads what the clock had run before, and it goes on from
+there with the next update. The state [1, w] is the weights; with an optimiser [3, w]: weights, first and
+second moment.
 """
 
 from __future__ import annotations
@@ -46,13 +51,13 @@ NOT_APPLIED = -1.0
 class Settings:
     """What a server is started with.
 
-    workers  P
-    order    "arrival": updates are applied as they come; "rotation": worker 0, 1, ..., P - 1 and again,
-             whoever comes first, so that a run repeats bit for bit
+    workers  how many workers there are, P
+    order    "arrival": updates are applied as they come; "rotation": in the order of ranks, again and again,
+             so that a run repeats bit for bit
     scale    what an update is multiplied by
-    dtype    of the weights
-    adam     keywords of `Adam`, and updates are gradients; None: updates are added
-    updates  of the whole run: those that come later are not applied; None: there is no last one
+    dtype    the type of the weights
+    adam     keywords of `Adam`: updates are gradients; None: updates are added to the weights
+    updates  how many updates the whole run has: later ones are not applied; None: no limit
     """
 
     workers: int
@@ -64,7 +69,7 @@ class Settings:
 
     @property
     def rows(self) -> int:
-        """Of the state."""
+        """Rows of the state."""
         return 1 if self.adam is None else 3
 
 
@@ -93,7 +98,9 @@ class Adam:
 
 
 class ParameterServer:
-    """The weights, what was applied to them, and who waits for what; one call at a time holds `changed`."""
+    """The weights and what was applied to them. Each worker's connection has a thread that calls these
+    methods; one at a time holds the lock `changed`. A method returns an answer: (version, number, body).
+    """
 
     def __init__(self, settings: Settings):
         self.settings, self.dtype = settings, np.dtype(settings.dtype)
@@ -102,12 +109,13 @@ class ParameterServer:
         self.version = 0  # updates applied
         self.weights, self.moments = np.zeros(0, self.dtype), np.zeros((settings.rows - 1, 0), self.dtype)
         self.snapshots: dict[int, tuple[float, np.ndarray]] = {}  # epoch: (when, weights)
-        self.asked: dict[int, int] = {}  # epoch: workers that have had its snapshot
+        self.asked: dict[int, int] = {}  # epoch: how many workers have had its snapshot
         self.changed = threading.Condition()
-        self.before = 0.0  # seconds before a resume
-        self.started: float | None = None  # when the first update came since
+        self.before = 0.0  # seconds that the clock had run when the state was loaded
+        self.started: float | None = None  # when the first update after that was applied
 
     def elapsed(self) -> float:
+        """Seconds that the clock has run."""
         return self.before + (time.monotonic() - self.started if self.started is not None else 0.0)
 
     def update(self, rank: int, epoch: int, base: int, update: np.ndarray) -> tuple[int, float, np.ndarray]:
@@ -154,7 +162,7 @@ class ParameterServer:
             return self.version, self.elapsed(), np.concatenate([self.weights, *self.moments])
 
     def serve(self, connection: socket.socket) -> None:
-        """Answer one worker until it hangs up, which it may do before it has had its answer."""
+        """Answer one worker until it closes the connection, which it may do before it has its answer."""
         with connection, contextlib.suppress(ConnectionError):
             while (header := receive(connection, REQUEST.size)) is not None:
                 op, rank, epoch, version, size = REQUEST.unpack(header)
@@ -173,7 +181,7 @@ class ParameterServer:
 
 
 def receive(connection: socket.socket, size: int) -> bytes | None:
-    """Exactly `size` bytes; None where the other end hung up before."""
+    """Receive exactly `size` bytes; None where the other end closed the connection before."""
     parts, left = [], size
     while left:
         part = connection.recv(min(left, 1 << 20))
@@ -185,13 +193,14 @@ def receive(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _end_with_parent() -> None:
-    # not sys.stdin, whose lock this thread would hold against the interpreter when it ends
+    # not sys.stdin: this thread would hold its lock, for which the interpreter waits when it ends
     while os.read(0, 1):
         pass
     os._exit(0)
 
 
 def main(path: str, settings: Settings) -> None:
+    """Serve all workers at the Unix socket `path`, until they or worker 0 have gone."""
     end_with(os.getppid())
     server = ParameterServer(settings)
     with socket.socket(socket.AF_UNIX) as listening:

@@ -4,6 +4,6 @@ STORE = -1  # the peer of what is sent to a store or a server
 
 
 class ServiceLost(RuntimeError):
-    """A process that the run depends on, other than a worker, went away, or a thread beside the training
-    failed. The message is one sentence and says all.
+    """A process other than a worker, on which the run depends, went away, or a thread beside the training
+    failed. The message is one sentence that needs no traceback.
     """

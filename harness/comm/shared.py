@@ -1,13 +1,13 @@
 """Rows in host memory that all workers of a host share: the worker that has a row puts it there, and every
 worker that needs it gets it.
 
-All workers map one piece of memory, made by worker 0: an array [capacity, F] per layer, whose rows are slots.
-A put copies rows into slots, a get copies slots out. Nothing is posted and nobody is woken, so a put and the
-gets that follow it need a meeting of the workers between them; where the callers have one, a get never reads
-a row that is half written.
+The workers that share rows map one piece of memory, made by the first of them: an array [capacity, F] per
+layer, whose rows are slots. A put copies rows into slots, a get copies rows out of slots. Neither sends a
+message or wakes anybody. So the workers must meet (in a barrier or a sum) between a put and the gets that
+follow it; if they do, a get never reads a row that is half written.
 
-A row is counted once per worker that receives it, as in an exchange: `<purpose>_get`, by the worker that
-gets it, with the worker that put it as peer. The put is counted nowhere. Both `<purpose>_put` and
+A row is counted once per worker that receives it, as in an exchange: under `<purpose>_get`, by the worker
+that gets it, with the worker that put it as peer. The put is not counted. Both `<purpose>_put` and
 `<purpose>_get` are spans with the bytes that they copy, and exposed: the training thread makes the copies.
 """
 
@@ -23,13 +23,16 @@ from harness.comm.host import map_shared
 
 
 class SharedRows:
-    """`capacity` rows per layer, {layer: F} wide, in one piece of memory. Nothing orders the accesses:
-    callers agree on who puts a slot when, and meet between a put and the gets that follow it.
+    """`capacity` rows per layer in one piece of memory. Nothing orders the accesses: callers agree on who
+    puts a slot when, and meet between a put and the gets that follow it.
 
-    among    the workers that share it, consecutive ones; None: all. Each group has a piece of its own
+    widths    {layer: F}
+    purpose   the first part of the names under which rows are counted
+    among     the workers that share it, consecutive ones; None: all. All groups of workers must have the same
+              size; each has a piece of memory of its own
 
-    Setting up is collective and outside the train clock. InputError where there are rows and the workers that
-    share them are not on one host.
+    Setting up is collective and outside the train clock. Raises InputError where there are rows and the
+    workers that share them are not on one host.
     """
 
     def __init__(
@@ -67,13 +70,13 @@ class SharedRows:
             at += count * dtype.itemsize
 
     def put(self, layer: int, slots: torch.Tensor, rows: torch.Tensor) -> None:
-        """Rows [k, F] into slots [k], on the CPU."""
+        """Copy rows [k, F], on any device, into slots [k] int64, on the CPU."""
         name, size = f"{self.purpose}_put", rows.numel() * rows.element_size()
         with self.comm.waiting(name, layer, size, {}, "own"):
             self.rows[layer].index_copy_(0, slots, rows.cpu())
 
     def get(self, layer: int, slots: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
-        """The rows [k, F] in slots [k], on the workers' device; counts: how many of them each worker put."""
+        """The rows [k, F] in slots [k], copied to this worker's device; counts: how many each worker put."""
         # Counted from the side that receives: the worker that put a row does not know who gets it.
         name, row = f"{self.purpose}_get", self.rows[layer].shape[1] * self.rows[layer].element_size()
         for owner, count in enumerate(counts):

@@ -1,8 +1,8 @@
 """Bytes over gloo's sockets, as messages between pairs of workers.
 
-Every worker posts what it expects before what it sends. gloo tells a peer that it may send over the
-connection that carries this worker's own rows, in the order in which both were posted: the other way round,
-two workers whose rows are due at nearly the same time would send one after the other.
+Every worker posts what it expects before what it sends. When it posts a receive, gloo tells the peer that it
+may send; this word travels over the same connection as the worker's own rows, in the order of posting. Were
+the rows posted first, the word would come behind them, and two workers would send one after the other.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import torch.distributed as dist
 from harness.comm.transport import UNLIMITED, PeerLost, Transfer, Transport, losing_peers
 
 AT_ONCE = datetime.timedelta(milliseconds=1)
-LEAVING = 0.5  # seconds that what is under way has to end when this worker leaves
-LEFT = 5.0  # and when another one has left
+LEAVING = 0.5  # seconds that operations under way have to end when this worker leaves
+LEFT = 5.0  # seconds that they have when another worker has left
 NEVER = 2**31 - 1  # the number of a message that nobody sends
 
 
 class SocketTransport(Transport):
-    """The default group of torch.distributed, of gloo. Making one is collective, in an open group.
+    """The default group of torch.distributed, over gloo. Making one is collective, in an open group.
 
-    Messages carry the number of their operation, so that they are told from those of others. Threads wait for
-    operations in the order in which they were posted, and say when each was through: one for rows, one for
-    sums, which are not to stand behind rows that nobody waits for yet.
+    Messages carry the number of their operation, by which gloo tells them apart. Two threads wait for
+    operations in the order in which they were posted, and note when each was through: one thread for rows,
+    one for sums, which must not queue behind rows that nobody waits for yet.
 
-    gloo tells a message that is half-way nothing of a connection that ended. So each worker expects a message
-    from every other one that never comes: where one of these fails a peer has left, and so have operations
-    that are still under way a little later.
+    gloo does not end a message that is half-way when its connection ends. So each worker also posts, to every
+    peer, a receive that never gets a message. Where such a receive fails, the peer has left; operations that
+    are still under way LEFT seconds later then fail too.
     """
 
     name, on_host = "sockets", True
@@ -98,13 +98,13 @@ class SocketTransport(Transport):
                 lane.lose(error)
 
     def reserved(self) -> int:
-        """The number of the next operation, which every worker gives it in the same place."""
+        """The number of the next operation. It is the same on all workers, as they start the same ones."""
         number, self.number = self.number, self.number + 1
         return number
 
     def post(self, number: int, receive: Sequence[torch.Tensor], send: Sequence[torch.Tensor]) -> None:
-        """Post a message from and to every other worker, by rank, none where it is empty; what this worker
-        sends itself is copied. PeerLost where one is."""
+        """Post a receive into receive[p] and a send of send[p] for every other worker p, where these are not
+        empty; copy what this worker sends itself. PeerLost where a peer is lost or this worker has left."""
         mine, own = receive[self.rank], send[self.rank]
         if own.numel() and mine.data_ptr() != own.data_ptr():
             mine.copy_(own)
@@ -117,14 +117,15 @@ class SocketTransport(Transport):
         self.under_way[number] = works
 
     def wait(self, number: int) -> None:
-        """Wait for an operation's messages; once. PeerLost where a peer is, or this worker has left."""
+        """Wait for an operation's messages, once per operation. Raises PeerLost where a peer is lost, or this
+        worker has left."""
         works = self.under_way[number]
         try:
             with losing_peers():
                 for place in range(len(works)):
                     works[place].wait(UNLIMITED)
         finally:
-            # Nothing is to hold a message, and by it its connections: not even a frame of what was raised.
+            # A message that is held keeps its connections open. A traceback's frame must not hold one either.
             del self.under_way[number]
             works.clear()
 
@@ -135,7 +136,7 @@ class SocketTransport(Transport):
 
 
 class Lane:
-    """A thread that sees operations through, one after the other."""
+    """A thread that finishes operations, one after the other, in the order in which they were posted."""
 
     def __init__(self, name: str):
         self.posted: SimpleQueue[tuple[Callable[[], None], Seen] | None] = SimpleQueue()
@@ -146,7 +147,7 @@ class Lane:
         self.thread.start()
 
     def see_through(self, finish: Callable[[], None]) -> Seen:
-        """An operation that is through when `finish` returns."""
+        """Have the thread call `finish`; gives the operation, which is through when `finish` has returned."""
         seen = Seen()
         with self.lock:
             self.under_way.add(seen)
@@ -156,7 +157,7 @@ class Lane:
         return seen
 
     def lose(self, error: Exception) -> None:
-        """End what is under way, and what comes, since a peer has left. The thread may wait for ever."""
+        """A peer has left: fail what is under way or posted later. The thread itself may wait for ever."""
         self.lost = error
         with self.lock:
             left = list(self.under_way)
@@ -164,7 +165,7 @@ class Lane:
             self._end(seen, error)
 
     def close(self) -> None:
-        """Let the thread end after what it was given, where that does not take long."""
+        """Let the thread end after the operations that it was given; wait LEAVING seconds at most."""
         self.posted.put(None)
         self.thread.join(LEAVING)
 
@@ -179,7 +180,7 @@ class Lane:
                 self._end(seen)
 
     def _end(self, seen: Seen, error: Exception | None = None) -> None:
-        """Say that an operation is through; the first who does so is right."""
+        """Note that an operation is through, or has failed; a second call for it changes nothing."""
         with self.lock:
             if seen not in self.under_way:
                 return
@@ -189,10 +190,11 @@ class Lane:
 
 
 class Seen:
-    """An operation that a thread sees through.
+    """An operation that a `Lane` finishes.
 
-    ended   when it was, in seconds of CLOCK_MONOTONIC; not before those that the thread was given before it
-    error   why it failed
+    ended   when it was through, in seconds of CLOCK_MONOTONIC; never before an operation posted before it in
+            the same lane
+    error   why it failed; None where it has not
     """
 
     def __init__(self) -> None:
@@ -206,7 +208,7 @@ class Seen:
             raise self.error
 
     def look(self) -> None:
-        pass  # the thread tells
+        pass  # the lane's thread sets `ended`
 
 
 class OrderedSum:
@@ -219,9 +221,9 @@ class OrderedSum:
         second half   worker j sends block j of the sum to all others
 
     All workers together send (P - 1) n elements in either half: 2 (P - 1) n, the traffic of a ring. Two
-    workers send each other all of their terms, which are as many, and have no second half.
+    workers send each other all n terms, which is 2 (P - 1) n too, and have no second half.
 
-    Made, and so posted, in the training thread; `finish` is the rest.
+    Making one posts the first half, in the training thread; a lane's thread calls `finish`.
     """
 
     def __init__(self, transport: SocketTransport, tensor: torch.Tensor):
@@ -239,7 +241,7 @@ class OrderedSum:
         transport.post(self.first, receive, send)
 
     def finish(self) -> None:
-        """Wait for the first half, add, and see the second half through."""
+        """Wait for the first half, add, then post the second half and wait for it."""
         self.transport.wait(self.first)
         size = self.transport.size
         if size == 2:

@@ -1,4 +1,4 @@
-"""Rows of which few values are not 0, fetched without loss in fewer bytes.
+"""Rows in which most values are 0, fetched without loss in fewer bytes.
 
 A message of k rows of width F, values of s bytes, is one byte that says its form, and
 
@@ -7,13 +7,14 @@ A message of k rows of width F, values of s bytes, is one byte that says its for
               and the values
     bits      a bit per column of each row, ceil(F / 8) bytes per row, and the values
 
-What is 0 is all its bits: -0.0 and NaN travel as they are. Where all values of a message are alike (words
-that occur or do not) one of them is sent. "auto" takes the least of the three, message by message, "sparse"
-the lesser of the last two. Either also tells each peer the length of its message, 8 bytes of purpose
-`lengths`.
+A value counts as 0 only where all its bits are 0, so -0.0 travels as it is. Where all values of a message
+that are not 0 are alike (as in word lists: a word occurs or does not), only one of them is sent.
+`form="auto"` takes the smallest of the three forms, message by message, "sparse" the smaller of the last two,
+"dense" plain rows without this coding. Under "auto" and "sparse" each peer is also told the length of its
+message: 8 bytes, of purpose `lengths`.
 
-Rows that a worker holds compressed (`Csr`) are coded, and arrive, without being made dense. Where they are to
-travel dense they are made so in blocks.
+Rows that a worker holds compressed (`Csr`) are coded, and arrive, without being made dense. Where they have
+to travel dense, they are made dense one block of rows after another.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ Given = torch.Tensor | Csr  # features [n, F], dense or compressed
 
 
 def fetch_halo(comm: Comm, plan: HaloPlan, x: Given, most: int, purpose: str, form: str) -> Given:
-    """The halo's features [m, F] of `plan`, given a worker's own x [n, F], sent once as `form` says;
-    compressed where x is.
+    """Fetch the features [m, F] of the halo, in halo order, by `plan`; compressed where x is. Collective.
 
-    most   rows that any worker sends another are no more than this, which is the same on every worker
+    x      [n, F] this worker's own features
+    most   no worker sends another more rows than this; the same number on every worker
+    form   "auto", "dense" or "sparse", as the module says
     """
     rows = plan.send_rows.split(plan.send_counts)
     if isinstance(x, Csr):
@@ -64,16 +66,17 @@ def fetch_halo(comm: Comm, plan: HaloPlan, x: Given, most: int, purpose: str, fo
 def fetch_rows(
     comm: Comm, pieces: Iterable[torch.Tensor], receive: list[int], layer: int, purpose: str, form: str
 ) -> torch.Tensor:
-    """Send the p-th of pieces [k_p, F] to worker p and return the rows [sum(receive), F] that arrive, by
-    sender.
+    """Send the p-th of pieces [k_p, F] to worker p; returns the rows [sum(receive), F] that arrive, grouped
+    by sender. Collective.
 
-    pieces   taken one after the other; one tensor for several workers in a row is coded once. Nothing is sent
-             to oneself
-    form     "auto" or "sparse"; what is to travel dense, `Comm.start_exchange` sends
+    pieces    one per worker, taken one after the other; this worker's own is not sent. The same tensor for
+              several workers in a row is coded once
+    receive   how many rows come from each worker
+    form      "auto" or "sparse"; rows that are to travel dense are sent by `Comm.start_exchange`
     """
     coded, messages = _exchanged(comm, pieces, layer, purpose, form)
     found = torch.zeros(sum(receive), coded.like.shape[1], dtype=coded.dtype)
-    if isinstance(found, Hollow):  # how full the rows are that travel is told apart
+    if isinstance(found, Hollow):  # a dry run: tell the receivers, uncounted, how full the rows are
         filled = torch.from_numpy(np.concatenate([np.empty((0, 2), np.int64), *coded.filled]))
         theirs = torch.empty(sum(receive), 2, dtype=torch.int64)
         comm.transport.exchange(theirs, filled, receive, coded.rows).wait()
@@ -87,7 +90,8 @@ def fetch_rows(
 def _exchanged(
     comm: Comm, pieces: Iterable[Given], layer: int, purpose: str, form: str
 ) -> tuple[_Coded, Sequence[torch.Tensor]]:
-    """The pieces as they were coded, and the messages that arrive in turn, by sender."""
+    """Code the pieces and exchange the messages; returns the coded pieces and the messages that arrived, by
+    sender."""
     coded = _coded(comm, pieces, layer, purpose, form)
     lengths = [len(message) for message in coded.messages]
     incoming = comm.exchange_counts(lengths, layer, "forward", "lengths")
@@ -100,7 +104,8 @@ def _exchanged(
 
 
 def _fetch_dense(comm: Comm, pieces: Sequence[Csr], receive: list[int], most: int, purpose: str) -> Csr:
-    """As `fetch_halo`, rows travelling dense: in blocks, of which all workers send the same number."""
+    """`fetch_halo` of compressed rows that travel dense, in blocks: `most` says how many, so that all workers
+    start as many exchanges."""
     step = max(1, BLOCK // (pieces[0].num_columns * pieces[0].dtype.itemsize * comm.size))
     found: list[list[Csr]] = [[] for _ in receive]
     for first in range(0, most, step):
@@ -110,24 +115,30 @@ def _fetch_dense(comm: Comm, pieces: Sequence[Csr], receive: list[int], most: in
         arrived = comm.exchange_now(rows, [len(each) for each in block], incoming, 0, "forward", purpose)
         for parts, each in zip(found, arrived.split(incoming)):
             parts.append(_compressed(each))
-        give_back_freed_memory()  # small arrays lie where the next block would
+        give_back_freed_memory()  # else small arrays keep the next block from the place of this one
     return _joined([part for parts in found for part in parts], _type(pieces[0]), _type(pieces[0]))
 
 
 @dataclass
 class _Coded:
-    """Messages by worker, and how many rows [.., F] each holds; like [0, F] what the rows are, and dtype as
-    what they travel."""
+    """The messages of one exchange, by receiver.
+
+    rows    how many rows each message holds
+    like    [0, F], of the rows' own type and device
+    dtype   the type in which their values travel
+    filled  of a dry run's rows, how full they are (`harness.base.hollow.count_filled`)
+    """
 
     messages: list[torch.Tensor]
     rows: list[int]
     like: torch.Tensor
     dtype: torch.dtype
-    filled: list[np.ndarray]  # of a dry run's rows
+    filled: list[np.ndarray]
 
 
 def _coded(comm: Comm, pieces: Iterable[Given], layer: int, purpose: str, form: str) -> _Coded:
-    """Of `fetch_rows`. Rows may be most of a worker's memory: at most two pieces are there at a time."""
+    """Code the pieces for each worker. Rows may take most of a worker's memory, so no more than two pieces
+    are held at a time."""
     made: _Coded | None = None
     nothing = message = torch.zeros(0, dtype=torch.uint8)
     before: Given | None = None
@@ -149,8 +160,7 @@ def _coded(comm: Comm, pieces: Iterable[Given], layer: int, purpose: str, form: 
 
 
 def encoded(rows: torch.Tensor | Csr, form: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """The message [bytes] uint8 of rows [k, F], on the CPU; their values travel as `dtype` (None: as they
-    are)."""
+    """The message [bytes] uint8, on the CPU, of rows [k, F]; values travel as `dtype` (None: unchanged)."""
     if isinstance(rows, Hollow):
         message = torch.empty(1 + _size(rows, form, dtype or rows.dtype), dtype=torch.uint8)
         passing(int(filled_of(rows)[:, 0].sum()) * (4 + (dtype or rows.dtype).itemsize))  # `given` below
@@ -174,8 +184,8 @@ def encoded(rows: torch.Tensor | Csr, form: str, dtype: torch.dtype | None = Non
 
 
 def _compressed(rows: torch.Tensor | Csr, dtype: torch.dtype | None = None) -> Csr:
-    """Rows [k, F] whose values are the bits, as whole numbers, of what they are as `dtype` (None: as they
-    are)."""
+    """Rows [k, F], compressed; their values are made `dtype` (None: left as they are), and their bits stand
+    in the result as whole numbers."""
     if isinstance(rows, Csr):
         values = torch.from_numpy(rows.entries())
         return Csr(rows.indptr, rows.indices, rows.num_columns, _words(values, dtype))
@@ -183,7 +193,7 @@ def _compressed(rows: torch.Tensor | Csr, dtype: torch.dtype | None = None) -> C
 
 
 def _gathered(words: np.ndarray) -> Csr:
-    """Rows [k, F] without what is 0."""
+    """Rows [k, F], compressed: without the words that are 0."""
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(words, axis=1))])
     places, found = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], words.dtype)
     _gather(words, places, found)
@@ -200,8 +210,8 @@ def _type(rows: torch.Tensor | Csr) -> torch.dtype:
 
 
 def _joined(parts: Sequence[Csr], dtype: torch.dtype, wanted: torch.dtype) -> Csr:
-    """The rows of `_compressed` parts, one after the other: their values are the bits of `dtype`, and become
-    `wanted`."""
+    """The rows of parts that `_compressed` gave, one after the other. Their values are the bits of `dtype`;
+    they are converted to `wanted`."""
     words = torch.from_numpy(np.concatenate([part.entries() for part in parts]))
     counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
     indptr, indices = np.cumsum(counts), np.concatenate([part.indices for part in parts])
@@ -211,14 +221,15 @@ def _joined(parts: Sequence[Csr], dtype: torch.dtype, wanted: torch.dtype) -> Cs
 
 
 def _sizes(shape: Sequence[int], form: str, filled: int, kept: int, itemsize: int) -> dict[int, int]:
-    """Bytes of rows [k, F] with so many values that are not 0 in each form, `kept` of them for values."""
+    """Bytes of rows [k, F] in each form that `form` allows, without the first byte. `filled`: how many values
+    are not 0; `kept`: bytes of the values that are sent."""
     k, width = shape
     sizes = {IDS: (k + filled) * _id_type(width).itemsize + kept, BITS: k * -(-width // 8) + kept}
     return sizes | ({DENSE: k * width * itemsize} if form == "auto" else {})
 
 
 def _size(rows: Hollow, form: str, dtype: torch.dtype) -> int:
-    """Bytes of the rows of a dry run, the first byte left out."""
+    """Bytes of the message of a dry run's rows, without the first byte."""
     counts, values = filled_of(rows).T
     filled, told = int(counts.sum()), np.unique(values[counts > 0])
     alike = len(told) == 1 and told[0] != UNLIKE
@@ -227,7 +238,7 @@ def _size(rows: Hollow, form: str, dtype: torch.dtype) -> int:
 
 
 def decode(message: torch.Tensor, rows: torch.Tensor) -> None:
-    """Write a message's rows into `rows` [k, F], which are 0."""
+    """Write a message's rows into `rows` [k, F], which must be 0 before."""
     if not len(rows):
         return
     words = rows.view(WORDS[rows.dtype.itemsize]).numpy()
@@ -239,7 +250,7 @@ def decode(message: torch.Tensor, rows: torch.Tensor) -> None:
 
 
 def _decoded(message: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> Csr:
-    """A message's rows [k, F], as `_compressed` has them."""
+    """A message's rows, of this shape [k, F], as `_compressed` gives them."""
     (count, width), words = shape, np.dtype(f"i{dtype.itemsize}")
     data, wide = message.numpy(), _id_type(width)
     kind, data = int(data[0]) if count else DENSE, data[1:]

@@ -1,18 +1,18 @@
 """A representation store: workers push the rows of their own partition, and pull the rows of their halo,
 without meeting.
 
-    push(layer, rows, stamp)   this worker's rows [n, F] go to its slice of the layer, marked with a number
-    pull(layer, stamps)        the own halo's rows [m, F] in halo order, as each owner pushed them under its
-                               stamp
+    push(layer, rows, stamp)   put this worker's rows [n, F] into its slice of the layer, marked with a number
+    pull(layer, wanted)        get the rows [m, F] of this worker's halo, in halo order, each owner's as it
+                               pushed them under the stamp wanted[owner]
 
-Both run on a background thread and return at once; `wait()` gives the result, or raises what went wrong
+Both return at once, and run on a background thread; `wait()` gives the result, or raises what went wrong
 there. Every partition has one writer, its owner. A slice keeps the last `slots` pushes, so that a worker
-which is ahead does not overwrite what a slower one still reads. Where the bytes live is the backend's affair:
-shared memory on one host, or Redis.
+which is ahead does not overwrite what a slower one still reads. The bytes live where the backend puts them
+(`harness.comm.backend`): in shared memory on one host, or in Redis.
 
-Counted (purpose, by layer): `push`, the rows handed to the store, peer -1; `pull`, the rows taken from the
-store, by the worker that owns them; `stamps`, 8 bytes for each owner where the newest push is asked for and
-its number comes along.
+Counted, by layer and purpose: `push`, the rows handed to the store, peer -1; `pull`, the rows taken from the
+store, by the worker that owns them; `stamps`, 8 bytes per owner whose newest push is asked for, since the
+stamp of that push comes along.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from harness.comm.service import STORE
 from harness.data.partition.shard import Shard
 
 Result = TypeVar("Result")
-Pulled = tuple[torch.Tensor, list[int]]  # rows, and their stamps by owner
+Pulled = tuple[torch.Tensor, list[int]]  # rows, and the stamps of each owner that has any of them
 
-TORN_READS = 1000  # reads that a writer may overtake before something else must be wrong
+TORN_READS = 1000  # after so many reads that a writer has disturbed, something else must be wrong
 
 
 class _Operation(Generic[Result]):
-    """What the background thread does; `wait()` once, from the training thread."""
+    """An operation that the background thread does; call `wait()` once, from the training thread."""
 
     def __init__(self, store: Store, layer: int, name: str, future: Future[Result], span: Span | None):
         self.store, self.layer, self.name, self.future, self.span = store, layer, name, future, span
@@ -62,13 +62,14 @@ class Push(_Operation[None]):
 class Pull(_Operation[Pulled]):
     """A pull under way.
 
-    stamps   of the rows, by owner, own rank left out; there once it has been waited for
+    stamps   once it has been waited for: the stamp of each owner's rows, in rank order, for owners of halo
+             rows only
     """
 
     stamps: list[int]
 
     def wait(self) -> torch.Tensor:
-        """The halo's rows [m, F]."""
+        """Wait for the halo's rows [m, F]."""
         rows, self.stamps = self._result()
         return rows.to(self.store.comm.device, non_blocking=True)
 
@@ -78,10 +79,10 @@ class Store:
 
     address  "shared", or redis://[USER@]HOST:PORT[/DB] or unix:///SOCKET, without a password
     widths   {layer: F} of the layers that are stored
-    slots    pushes of a slice that are kept
+    slots    how many pushes a slice keeps
 
     Setting up is collective. Raises InputError where the address cannot serve these workers; operations raise
-    ServiceLost when the store goes away.
+    ServiceLost where the store has gone away.
     """
 
     def __init__(self, address: str, comm: Comm, shard: Shard, widths: dict[int, int], slots: int = 2):
@@ -118,13 +119,13 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Of the representations of all workers, one slot per layer: (L - 1) dim |V| s  (DIGEST, eq. 7)."""
+        """Bytes of all workers' representations, one slot per layer: (L - 1) dim |V| s  (DIGEST, eq. 7)."""
         layout = self.backend.layout
         size: int = sum(layout.sizes) * sum(self.widths.values()) * layout.dtype.itemsize
         return size
 
     def push(self, layer: int, rows: torch.Tensor, stamp: int) -> Push:
-        """Start handing over rows [n, F], which must stay untouched until `wait()` has returned."""
+        """Start putting rows [n, F] under `stamp`. They must not be written before `wait()` has returned."""
         slot = self.pushes[layer] % self.slots
         self.pushes[layer] += 1
         size = rows.numel() * rows.element_size()
@@ -138,8 +139,8 @@ class Store:
         )
 
     def pull(self, layer: int, wanted: Sequence[int | None]) -> Pull:
-        """Start fetching the halo's rows [m, F] as each owner pushed them under its stamp in `wanted`, its
-        newest where that is None. The rows live in a buffer that the layer's next pull writes again."""
+        """Start fetching the halo's rows [m, F], each owner's as it pushed them under the stamp wanted[owner]
+        (None: its newest push). They lie in a buffer that the layer's next pull writes again."""
         itemsize, width = self.host[layer].element_size(), self.widths[layer]
         taken = {}
         for owner, count in enumerate(self.counts):
@@ -161,7 +162,8 @@ class Store:
     def _start(
         self, name: str, layer: int, there: int, taken: dict[int, int], work: Callable[[], Result]
     ) -> tuple[str, Future[Result], Span | None]:
-        """there: bytes that go to the store; taken: bytes that come, by owner."""
+        """Have the background thread do `work`, and begin its span. there: bytes that go to the store; taken:
+        bytes that come, by owner."""
         back = sum(taken.values())
         route: Route = "server" if self.backend.address != "shared" else "take" if taken else "own"
         span = self.comm.recorder.posted(name, layer, there + back, taken, self.comm.next_id(), False, route)
@@ -178,8 +180,8 @@ class Store:
         return name, self.thread.submit(timed), span
 
     def contents(self) -> dict[int, dict[int, torch.Tensor]]:
-        """What this worker's slice holds: {layer: {stamp: rows [n, F]}}, oldest push first. Nothing may be
-        under way.
+        """What this worker's slices hold: {layer: {stamp: rows [n, F]}}, oldest push first. No operation may
+        be under way.
         """
         held = {}
         for layer in self.widths:
@@ -193,7 +195,8 @@ class Store:
         return held
 
     def restore(self, contents: dict[int, dict[int, torch.Tensor]]) -> None:
-        """Push again what `contents` gave, outside the train clock; the workers meet afterwards."""
+        """Push again what `contents` gave. Collective, outside the train clock; returns when all workers have
+        done so."""
         for layer, held in contents.items():
             for stamp, rows in held.items():
                 self.push(layer, rows, stamp).wait()
@@ -201,7 +204,7 @@ class Store:
 
 
 def _values(rows: torch.Tensor) -> np.ndarray:
-    """Rows as numpy has them; of a dry run's, which have no values, none in each row."""
+    """Rows as a numpy array [n, F]; a dry run's, which have no values, as [n, 0]."""
     return np.empty((len(rows), 0), np.float32) if hollow(rows) else rows.cpu().numpy()
 
 
@@ -211,10 +214,11 @@ def _close(thread: ThreadPoolExecutor, backend: Backend) -> None:
 
 
 class SharedMemory:
-    """One piece of memory a worker, which it writes and all others map.
+    """One piece of memory per worker, which its owner writes and all others map.
 
-    A slice begins with a stamp for each layer and slot. A writer empties the stamp, writes the rows, then
-    sets the stamp; a reader looks at the stamp before and after and begins again where they differ.
+    A piece begins with one stamp per layer and slot; the rows follow. A writer sets the stamp to EMPTY,
+    writes the rows, then sets the new stamp. A reader looks at the stamp before and after it copies the rows,
+    and begins again where the two differ.
     """
 
     address = "shared"

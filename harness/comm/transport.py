@@ -1,4 +1,4 @@
-"""How bytes get from one worker to another: what Comm asks of whatever carries them."""
+"""How bytes get from one worker to another: the interface between Comm and its transports."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ import torch
 import torch.distributed as dist
 
 TRANSPORTS = ("auto", "memory", "sockets")
-# How long an operation may take: a straggler is no error, and `patience` ends a run in which nobody moves.
+# The time limit of torch's operations, which is none: a straggler is no error, and a run in which no worker
+# makes progress is ended by `patience` (`harness.comm.watch`).
 UNLIMITED = datetime.timedelta(days=365)
 
 
 class PeerLost(RuntimeError):
-    """A peer went away in the middle of an operation: a consequence, never the first cause, of a
-    failed run.
+    """A peer went away in the middle of an operation. It is a consequence of a failure on another worker,
+    never its cause.
     """
 
 
 class Transfer(Protocol):
-    """One operation under way. PeerLost from `wait` where a peer is.
+    """One operation under way. `wait` raises PeerLost where a peer is lost.
 
-    ended   when its last part was through, in seconds of CLOCK_MONOTONIC; None: not yet, or nobody could tell
+    ended   when its last part was through, in seconds of CLOCK_MONOTONIC; None: not yet, or it is not known
     """
 
     ended: float | None
 
     def wait(self) -> None:
-        """Return once the operation's result may be read and what it sent may be written; at once where it
-        has been waited for.
+        """Return once the operation's result may be read and the tensors that it sent may be written again. A
+        second call returns at once.
         """
 
     def look(self) -> None:
-        """Set `ended` where the operation is through, without waiting for it."""
+        """Set `ended` if the operation is through; do not wait for it."""
 
 
 class Transport(Protocol):
-    """Starts operations between workers. All workers start the same ones in the same order; they may be
-    waited for in any, but for some hundreds at most that nobody has waited for yet. Nothing is
-    differentiable. PeerLost where a peer is.
+    """Starts operations between workers. All workers must start the same operations in the same order. They
+    may wait for them in any order, as long as no more than some hundreds are started and not waited for.
+    Nothing is differentiable. Raises PeerLost where a peer is lost.
 
     name      what a trace calls it: "memory", "sockets" or "nccl"; "none" for a worker alone
     on_host   whether it takes tensors of host memory only
@@ -54,43 +55,43 @@ class Transport(Protocol):
     on_host: bool
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
-        """A tensor to fill and hand to `exchange`, as it is and once, that is not copied; None where there is
-        no such thing.
+        """A tensor that lies where the transport sends from. Whoever fills it and hands it to `exchange`, as
+        it is and once, saves a copy. None where the transport has no such memory.
         """
         return None
 
     def for_once(self) -> contextlib.AbstractContextManager[None]:
-        """What is started while this is open will not be sent again: no memory is kept for it once it has
-        been read.
+        """Tell that what is started while this is open is sent once in a run: the transport keeps no memory
+        for it once it has been read.
         """
         return contextlib.nullcontext()
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Transfer:
-        """Rows of `outgoing` [sum(send), ...], grouped by receiver, into `incoming` [sum(receive), ...],
-        grouped by sender.
+        """Start sending the rows of `outgoing` [sum(send), ...], grouped by receiver, and receiving rows into
+        `incoming` [sum(receive), ...], grouped by sender.
         """
 
     def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
-        """{root: block}: read at its root, written everywhere else."""
+        """Start one broadcast per {root: block}: the block is read at its root and written on all others."""
 
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
-        """Sum over workers, in place, in the order of ranks: the same bits on every worker and over every
-        transport but NCCL, which adds in an order of its own.
+        """Start summing a tensor over the workers, in place, in the order of ranks: the bits are the same on
+        every worker and over every transport but NCCL, which adds in an order of its own.
         """
 
     def look(self) -> None:
-        """Note what peers have read meanwhile of what was sent, without waiting."""
+        """Note, without waiting, which of the sent messages peers have read by now."""
         return
 
     def close(self) -> None:
-        """Leave: who still waits for this worker has lost a peer."""
+        """Leave: workers that still wait for this one get PeerLost."""
         return
 
 
 class Through:
-    """An operation that was through at once."""
+    """An operation that was through when it was started."""
 
     def __init__(self) -> None:
         self.ended: float | None = time.monotonic()
@@ -103,7 +104,7 @@ class Through:
 
 
 class NullTransport(Transport):
-    """Of a worker alone: there is nobody to exchange with, so every operation is through at once."""
+    """The transport of a worker alone: it has no peers, so every operation does nothing."""
 
     name, on_host = "none", False
 
@@ -124,13 +125,13 @@ ALONE = NullTransport()
 
 @contextlib.contextmanager
 def losing_peers() -> Iterator[None]:
-    """What torch.distributed raises where a peer went away, as PeerLost; any other error as it is."""
+    """Turn what torch.distributed raises where a peer went away into PeerLost; let other errors pass."""
     try:
         yield
     except RuntimeError as error:
         if not is_lost(error):
             raise
-        # Without the place in gloo's source in front and the advice behind.
+        # Cut the place in gloo's source, at the beginning, and gloo's advice, at the end.
         reason = re.sub(r"^\[[^\]]*\] | This is typically.*$", "", str(error).splitlines()[0]).rstrip(".")
         name = os.environ.get("GLOO_SOCKET_IFNAME")
         over = f"GLOO_SOCKET_IFNAME={name}" if name else "what gloo chose, as GLOO_SOCKET_IFNAME is not set"
@@ -145,8 +146,8 @@ LOST = re.compile(
 
 
 def is_lost(error: RuntimeError) -> bool:
-    """Whether an error of torch.distributed says that a peer or the store is no longer reached. Gloo's checks
-    of what it is asked for fail in the files of its transport too, as "enforce fail".
+    """Whether an error of torch.distributed says that a peer or the store can no longer be reached. An error
+    with "enforce fail" does not, though it names the same files: gloo's transport has refused its arguments.
     """
     known = isinstance(error, dist.DistNetworkError | dist.DistStoreError)
     return known or bool(LOST.search(str(error)) and "enforce fail" not in str(error))

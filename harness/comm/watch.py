@@ -1,4 +1,4 @@
-"""A thread beside a worker's training that ends the worker where it would wait for ever."""
+"""A thread beside a worker's training that ends the worker if it would otherwise wait for ever."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ GRACE = 5.0  # seconds that a worker has to notice by itself that another has fa
 
 
 class Watch:
-    """While this is open, `end(sentence)` is called, on a thread of its own, where no worker has made
-    progress for `patience` seconds, or another worker has failed and this one has not noticed.
+    """While this is open, a thread calls `end(sentence)` if no worker has made progress for `patience`
+    seconds, or if another worker has failed and this one has not noticed within `grace` seconds.
 
-    A worker makes progress where its record of the running epoch changes: a segment of its training thread
-    begins, or an evaluation ends. Loading a shard, an evaluation and a checkpoint are steps without any, so
-    `patience` is to be longer than these. None: progress is not looked at.
+    A worker makes progress when its record of the running epoch changes: a segment of its training thread
+    ends, or an evaluation or logging does. Loading a shard, one evaluation and one checkpoint are steps
+    without progress, so `patience` must be longer than each of them.
+
+    running    gives the record of the epoch that this worker is in
+    patience   seconds; None: only failures are looked for
     """
 
     def __init__(
@@ -40,7 +43,8 @@ class Watch:
         self.closed = threading.Event()
         self.own: tuple[Any, ...] = ()
         self.thread = None
-        # Workers that a launcher of one host started are ended by it as soon as one of them fails.
+        # Without patience, workers of one host need no watch: as soon as one fails, the process that started
+        # them ends the others.
         if meeting.store is not None and (patience or meeting.under_launcher):
             self.marks = Marks(meeting)
             self.thread = threading.Thread(target=self._look, name="watch", daemon=True)
@@ -61,7 +65,7 @@ class Watch:
         asked: Future[str] | None = None
         seen, moved = list(self.marks.last), time.monotonic()
         while not self.closed.wait(self.interval):
-            # One question at a time: where the link to the store is down it may never be answered.
+            # Ask the store one question at a time: where the link to it is down, no answer may ever come.
             asked = asked or background(self._ask)
             with contextlib.suppress(TimeoutError):
                 failure, asked = asked.result(self.interval), None
@@ -77,7 +81,7 @@ class Watch:
                 return
 
     def _ask(self) -> str:
-        """Tell the others whether this worker has moved, hear whether they have, and which one has failed."""
+        """Tell the others if this worker has moved, and read if they have; gives the first failure, or ""."""
         if self.patience is not None:
             epoch = self.running()
             now = (epoch.epoch, len(epoch.spans), epoch.evaluate, epoch.log)
@@ -90,9 +94,9 @@ class Watch:
 
 @contextlib.contextmanager
 def meeting_in_time(meeting: Meeting, end: Callable[[str], None]) -> Iterator[None]:
-    """While this is open, `end(sentence)` is called, on a thread of its own, once `rendezvous` seconds and
-    GRACE are over: while a group is formed, torch reads the store without a limit where the link to it is
-    down. Workers of one host are their launcher's to end.
+    """Call `end(sentence)`, on a thread, if this is still open after `rendezvous` seconds and GRACE: while a
+    group is formed, torch waits for the store without a limit where the link to it is down. Does nothing for
+    workers of one host that meet in a file.
     """
     timer = threading.Timer(meeting.seconds + GRACE, end, [unmet(meeting)])
     timer.daemon = True
@@ -105,7 +109,7 @@ def meeting_in_time(meeting: Meeting, end: Callable[[str], None]) -> Iterator[No
 
 
 def unmet(meeting: Meeting) -> str:
-    """The sentence of a worker that has heard of the others and could not connect to them."""
+    """The error message of a worker that has met the others at the store and could not connect to them."""
     return (
         f"worker {meeting.rank} (host {meeting.host}) could not reach the others within"
         f" rendezvous={meeting.seconds:g} s, though all had come; see whether their hosts can be reached"
@@ -113,7 +117,7 @@ def unmet(meeting: Meeting) -> str:
 
 
 def stalled(patience: float, epochs: Sequence[int]) -> str:
-    """The sentence for workers that stand still in these epochs; -1 is before the first."""
+    """The error message for workers that make no progress, each in its epoch (-1: before the first)."""
     least = min(epochs)
     behind = workers([k for k, epoch in enumerate(epochs) if epoch == least])
     where = f"in epoch {least}" if least >= 0 else "before the first epoch"

@@ -1,4 +1,4 @@
-"""A transport that is watched: for checks that a system sends nothing that is not counted."""
+"""A transport that counts what it is given, to check that a system sends nothing that is not counted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from harness.base.errors import InputError
 from harness.comm.recorder import Recorder
 from harness.comm.transport import Transfer, Transport
 
-# How the names of torch.distributed's functions begin that move data.
+# The beginnings of the names of torch.distributed's functions that move data.
 MOVES = ("all_gather", "all_reduce", "all_to_all", "batch_isend_irecv", "broadcast", "gather", "irecv",
          "isend", "recv", "reduce_scatter", "scatter", "send")  # fmt: skip
 
 
 class Watched:
-    """A transport whose operations inside the train clock are counted on their way in, in bytes."""
+    """Wraps `transport` and counts what this worker hands to its operations inside the train clock.
+
+    handed   {epoch: bytes}
+    """
 
     def __init__(self, transport: Transport, rank: int, size: int, recorder: Recorder):
         self.transport, self.rank, self.size, self.recorder = transport, rank, size, recorder

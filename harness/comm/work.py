@@ -1,19 +1,20 @@
-"""What products, and passes over rows, do: operations, and bytes read and written, in closed forms of their
-shapes. A roofline (`harness.model.replay`) makes seconds of them.
+"""Operations, and bytes read and written, of products and of passes over rows, in closed forms of their
+shapes. A roofline (`harness.model.replay`) turns them into seconds.
 
     dense      Z = X W                       X [rows, columns], W [columns, width]
     sparse     Z = r * (B + s I) (c * X)     B [rows, columns] with `entries`, X [columns, width]
-    attention  one direction of an edge softmax over `entries` edges, `width` values per row over all heads
+    attention  the forward or the backward pass of an edge softmax over `entries` edges, `width` values per
+               row, all heads together
     stream     passes over all values of [rows, width]: activations, norms, sums, optimisers
     drop       dropout of [rows, width]: a random number for each value
-    pack       `rows` rows of `width` values, gathered from or added to places that an index names, in a table
-               of `columns` rows (0: of no more than those)
+    pack       `rows` rows of `width` values, gathered from or added to the rows of a table that an index
+               names; the table has `columns` rows (0: no more than `rows`)
     code       rows [rows, width] into codes of fewer bits, or back
     sample     `rows` drawn out of `entries`
 
-Operations are counted of products (the first three) only. Bytes are what is asked of memory: a product over a
-sparse block reads a row of X for every entry. Caches answer a part of that; how large a part is for the
-roofline's efficiency to say.
+Operations are counted for products (the first three) only. Bytes are those that the processor asks for: a
+product over a sparse block reads a row of X for every entry. Caches answer a part of that, which the
+roofline's efficiency stands for.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ KINDS = (*PRODUCTS, "stream", "drop", "pack", "code", "sample")
 
 
 class Work(NamedTuple):
-    """One launch: its shape, as the module says, operations (a multiply-add is two), bytes."""
+    """One product or pass.
+
+    kind      one of KINDS, which says what `rows`, `columns`, `entries` and `width` mean (see the module)
+    flops     operations; a multiply-add is two
+    read, written   bytes
+    """
 
     kind: str
     rows: int
@@ -41,7 +47,7 @@ class Work(NamedTuple):
 
 
 def dense(rows: int, columns: int, width: int, size: int) -> Work:
-    """Z [rows, width] = X [rows, columns] W [columns, width], values of `size` bytes:
+    """The work of Z [rows, width] = X [rows, columns] W [columns, width], values of `size` bytes:
 
     flops 2 rows columns width; read (rows columns + columns width) size; written rows width size
     """
@@ -64,15 +70,19 @@ def sparse(
     loops: bool = False,
     accumulate: bool = False,
 ) -> Work:
-    """Z [rows, width] (+)= r * (B + s I) (c * X):
+    """The work of Z [rows, width] = r * (B + s I) (c * X), with the flags below as 0 or 1:
 
-    flops    width (entries (1, with values 2) + rows (r is given + s) + columns (c is given))
-    read     entries (width size + 4 for its column + size with values) + (rows + 1) pointer
-             + rows size with r + columns (width + 1) size with c + rows width size with s
-             + rows width size where Z is added to
-    written  rows width size + columns width size with c
+    flops    width (entries (1 + values) + rows (row + loops) + columns column)
+    read     entries (width size + 4 for its column + values size) + (rows + 1) pointer
+             + rows size row + columns (width + 1) size column + rows width size loops
+             + rows width size accumulate
+    written  rows width size + columns width size column
 
-    pointer   bytes of a row's pointer; size of a value
+    size, pointer   bytes of a value, and of a row's pointer
+    values          whether B has values; else all its entries are 1
+    row, column     whether there is a factor r per row, c per column
+    loops           whether s is not 0
+    accumulate      whether the product is added to what Z holds
     """
     flops = width * (entries * (1 + values) + rows * (row + loops) + columns * column)
     read = entries * (size * (width + values) + 4) + (rows + 1) * pointer
@@ -83,7 +93,7 @@ def sparse(
 
 
 def attention(rows: int, columns: int, edges: int, heads: int, width: int, size: int) -> tuple[Work, Work]:
-    """An edge softmax forward and backward, over edges with a self-loop each; y [columns, width].
+    """The work of an edge softmax, (forward, backward); y [columns, width]; self-loops count as edges.
 
     forward    flops edges (2 width + 4 heads); read edges (width + 2 heads) size + 4 edges + 8 (rows + 1);
                written (rows width + edges heads) size
@@ -125,16 +135,17 @@ def drop(rows: int, width: int, size: int) -> Work:
 
 
 def pack(rows: int, width: int, size: int, added: bool = False, of: int = 0) -> Work:
-    """Rows from the places that an index of 8 bytes names, or `added` to what is there.
+    """The work of gathering rows from the places that an index of 8 bytes per row names, or, where `added`,
+    of adding rows to what lies there.
 
-    of   rows of the table that they are scattered over, where it is larger than they are
+    of   rows of the table in which these places are, where it has more than `rows`
     """
     moved = size * rows * width
     return Work("pack", rows, of, 0, width, 0, moved * (1 + added) + 8 * rows, moved)
 
 
 def moved(rows: np.ndarray | torch.Tensor, of: int = 0) -> Work:
-    """`pack` of these rows [k, F], from a table of `of`."""
+    """`pack` of these rows [k, F], gathered from a table of `of` rows."""
     return pack(len(rows), rows.shape[1], rows.itemsize, of=of)
 
 
@@ -144,10 +155,10 @@ def copied(rows: np.ndarray | torch.Tensor) -> Work:
 
 
 def code(rows: int, width: int, read: int, written: int) -> Work:
-    """Rows coded or decoded: bytes of one form in, bytes of the other out."""
+    """The work of coding or decoding rows: bytes read in the one form and written in the other."""
     return Work("code", rows, 0, 0, width, 0, read, written)
 
 
 def sample(drawn: int, of: int, size: int = 8) -> Work:
-    """`drawn` things out of `of`: all are looked at, the drawn ones written."""
+    """The work of drawing `drawn` of `of` things, `size` bytes each: all are read, the drawn ones written."""
     return Work("sample", drawn, 0, of, 1, 0, of * size, drawn * size)
