@@ -1,1 +1,2 @@
-"""What every other package may use and what knows none of them: hashes of code, random bits."""
+"""What every other package may import, and which imports none of them: errors, typed config blocks, hashes of
+code, random bits, what all subcommands share."""

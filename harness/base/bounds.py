@@ -1,5 +1,5 @@
-"""The bounds of a config's numbers, which `--help` shows, and the words that a text may be: a dataclass says
-them where it declares the field, and `harness.base.errors.typed` holds every value to them."""
+"""The bounds of a config's numbers, which `--help` shows, and the words that a text may be. A dataclass
+states them where it declares the field, and `harness.base.errors.typed` checks every value against them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ WAIT = 10**6  # seconds, which is 11 days
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """low    the least value, or with `above` what every value is more than
-    high   the largest"""
+    """The range of a number.
+
+    low     the least value; with `above` values must be more than this
+    high    the largest value"""
 
     low: float
     high: float
@@ -51,18 +53,18 @@ def number(default: Any, low: float = 0, high: float = MOST, above: bool = False
 
 
 def word(default: str | None, *others: str) -> Any:
-    """A dataclass field that is one of these words, the first by default; null too, where it comes first."""
+    """A dataclass field that is one of these words. Where `default` is None, null is allowed too."""
     return dataclasses.field(default=default, metadata={WORDS: [default, *others]})
 
 
 @functools.cache
 def bounds_of(cls: type) -> dict[str, Bounds | OneOf]:
-    """The bounds of each field of a dataclass that states some."""
+    """The bounds of those fields of a dataclass that have bounds, by the field's name."""
     return {field.name: field.metadata[KEY] for field in dataclasses.fields(cls) if KEY in field.metadata}
 
 
 def out_of_bounds(cls: type, values: DictConfig) -> Iterator[str]:
-    """A sentence for each number of a config of the dataclass `cls`, or of its blocks, out of its bounds."""
+    """One sentence per number that is out of bounds, in a config of the dataclass `cls` or in its blocks."""
     stated = bounds_of(cls)
     for key in map(str, values):
         given = values[key]

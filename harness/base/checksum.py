@@ -1,8 +1,8 @@
-"""Checksums of what the program wrote, by which it sees whether a file is still that.
+"""Checksums of what the program wrote, by which it sees whether a file has changed since.
 
-They are xxh3: the aim is damage, not forgery. A file carries its checksum where its format has room for one
-(an object of JSON as the key `checksum`, a text or a checkpoint as its last line); the others are listed in a
-file beside them that does."""
+They are xxh3, which finds damage, not forgery. A file carries its checksum where its format has room for one
+(an object of JSON as the key `checksum`, a text or a checkpoint as its last line). The checksums of other
+files are listed in a file beside them, which carries its own."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LINE_BYTES = len(LINE.format(checksum="0" * 32))
 
 
 class Damaged(ValueError):
-    """A file is not what was written. Says what is wrong with it, without its name."""
+    """A file is not what was written. The message says what is wrong, without the file's name."""
 
 
 def of_file(path: Path, size: int | None = None) -> str:
-    """Of the first `size` bytes of a file, None: of all, in 32 hex digits.
+    """The checksum of the first `size` bytes of a file (None: of all), as 32 hex digits.
 
-    xxh3 of the xxh3 of each block of 16 MiB, one after another, and of the size; blocks are read and hashed
-    on all cores. Raises OSError where the file cannot be read."""
+    It is the xxh3 of a text: the xxh3 of each block of 16 MiB, one after another, and the size. Blocks are
+    read and hashed on all cores. Raises OSError where the file cannot be read."""
     with open(path, "rb") as file:
         number = file.fileno()
         size = os.fstat(number).st_size if size is None else size
@@ -79,7 +79,7 @@ def _of_object(value: dict[str, Any]) -> str:
 
 
 def line_of(path: Path) -> str:
-    """The last line that seals a file of this content."""
+    """The line to append to a file so that it is sealed: the checksum of what the file holds now."""
     return LINE.format(checksum=of_file(path))
 
 

@@ -1,4 +1,4 @@
-"""Which code computes something: a hash of it in which comments, docstrings and layout do not count."""
+"""A hash of the code that computes something, in which comments, docstrings and layout do not count."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OURS = ("harness", "systems")
 
 
 def code_of(*modules: str) -> str:
-    """A hash of the code that `modules` and all that they import are made of: of `harness`, `systems`, and
-    what else is neither Python's own nor installed; 12 hex digits.
+    """A hash, 12 hex digits, of the code of `modules` and of all modules that they import, directly or not,
+    if these are part of `harness` or `systems`, or are neither Python's own nor installed.
 
-    Comments, docstrings and layout do not count. A module that cannot be found counts by its name alone."""
+    Comments, docstrings and layout do not count. One of `modules` that cannot be found counts by its name."""
     seen: dict[str, str] = {}
     others: set[str] = set()  # imported, and not counted
     waiting = list(modules)
@@ -34,19 +34,19 @@ def code_of(*modules: str) -> str:
         seen[name], imported = _read(path) if path is not None else ("", ())
         parent = name.rpartition(".")[0]
         package = name if path is not None and path.name == "__init__.py" else parent
-        # To import a module is to run the packages that it stands in.
+        # Importing a module also runs the __init__.py of the packages that it is in.
         waiting += filter(None, [parent, *(_absolute(each, package) for each in imported)])
     hashed = hashlib.sha256("\n".join(f"{name} {seen[name]}" for name in sorted(seen)).encode())
     return hashed.hexdigest()[:12]
 
 
 def code_in(files: Iterable[Path]) -> str:
-    """The same of these files alone, whatever they import."""
+    """A hash, 12 hex digits, of the code of these files alone, whatever they import."""
     return hashlib.sha256("\n".join(_read(path)[0] for path in sorted(files)).encode()).hexdigest()[:12]
 
 
 def _absolute(module: str, package: str) -> str | None:
-    """The full name of a module that is imported in `package`, with dots or not; None where they lead out."""
+    """The full name of a module imported in `package`; None where its leading dots lead too far up."""
     try:
         return importlib.util.resolve_name(module, package)
     except ImportError:
@@ -54,7 +54,7 @@ def _absolute(module: str, package: str) -> str | None:
 
 
 def _source(module: str) -> Path | None:
-    """The file of a module that counts, else None. Found by place: to ask Python would import its parents."""
+    """The file of a module that counts, else None. Found by path: asking Python would import its parents."""
     package, *inside = module.split(".")
     try:
         spec = importlib.util.find_spec(package)
@@ -75,7 +75,7 @@ _OWN: dict[str, Path] = {}
 
 
 def _own_source(module: str) -> Path | None:
-    """`_source` of a module of `OURS`, where it was found once."""
+    """`_source` of a module of `OURS`; once found, a file is not looked for again."""
     if module not in _OWN and (found := _source(module)) is not None:
         _OWN[module] = found
     return _OWN.get(module)
@@ -92,11 +92,11 @@ def _installed() -> tuple[str, ...]:
 
 @functools.cache
 def _read(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The hash of a file's code, and the modules that it may import, as they are written, wherever in it that
-    stands. Once per process: a sweep goes on with what it has imported, whatever becomes of the file."""
+    """The hash of a file's code, and the modules that it imports anywhere, as they are written there. Read
+    once per process: a sweep goes on with the code that it has imported, even if the file changes."""
     source = path.read_bytes()
-    # Parsing all files takes a second of every start, so what came of it is kept beside the compiled file. It
-    # holds for these bytes, and for what is done with them here.
+    # Parsing all files takes a second of every start, so the result is kept beside the compiled file. It is
+    # valid for these bytes of the file and for the present code of this module.
     kept = Path(importlib.util.cache_from_source(path)).with_suffix(".code")
     stamp = hashlib.sha256(_own_bytes() + source).hexdigest()
     with contextlib.suppress(OSError, ValueError):
@@ -136,14 +136,14 @@ def _words(node: ast.AST) -> Iterator[str]:
     for field in node._fields:
         value = getattr(node, field, None)
         if value is None or value == []:
-            continue  # which of them stand there differs between versions
+            continue  # Python's versions differ in which empty fields a node has
         yield field
         for each in _without_docstring(node, field, value) if isinstance(value, list) else [value]:
             if isinstance(each, ast.AST):
                 yield from _words(each)
             else:
                 yield repr(each)
-    yield "end"  # or what stands in a block, or in a call, could as well follow it
+    yield "end"  # else code inside a block would look the same as code after it
 
 
 def _without_docstring(node: ast.AST, field: str, body: list) -> list:

@@ -1,8 +1,8 @@
 """Everything that loading DGL 2.1.0 under a newer torch takes.
 
 DGL's graphbolt is a binary built for one torch version and fails to load under any other; nothing here needs
-it, so an empty module stands in its place. Left alone, importing DGL also prints two lines and writes a file
-into the home directory: naming the backend beforehand keeps it from both."""
+it, so an empty module stands in its place. By default, importing DGL also prints two lines and writes a file
+into the home directory; it does neither where DGLBACKEND is set before."""
 
 from __future__ import annotations
 

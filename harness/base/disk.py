@@ -1,8 +1,9 @@
 """Writing below a folder that came from somebody else: no link that lies in it is followed.
 
-Whatever a run folder is written or cleaned with goes through here. A file is always made anew: what stands
-under its name, a link too, goes first. A folder is refused where it holds a link, when it is taken to be
-written to (`harness.run.prepare.locked`), since below a link to a folder every name is another's."""
+All that writes to a run folder or cleans it goes through here. A file is always made anew: what stands under
+its name, even a link, is removed first. That does not help below a link to a folder, which leads to other
+people's files. So a run folder that holds a link is refused before it is written to
+(`harness.run.prepare.locked`)."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from harness.base.errors import InputError
 
 
 def create(path: Path, mode: str = "wb", access: int = 0o666, **options: Any) -> IO[Any]:
-    """A new file in the place of what stands there, open for writing, for whom `access` says. `options` are
-    those of `open`."""
+    """A new file in the place of what stands at `path`, open for writing. `access`: its permission bits;
+    `options`: those of `open`."""
     path.unlink(missing_ok=True)
 
     def anew(name: str, flags: int) -> int:
@@ -29,8 +30,8 @@ def create(path: Path, mode: str = "wb", access: int = 0o666, **options: Any) ->
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
-    """A file that stands at `path` when the body has ended, whole; until then, or where the body raises, what
-    was there before does."""
+    """A file for the body to write, which takes its place at `path` when the body has ended, whole. Until
+    then, and where the body raises, what was at `path` before stays."""
     part = path.with_name(path.name + ".part")
     try:
         with create(part, mode, **options) as file:
@@ -42,8 +43,8 @@ def replacing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]
 
 
 def remove_tree(path: Path, ignore_errors: bool = False) -> None:
-    """Remove a folder, if it is there, with all that is in it; of a link the link alone. OSError where it
-    cannot be, unless errors are ignored."""
+    """Remove a folder, if it is there, with all that is in it; where `path` is a link, the link alone. Raises
+    OSError where it cannot be removed, unless errors are ignored."""
     if path.is_symlink():
         path.unlink()
     elif path.exists():
@@ -51,7 +52,7 @@ def remove_tree(path: Path, ignore_errors: bool = False) -> None:
 
 
 def link_in(folder: Path) -> str | None:
-    """A link that a folder holds, at any depth; None where it holds none."""
+    """The path of a link that a folder holds, at any depth; None where it holds none."""
     for above, folders, files in os.walk(folder):
         for name in (*folders, *files):
             if os.path.islink(found := os.path.join(above, name)):

@@ -1,4 +1,4 @@
-"""What every package needs to refuse bad input well: a sentence with the field, the value and the mend."""
+"""How every package refuses bad input: in one sentence with the field, the value and what to give instead."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def listed(names: Iterable[object], most: int = 20) -> str:
 
 
 def machine_said(error: BaseException) -> str | None:
-    """One sentence for an error that the machine gives, of a limit that is reached or a place that cannot be
-    used; None for any other, which is a mistake of this program."""
+    """One sentence for an error of the machine: a limit that is reached, or a file or folder that cannot be
+    used. None for any other error, which is a mistake in this program."""
     if limit := limit_reached(error):
         return limit
     if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):  # tempfile's
@@ -61,7 +61,8 @@ def machine_said(error: BaseException) -> str | None:
     return None
 
 
-# What a disk answers that is full or broken; and also one that may not be written, or has no such folder.
+# FULL: the errors of a disk that is full or broken. DISK: these, and those of a place that may not be written
+# or is not there.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 DISK = {
     *FULL,
@@ -71,7 +72,8 @@ DISK = {
 
 @contextlib.contextmanager
 def writing(what: object, mend: str) -> Iterator[None]:
-    """Turn the error of a disk that cannot be written into an InputError: `what`, and the mend."""
+    """Turn the error of a disk that cannot be written into an InputError, which names `what` was to be
+    written and ends with `mend`, what the user can do."""
     try:
         yield
     except OSError as error:
@@ -93,8 +95,8 @@ def check_text(config: Mapping[Any, Any], where: str = "", held: re.Pattern[str]
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
-    """`'; did you mean "metis"?'`, in capitals or not; where nothing is near `'; known: a, b, c'`, of more
-    than LISTED names the three nearest."""
+    """The end of an error message about an unknown word: `'; did you mean "metis"?'` where a known name is
+    near, in capitals or not; else `'; known: a, b, c'`, or the three nearest of more than LISTED names."""
     names = {str(name).lower(): str(name) for name in known}
     near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.6)
     if near:
@@ -106,7 +108,7 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
 
 
 def package(name: str, extra: str) -> ModuleType:
-    """The module `name`. InputError, which names the extra that brings it, where it is not installed."""
+    """Import the module `name`. InputError, which names the extra that brings it, where it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -123,6 +125,7 @@ def check_place(field: str, path: Path) -> None:
 
 
 def choice(field: str, value: object, known: Iterable[object]) -> None:
+    """InputError where the value of `field` is not one of those `known`."""
     known = list(known)
     if value in known:
         return
@@ -132,29 +135,32 @@ def choice(field: str, value: object, known: Iterable[object]) -> None:
 
 
 def at_least(field: str, value: float, least: float) -> None:
+    """InputError where the value of `field` is not `least` or more."""
     if not value >= least:
         raise InputError(f"{field}={value} is too small: give {least} or more")
 
 
 def more_than(field: str, value: float, bound: float) -> None:
+    """InputError where the value of `field` is not more than `bound`."""
     if not value > bound:
         raise InputError(f"{field}={value} is too small: give more than {bound}")
 
 
 def within(field: str, value: float, low: float, high: float) -> None:
+    """InputError where the value of `field` is not between `low` and `high`, both included."""
     if not low <= value <= high:
         raise InputError(f"{field}={value} is out of range: give {low} to {high}")
 
 
 def within_above(field: str, value: float, bound: float, high: float) -> None:
-    """As `within`, `bound` itself left out."""
+    """InputError where the value of `field` is not both more than `bound` and at most `high`."""
     if not bound < value <= high:
         raise InputError(f"{field}={value} is out of range: give more than {bound} and at most {high}")
 
 
 @functools.cache
 def _schema(cls: type) -> DictConfig:
-    """What `cls` accepts; kept, since to find out takes two fifths of a check."""
+    """OmegaConf's schema of `cls`; kept, since making it takes two fifths of a check."""
     return OmegaConf.structured(cls)
 
 
@@ -181,7 +187,7 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
                 choice(f.name, config[f.name], filter(None, f.metadata[WORDS]))
         made = OmegaConf.to_object(config)
     except (InputError, OmegaConfBaseException, OverflowError) as error:
-        # A block inside says best where it is wrong itself.
+        # Where the mistake is in a block inside, checking that block by itself names the place best.
         for place, kind, block in _blocks(cls, values):
             typed(kind, block, f"{prefix}{place}")
         if isinstance(error, InputError):
@@ -194,8 +200,8 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
 
 
 def _mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConfBaseException) -> str:
-    """One sentence for what OmegaConf refuses among `values` of the dataclass `cls`, outside of its blocks:
-    the key with `prefix` before it, its value, what is wanted and an example where the key has a default."""
+    """One sentence for a value that OmegaConf refuses among `values` of the dataclass `cls`, outside of its
+    blocks: the key after `prefix`, the value, what is wanted, and an example where the key has a default."""
     key = str(error.full_key or "")
     if not key:  # a block of keys that was given as something else: OmegaConf does not say which
         key = next(k for k, kind in _kinds(cls).items() if _is_other(kind, values.get(k)))
@@ -217,7 +223,7 @@ def _mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaCon
 
 
 def _too_large(values: Mapping[str, Any], prefix: str) -> str:
-    """One sentence for the first whole number among `values` that no float is as large as."""
+    """One sentence for the first whole number among `values` that is larger than any float."""
     found = next(
         key
         for key, value in values.items()
@@ -228,8 +234,8 @@ def _too_large(values: Mapping[str, Any], prefix: str) -> str:
 
 
 def _blocks(cls: type, values: Mapping[str, Any]) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
-    """The blocks of keys among the `values` of the dataclass `cls`: their places, as "devices[0]", their
-    dataclasses and what they hold."""
+    """The blocks of keys among the `values` of the dataclass `cls`, each as (its place, as "devices[0]"; its
+    dataclass; what it holds)."""
     for key, given in _kinds(cls).items():
         value = values.get(key)
         kind = next(each for each in _options(given) if each is not type(None))
@@ -272,7 +278,7 @@ def _is_block(value: Any) -> bool:
 
 
 def _is_other(kind: Any, value: Any) -> bool:
-    """Whether a block of keys has something else for its value, or a list has a block."""
+    """Whether `value` is no block of keys where `kind` is one, or is one where `kind` is a list."""
     options = _options(kind)
     if value is None and type(None) in options:
         return False
@@ -283,6 +289,6 @@ def _is_other(kind: Any, value: Any) -> bool:
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
-    """The types of a union; of any other type itself."""
+    """The types of a union; any other type alone."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     return typing.get_args(kind) if union else (kind,)

@@ -1,4 +1,5 @@
-"""What becomes of memory that is freed: glibc keeps it for what comes next, until it is told not to."""
+"""What glibc does with memory that is freed: whether it keeps it for the next allocation, and how a dry run
+models that."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import ctypes
 import threading
 
 MAPPED = 1 << 30  # bytes from which on a block is mapped by itself, and unmapped when it is freed
-PLANNED = threading.local()  # .heap: the `Heap` of the dry run that this thread runs
+PLANNED = threading.local()  # .heap: the `Heap` of the dry run in this thread
 
 
 def keep_freed_memory() -> None:
@@ -22,8 +23,8 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Hand all that is free now to the system, for once: after something large that does not come again, and
-    whose pieces may lie where nothing else fits."""
+    """Hand all memory that is free now to the system, once. For use after something large that does not come
+    again, and whose pieces may lie where nothing else fits."""
     if (heap := getattr(PLANNED, "heap", None)) is not None:
         heap.trim()
     else:
@@ -35,13 +36,14 @@ Block = tuple[int, int]  # where it begins and its bytes
 
 
 class Heap:
-    """glibc's heap with freed memory kept, as a dry run fills it: where blocks lie, and what stays resident
-    between them.
+    """A model of glibc's heap with freed memory kept, as a dry run fills it: where blocks lie, and how much
+    freed memory stays resident between them.
 
-    A block goes into the smallest gap that it fits into, at the gap's beginning, else to the end. For the
-    alignment of a tensor glibc asks for SLACK bytes more and cuts them off again. Small objects, which live
-    beside tensors, take the first PINNED of these cuttings: there a block of the same size fits no more once
-    this one is freed, and gaps do not join. PINNED is fitted to measured peaks (docs/howto/plan.md).
+    A block goes into the smallest gap that it fits into, at the gap's beginning, else to the end. To align a
+    tensor, glibc asks for SLACK bytes more and cuts them off again. Small objects, which live beside tensors,
+    take the first PINNED of these pieces. Beside such an object, the gap of a freed tensor is too small for a
+    new tensor of the same size, and does not join the next gap. PINNED is fitted to measured peaks
+    (docs/howto/plan.md).
     """
 
     LEAST = 1 << 16  # bytes of the smallest block that is followed: smaller ones fit nearly everywhere
@@ -50,12 +52,13 @@ class Heap:
 
     def __init__(self) -> None:
         self.idle = 0  # bytes that nobody holds and that are still resident
-        self._gaps: list[tuple[int, int, int]] = []  # begin, size, resident bytes; by where they begin
-        self._end = self._touched = 0  # of the blocks; how far memory behind them is resident
-        self._pinned = 0
+        self._gaps: list[tuple[int, int, int]] = []  # (begin, size, resident bytes), in ascending order
+        self._end = self._touched = 0  # where the last block ends; up to where memory is resident
+        self._pinned = 0  # tensors so far
 
     def take(self, size: int, tensor: bool) -> Block | None:
-        """A new block; None where it is not followed."""
+        """A new block of `size` bytes, for a tensor or not; None where its size is not modelled (smaller than
+        LEAST, or mapped by itself)."""
         if not self.LEAST <= size < MAPPED:
             return None
         kept = size
@@ -76,7 +79,7 @@ class Heap:
         return begin, kept
 
     def give(self, block: Block | None) -> None:
-        """A block is freed, and joins the gaps beside it."""
+        """Free a block, and join it with the gaps beside it."""
         if block is None:
             return
         begin, size = block
@@ -94,6 +97,6 @@ class Heap:
             bisect.insort(self._gaps, (begin, size, resident))
 
     def trim(self) -> None:
-        """All that nobody holds is handed back."""
+        """Hand all that nobody holds back to the system."""
         self._gaps = [(begin, size, 0) for begin, size, _ in self._gaps]
         self.idle, self._touched = 0, self._end

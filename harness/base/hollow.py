@@ -1,9 +1,10 @@
-"""Tensors that have a shape, a type and a size in bytes, and no values: what a dry run computes with.
+"""Tensors that have a shape, a type and a size in bytes, but no values: what a dry run computes with.
 
-While `Dry` is open, whatever makes floating-point numbers makes a `Hollow` one, and whatever takes a hollow
-tensor gives one. Integers stay as they are, so that lists of rows, counts and draws are those of a real run.
-Who asks for a hollow tensor's values gets `Unknown`: only training could tell. A loop that is compiled here,
-and would read memory, asks `hollow` first."""
+While `Dry` is open, every operation that makes a floating-point tensor from shapes makes a `Hollow` one, and
+every operation on a hollow tensor gives hollow tensors. Integer tensors keep their values, so that lists of
+rows, counts and draws are those of a real run. Asking for a hollow tensor's values raises `Unknown`: only
+training could tell. Compiled loops of this project read memory directly, so their callers ask `hollow`
+first."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from harness.base.heap import PLANNED, Block, Heap
 
-# What makes a tensor of its arguments' shapes alone.
+# Operations that make a tensor from shapes alone, whatever the values of their arguments.
 MADE = {
     "empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "zeros", "zeros_like",
     "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "rand", "rand_like",
     "randn", "randn_like", "scalar_tensor",
 }  # fmt: skip
 ZEROS = {"zeros", "zeros_like", "new_zeros"}
-# What gives rows of its argument as they are, in which the values that are not 0 are known where they were.
+# Operations that give their argument's rows unchanged: how full these are is known if it was of the argument.
 SAME = {"clone", "_to_copy", "copy_"}
 
 
@@ -35,18 +36,18 @@ _OPEN = threading.local()  # .mode: the `Dry` that is open in a thread
 
 
 def storage_of(tensor: torch.Tensor) -> Any:
-    """What tensors that share memory have in common."""
+    """The storage of a tensor: one object for all tensors that share memory."""
     return (tensor.shapes if isinstance(tensor, Hollow) else tensor).untyped_storage()
 
 
 def dry() -> bool:
-    """Whether numbers made here are hollow."""
+    """Whether a dry run is open in this thread."""
     return getattr(_OPEN, "mode", None) is not None
 
 
 def either() -> bool:
-    """What a dry run takes for the answer to a question that values answer, as whether a row has changed: no
-    in one run, yes in another, and what the two send is the least and the most."""
+    """The answer that a dry run takes to a question about values, as whether a row has changed: False in one
+    dry run, True in another. These two find the least and the most that a real run may send."""
     mode = getattr(_OPEN, "mode", None)
     if mode is None:
         raise Unknown("whether one value is larger than another")
@@ -60,11 +61,11 @@ class Unknown(Exception):
 
 
 class Fill:
-    """How full the rows are that lie in one storage.
+    """How full the rows in one storage are, which decides how many bytes they take when they are sent sparse.
 
-    rows    [rows, 2] how many values of each are not 0, and what they are where they are all alike
-            (`count_filled`); 0: every value is 0; None: none is
-    width   of a row
+    rows    [rows, 2] as `count_filled` gives it: how many values of each row are not 0, and which value that
+            is if they are all alike; 0: all values are 0; None: taken to have no 0
+    width   values per row
     """
 
     def __init__(self, rows: np.ndarray | int | None, width: int):
@@ -72,8 +73,10 @@ class Fill:
 
 
 class Hollow(torch.Tensor):
-    """shapes   of the same shape, on torch's device for these
-    fill     of the storage, which views share
+    """A tensor without values.
+
+    shapes   a tensor of the same shape on torch's device "meta", which has no memory
+    fill     how full the rows of its storage are; views share it
     """
 
     shapes: torch.Tensor
@@ -90,7 +93,7 @@ class Hollow(torch.Tensor):
 
     @property
     def _rows(self) -> slice | None:
-        """Which rows of its storage these are; None where they are no whole rows."""
+        """Which rows of its storage this tensor has; None where it is not made of whole rows."""
         width = self.fill.width
         whole = self.shapes.ndim == 2 and self.shapes.shape[1] == width > 0 and self.shapes.is_contiguous()
         first = self.shapes.storage_offset() // max(width, 1)
@@ -137,27 +140,28 @@ class Hollow(torch.Tensor):
 
 
 def hollow(*tensors: object) -> bool:
-    """Whether one of them has no values."""
+    """Whether one of these is a hollow tensor."""
     return any(isinstance(each, Hollow) for each in tensors)
 
 
 def rows_like(rows: int, width: int, filled: np.ndarray | int | None = None) -> Hollow:
-    """float32 [rows, width]."""
+    """A hollow tensor, float32 [rows, width]; `filled`: how full its rows are, as `Fill.rows`."""
     return Hollow(torch.empty(rows, width, dtype=torch.float32, device="meta"), filled)
 
 
-UNLIKE = -1  # in the place of a row's value, where it has several
+UNLIKE = -1  # stands for a row's value where its values that are not 0 differ
 
 
 def count_filled(x: np.ndarray) -> np.ndarray:
-    """[rows, 2] int64: how many values of a float32 row are not 0, and their bits where all are alike."""
+    """[rows, 2] int64: for each float32 row of x, how many values are not 0, and the bits of that value where
+    they are all alike, else UNLIKE."""
     words = np.ascontiguousarray(x, np.float32).view(np.int32)
     low, high = words.min(1, initial=2**31 - 1, where=words != 0), words.max(1, initial=0, where=words != 0)
     return np.stack([np.count_nonzero(words, 1), np.where(low == high, high, UNLIKE)], 1)
 
 
 def filled_of(x: Hollow) -> np.ndarray:
-    """[rows, 2] as `count_filled` has it."""
+    """How full the rows of a hollow tensor are, [rows, 2] as `count_filled` gives it."""
     if isinstance(x.filled, np.ndarray):
         return x.filled
     width = x.numel() // max(len(x), 1)
@@ -165,17 +169,19 @@ def filled_of(x: Hollow) -> np.ndarray:
 
 
 def joined(parts: Sequence[Any]) -> np.ndarray | None:
-    """How full the rows of several tensors are, one after the other; None where they are not all known."""
+    """How full the rows of several tensors are, those of one tensor after another's; None where one of the
+    tensors is not hollow, or not known to have any 0."""
     if not parts or not all(isinstance(each, Hollow) and each.filled is not None for each in parts):
         return None
     return np.concatenate([filled_of(each) for each in parts])
 
 
 class Dry(TorchDispatchMode):
-    """While it is open in a thread, floating-point numbers made there are hollow.
+    """A dry run: while this is open in a thread, floating-point tensors made there are hollow.
 
-    held   what is told of each tensor
-    most   what `either` answers; `asked` is whether anybody did
+    held    counts the bytes of each tensor that is made
+    most    what `either` answers
+    asked   whether anybody has asked `either`
     """
 
     def __init__(self, held: Held, most: bool = False):
@@ -198,7 +204,7 @@ class Dry(TorchDispatchMode):
         if kwargs.get("device") == torch.device("meta"):  # the inside of a hollow tensor
             return func(*args, **kwargs)
         name = func.overloadpacket.__name__
-        if any(issubclass(each, Hollow) for each in types):  # of the arguments, those inside lists too
+        if any(issubclass(each, Hollow) for each in types):  # the types of all arguments, also inside lists
             result = _shapes(func, args, kwargs)
         elif name in MADE:
             result = _made(func, name, args, kwargs)
@@ -211,10 +217,11 @@ class Dry(TorchDispatchMode):
 
 
 def _made(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A tensor of a shape that is given, or of that of one that has values, and then with values too."""
+    """What an operation of MADE gives whose arguments are not hollow: a hollow tensor. One with values where
+    it is of integers, or is made like a floating-point tensor that has values."""
     like = args[0] if args and isinstance(args[0], torch.Tensor) else None
     dtype = kwargs.get("dtype") or (None if like is None else like.dtype)
-    if dtype is None:  # as numbers of its value's kind are
+    if dtype is None:  # torch's rule: `full` of a whole number is int64, all else has the default type
         whole = name == "full" and not isinstance(args[1], float)
         dtype = torch.int64 if whole else torch.get_default_dtype()
     if not dtype.is_floating_point or (like is not None and like.dtype.is_floating_point):
@@ -229,7 +236,8 @@ def _made(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an operation on hollow tensors gives."""
+    """What an operation on hollow tensors gives: tensors of the shapes that torch computes for its meta
+    device. Unknown where the shape or the result depends on values."""
     name = func.overloadpacket.__name__
     if name in ("_local_scalar_dense", "nonzero", "masked_select", "unique_consecutive", "_unique2", "equal"):
         raise Unknown(f"what {name} of a tensor gives")
@@ -240,6 +248,8 @@ def _shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     if name in ("index", "index_put_", "index_put", "_index_put_impl_"):
         args = (args[0], [_places(each) for each in args[1]], *args[2:])
+    # Replace every tensor by one on the meta device, and remember which stands for which; then run the
+    # operation.
     flat, spec = tree_flatten((args, kwargs))
     given: dict[int, torch.Tensor] = {}
     for place, each in enumerate(flat):
@@ -259,6 +269,8 @@ def _shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = func(*args, **kwargs)
     filled = _filled(name, first, args, kwargs, given)
 
+    # Turn the results back: an argument written in place is itself the result, any other meta tensor becomes
+    # hollow, and a view of an argument shares its fill.
     fills = {id(storage_of(each)): each.fill for each in given.values() if isinstance(each, Hollow)}
 
     def back(each: Any) -> Any:
@@ -277,7 +289,7 @@ def _shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _places(index: Any) -> Any:
-    """A mask as the places that it has, whose number is known."""
+    """An index; a mask is replaced by the places that it selects, since only its values say how many."""
     if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8):
         if isinstance(index, Hollow):
             raise Unknown("which rows a mask has")
@@ -288,7 +300,8 @@ def _places(index: Any) -> Any:
 def _filled(
     name: str, first: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[int, torch.Tensor]
 ) -> np.ndarray | int | None:
-    """How full rows are that an operation takes from others as they are; None of any other."""
+    """How full the rows of an operation's result are, where it makes zeros or takes rows from its arguments
+    unchanged; None for any other operation."""
     if name == "copy_":
         first = given.get(id(args[1]))
     elif name == "zero_" or name in ZEROS:
@@ -312,10 +325,11 @@ def _filled(
 
 
 class Held:
-    """Bytes that a worker holds, by now and at most. Memory that several tensors share counts once.
+    """Bytes that a worker holds: `now`, and at the `peak`. Memory that several tensors share counts once.
 
-    heap     where tensors lie, whose freed memory counts at most; None: what is freed is free, as on a GPU
-    mapped   those that lie in memory of the host, which a GPU does not hold
+    heap     a model of the heap in which tensors lie: freed memory that stays resident counts in the peak;
+             None: freed memory is free, as on a GPU
+    mapped   bytes of memory that the workers of a host share; not in `now` and `peak`
     """
 
     def __init__(self, heap: Heap | None = None) -> None:
@@ -324,19 +338,19 @@ class Held:
         self._known: dict[int, Any] = {}
 
     def add(self, size: int) -> None:
-        """So many more, or fewer."""
+        """Count `size` bytes more, or fewer where it is negative."""
         self.now += size
         self.peak = max(self.peak, self.now + (0 if self.heap is None else self.heap.idle))
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """What is made now lies in memory that is counted already."""
+        """Tensors made while this is open lie in memory that is counted already, so they add nothing."""
         self._elsewhere = True
         yield
         self._elsewhere = False
 
     def made(self, tensor: torch.Tensor, size: int | None = None) -> None:
-        """A tensor is there, of as many bytes as its storage where `size` does not say."""
+        """Count a tensor, from now until its storage is freed: `size` bytes (None: those of its storage)."""
         storage = storage_of(tensor)
         key = id(storage)
         if key in self._known:
@@ -346,7 +360,7 @@ class Held:
         self._known[key] = weakref.ref(storage, lambda _: self._gone(key, size, place))
 
     def passing(self, size: int) -> None:
-        """So many bytes are there for a moment."""
+        """Count `size` bytes that are held for a moment only: they may raise the peak."""
         self._give(size, self._take(size, False))
 
     def _take(self, size: int, tensor: bool = True) -> Block | None:
@@ -365,7 +379,8 @@ class Held:
 
 
 def mapped(size: int, tensor: torch.Tensor | None = None) -> None:
-    """So many bytes lie in memory that workers of a host share, those of `tensor` among them."""
+    """Tell the dry run of `size` bytes in memory that a host's workers share, those of `tensor` among
+    them."""
     held = _OPEN.mode.held
     held.mapped += size
     if tensor is not None:
@@ -373,5 +388,5 @@ def mapped(size: int, tensor: torch.Tensor | None = None) -> None:
 
 
 def passing(size: int) -> None:
-    """So many bytes are there for a moment that no tensor's making tells of."""
+    """Tell the dry run of `size` bytes that are held for a moment, and in no tensor of torch."""
     _OPEN.mode.held.passing(size)

@@ -1,4 +1,4 @@
-"""Importing much at once."""
+"""Importing large modules faster."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from types import ModuleType
 
 
 def load(module: str) -> ModuleType:
-    """The module called so; where it has to be imported, without garbage collection meanwhile, which would
-    look through all that is imported again and again (a fifth of the time of importing it).
+    """The module of this name, imported where it is not yet. Garbage collection is off meanwhile: it would
+    look through all that is imported again and again, which takes a fifth of the time of the import.
 
-    What is there then stays, so later collections leave it out, in this process and in those forked from it.
+    All objects that exist then stay, so later collections leave them out, in this process and in its forks.
     """
     if module in sys.modules:
         return sys.modules[module]
     if platform.machine() == "x86_64":
-        # numpy's and scipy's BLAS would start threads, of which a fork needs none to be there; where none can
-        # be started, its handler for forks hangs. torch's is another here (MKL), and elsewhere the same.
+        # Keep numpy's and scipy's BLAS (OpenBLAS) from starting threads: a process that is to be forked must
+        # have none, and where none can be started its handler for forks hangs. Here, on x86-64, torch has
+        # another BLAS (MKL); elsewhere it has the same, which must keep its threads.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     enabled = gc.isenabled()
     gc.disable()

@@ -17,7 +17,7 @@ MEMORY = Path("/sys/fs/cgroup/memory.max")  # a container's share
 
 
 def memory_bytes(limit: Path = MEMORY) -> int:
-    """Bytes of memory that this machine or its container has, swap included."""
+    """Bytes of memory of this machine, swap included, or the limit of its container where that is lower."""
     total: int = psutil.virtual_memory().total + psutil.swap_memory().total
     try:
         return min(total, int(limit.read_text()))
@@ -26,7 +26,7 @@ def memory_bytes(limit: Path = MEMORY) -> int:
 
 
 def cache_bytes(level: int, caches: Path = CACHES) -> int:
-    """Size of the first core's data cache of a level (1 is the nearest); 0 where Linux does not tell."""
+    """Bytes of the first core's data cache of a level (1 is the nearest); 0 where Linux does not tell."""
     for index in sorted(caches.glob("index*")):
         try:
             kind, at, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
@@ -83,7 +83,7 @@ class LimitReached(RuntimeError):
 
 
 def limit_reached(error: BaseException) -> str | None:
-    """What this machine lacks, where that is why `error` was raised, and no file or value is; else None."""
+    """What this machine lacks, if that is why `error` was raised; None where the error has another cause."""
     if isinstance(error, LimitReached):
         return str(error)
     if isinstance(error, OSError) and error.errno in LIMITS:
@@ -94,14 +94,15 @@ def limit_reached(error: BaseException) -> str | None:
 
 
 def check_machine(error: BaseException, path: object) -> None:
-    """Called with what reading a file raised, before the file is blamed: LimitReached if the machine is."""
+    """Called with the error of reading the file `path`, before the file is blamed: raises LimitReached where
+    the machine's limits caused it."""
     if limit := limit_reached(error):
         raise LimitReached(f"{path} cannot be read now: {limit}") from None
 
 
 def check_room(size: int, path: object) -> None:
-    """Called before a library reads or converts what `path` holds and would end this process where it gets no
-    memory: LimitReached if `size` bytes more cannot be had now.
+    """Raise LimitReached if `size` bytes more of memory cannot be had now. Called before a library reads or
+    converts what `path` holds, if that library would end this process where it gets no memory.
     """
     try:
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE).close()  # no page of it is touched
@@ -114,7 +115,7 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed: Python's, numpy's, torch's on the CPU or on a GPU, or a library's."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    # The loader's words for a library that finds no room, below those of the package that asked for it.
+    # A library that does not fit into memory: the loader says so in an error below the package's own.
     loaded: BaseException | None = error
     while isinstance(loaded, ImportError | OSError):
         if "failed to map segment" in str(loaded) or "cannot allocate memory" in str(loaded).lower():

@@ -1,4 +1,4 @@
-"""Where this checkout or installation is, and a folder with configs of one's own."""
+"""Where this checkout or installation is, and the folder with the user's own configs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ OWN_CONFIG = "HALOBENCH_CONFIG_DIR"
 
 
 def own_config() -> Path | None:
-    """The folder with `system/NAME.yaml` and the like of one's own, which `--config-dir` of a command or
-    HALOBENCH_CONFIG_DIR in the environment names; None without. InputError where there is no such folder."""
+    """The folder with the user's own `system/NAME.yaml` and the like, which `--config-dir` of a command or
+    HALOBENCH_CONFIG_DIR in the environment names; None without either. InputError where it is no folder."""
     given = os.environ.get(OWN_CONFIG)
     if given and not Path(given).is_dir():
         from harness.base.errors import InputError  # which brings in omegaconf
@@ -26,11 +26,11 @@ def own_config() -> Path | None:
 
 
 def own_config_option() -> list[str]:
-    """What a command needs beside its words to find configs of one's own; nothing where there are none."""
+    """The options that a command needs to find the user's own configs; [] where there are none."""
     return ["--config-dir", str(own)] if (own := own_config()) else []
 
 
 def command_line(words: Sequence[str], own: bool) -> str:
-    """A command as one types it; with PYTHONPATH, as it is here, where it imports a piece of one's `own`."""
+    """A command as one types it. `own`: it imports a module of the user's, so PYTHONPATH stands before it."""
     path = os.environ.get("PYTHONPATH", "") if own else ""
     return (f"PYTHONPATH={shlex.quote(path)} " if path else "") + shlex.join(words)

@@ -13,21 +13,21 @@ GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111E
 
 @numba.njit(inline="always")
 def mix(z):
-    """64 bits of the counter z, uint64."""
+    """The 64 random bits of the counter z, uint64, in compiled code."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
     return z ^ (z >> np.uint64(31))
 
 
 def mix_int(z: int) -> int:
-    """The same of a Python integer below 2^64."""
+    """`mix` of a Python integer below 2^64."""
     z = ((z ^ (z >> 30)) * MIX_1) & (2**64 - 1)
     z = ((z ^ (z >> 27)) * MIX_2) & (2**64 - 1)
     return z ^ (z >> 31)
 
 
 def mix_tensor(z: torch.Tensor) -> torch.Tensor:
-    """The same of each counter in z, int64 whose bits stand for those of uint64."""
+    """`mix` of each counter in z; counters and results are int64 with the bits of the uint64 numbers."""
     z = (z ^ _shift(z, 30)) * signed(MIX_1)
     z = (z ^ _shift(z, 27)) * signed(MIX_2)
     return z ^ _shift(z, 31)
@@ -39,5 +39,5 @@ def signed(value: int) -> int:
 
 
 def _shift(z: torch.Tensor, bits: int) -> torch.Tensor:
-    """Logical shift to the right of int64."""
+    """Shift int64 numbers to the right as if they were uint64."""
     return (z >> bits) & ((1 << (64 - bits)) - 1)

@@ -16,16 +16,17 @@ RUN_HELP = "a run folder, a folder above some, or a glob pattern"  # of an argum
 
 
 class Main(Protocol):
-    """What `harness.cli` calls: the words behind the subcommand (None: this process's), and what was typed
-    for it, which its help shows; returns the exit code."""
+    """A subcommand as `harness.cli` calls it, with the words behind the subcommand (None: this process's
+    arguments) and the command as it was typed, which its help shows. Returns the exit code."""
 
     def __call__(self, arguments: Sequence[str] | None = None, program: str = ..., /) -> int: ...
 
 
 def check_options(words: Iterable[str], parser: argparse.ArgumentParser, keys: bool = False) -> None:
-    """InputError for the first of the words that looks like an option of the parser and is none.
+    """Raise InputError for the first word that begins with "--" and is no option of the parser, nor the
+    beginning of one. Words after a plain "--" are not looked at.
 
-    keys   words KEY=VALUE are taken too, which it may have been meant as
+    keys   the parser takes words KEY=VALUE too: the error then says how to give the word as one
     """
     options = [option for action in parser._actions for option in action.option_strings]
     for word in itertools.takewhile(lambda word: word != "--", words):
@@ -38,8 +39,8 @@ def check_options(words: Iterable[str], parser: argparse.ArgumentParser, keys: b
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's own, but a misspelt option is named, and the nearest one, before what is required and not
-    there. InputError says so."""
+    """argparse's parser, with errors as InputError. A misspelt option is told of first, with the nearest
+    option, before any argument that is missing."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args or ())
@@ -49,19 +50,19 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """What argparse would say below a usage, as one sentence."""
+        """Raise InputError with argparse's message, without its usage, as one sentence."""
         lacking = message.removeprefix("the following arguments are required: ")
         said = message if lacking == message else f"{lacking} must be given"
         raise InputError(f"{said}; {self.prog} --help says more")
 
 
 def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], Main]:
-    """Make a subcommand of a function that takes the words and what was typed for it.
+    """Make a subcommand (`Main`) of a function that takes the words and the command as it was typed.
 
-    program   what it is called where nothing was typed
+    program   the command's name where none is handed over
 
-    The exit code is what the function returns (None: 0), and 2 with one sentence on stderr where it raises
-    InputError, or where a disk is full. Its output may be read in part, as by `| head`."""
+    The exit code is what the function returns (None: 0). It is 2, with one sentence on stderr, where the
+    function raises InputError or a disk is full. A reader may stop reading its output, as `| head` does."""
 
     def made(act: Callable[[list[str], str], int | None]) -> Main:
         @functools.wraps(act)

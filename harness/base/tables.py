@@ -25,7 +25,7 @@ Row = Sequence[object]
 def shown(
     headings: Row, rows: Iterable[Row] = (), words: Collection[object] | None = None, **options: Any
 ) -> Table:
-    """For a terminal. Where a line is too long for it, words are folded and numbers are not. `options` are
+    """A table for a terminal. Where a line is too long, words are folded and numbers are not. `options`:
     those of rich's Table."""
     looks = {"box": SIMPLE_HEAD, "pad_edge": False, "title_justify": "left", "title_style": "bold"}
     table = Table(**{**looks, **options})
@@ -37,7 +37,7 @@ def shown(
 
 
 def pairs(title: str) -> Table:
-    """For a terminal: what is told of, and beside it what is told, without headings."""
+    """A table for a terminal, of two columns without headings: names and their values."""
     table = shown(["", ""], words=[""], title=title, box=None, show_header=False, padding=(0, 2, 0, 0))
     table.columns[0].style = "dim"
     return table
@@ -46,7 +46,7 @@ def pairs(title: str) -> Table:
 def text(
     headings: Row, rows: Iterable[Row], words: Collection[object] | None = None, width: int = UNLIMITED
 ) -> str:
-    """Aligned columns, for files and pipes, in lines of at most `width` characters: words are folded."""
+    """A table in aligned columns, for files and pipes. Words are folded, to `width` characters per line."""
     table = shown(headings, rows, words, box=None, padding=(0, 2, 0, 0))
     console = Terminal(width=width, force_terminal=False, color_system=None)
     with console.capture() as captured:
@@ -55,6 +55,7 @@ def text(
 
 
 def markdown(headings: Row, rows: Iterable[Row], words: Collection[object] | None = None) -> str:
+    """A table in Markdown, its columns aligned in the source too."""
     lines = [[str(cell).replace("|", r"\|") for cell in row] for row in (headings, *rows)]
     widths = [max(3, *map(len, cells)) for cells in zip(*lines)]
     sides = _sides(headings, words)
@@ -73,8 +74,8 @@ def markdown(headings: Row, rows: Iterable[Row], words: Collection[object] | Non
 
 
 def csv(frame: pd.DataFrame, **options: Any) -> str:
-    """For a spreadsheet. Text that one would take for a formula has an apostrophe before it, by which it is
-    text there; numbers stand as they are. `options` are those of pandas' to_csv."""
+    """CSV for a spreadsheet. Text that it would take for a formula gets an apostrophe in front, which makes
+    it text there; numbers stand as they are. `options`: those of pandas' to_csv."""
     words = frame.select_dtypes(exclude=["number", "bool"]).columns
     shown = frame.assign(**{name: frame[name].map(_as_text) for name in words}).rename(columns=_as_text)
     made: str = shown.to_csv(index=False, lineterminator="\n", **options)

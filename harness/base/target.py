@@ -1,8 +1,8 @@
-"""Classes that a config block names by `_target_`: how a piece from outside the tree comes in.
+"""Classes that a config block names by `_target_`, which may come from outside the tree.
 
-To import a module is to run it. One that the user names, on the command line or in a yaml of a folder that
-the user gave, is trusted; one that only the config of a run folder names must lie in the tree, or be allowed
-by HALOBENCH_ALLOW=PACKAGE,... in the environment."""
+Importing a module runs it. So a module is trusted if the user names it, on the command line or in a yaml of a
+folder that the user gave. One that only the config of a run folder names must lie in the tree (`harness`,
+`systems`), or be allowed by HALOBENCH_ALLOW=PACKAGE,... in the environment."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _named: set[str] = set()  # modules outside the tree that the user has named in 
 
 
 def targets(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, str]]:
-    """(field, "module.Class") of everything that a config names to be imported: `_target_` at any depth, and
-    a kernel of one's own."""
+    """(field, "module.Class") of everything that a config names to be imported: each `_target_`, at any
+    depth, and a `kernel` of the user's own."""
     for key, value in config.items():
         field = f"{where}.{key}" if where else str(key)
         if isinstance(value, Mapping):
@@ -42,13 +42,13 @@ def targets(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, s
 
 
 def trust(config: Mapping[str, Any]) -> None:
-    """Note that the user has named what this config names."""
+    """Trust the modules that this config names, for as long as this process runs: the user has named them."""
     _named.update(_module(target) for _, target in targets(config) if not is_trusted(target))
 
 
 def trust_folder(folder: Path) -> None:
-    """Note that the user has named what the yaml files of a folder of configs name. InputError where one is
-    beyond limits; what cannot be read names nothing."""
+    """`trust` all yaml files of a folder of configs. InputError where one is beyond the limits of
+    `harness.base.yaml_text`; one that cannot be read names nothing."""
     yaml_text.check_folder(folder)
     for path in sorted(folder.rglob("*.yaml")):
         with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
@@ -57,8 +57,8 @@ def trust_folder(folder: Path) -> None:
 
 
 def trusted_in(config: Mapping[str, Any]) -> str:
-    """What HALOBENCH_ALLOW has to be for a process that reads this config from a run folder; "" where all
-    that it names is in the tree."""
+    """The value of HALOBENCH_ALLOW with which a process that reads this config from a run folder trusts what
+    is trusted here; "" where all of that is in the tree."""
     named = {_module(target) for _, target in targets(config) if is_trusted(target)}
     return ",".join(sorted(module for module in named if module.partition(".")[0] not in TREE))
 
@@ -71,7 +71,7 @@ def is_trusted(target: str) -> bool:
 
 
 def untrusted(config: Mapping[str, Any]) -> list[str]:
-    """Modules that a config names and that may not be imported where only a run folder names them."""
+    """The modules that a config names and that are not trusted (`is_trusted`)."""
     return sorted({_module(target) for _, target in targets(config) if not is_trusted(target)})
 
 
@@ -93,8 +93,7 @@ def _module(target: str) -> str:
 def imported(target: str, field: str, base: type[T]) -> type[T]:
     """The class derived from `base` that `target` ("module.Class") names.
 
-    Raises InputError, naming `field`, where there is none, it is not derived from `base`, or it lacks a
-    method that `base.missing_method()` (where there is such a method) says it must have."""
+    Raises InputError, naming `field`, where it cannot be imported or is not derived from `base`."""
     module, _, name = target.rpartition(".")
     if target.startswith("."):
         raise InputError(f'{field}="{target}" does not begin with a module: give MODULE.CLASS')
@@ -116,10 +115,11 @@ def imported(target: str, field: str, base: type[T]) -> type[T]:
 def target_class(block: Mapping[str, Any], where: str, base: type[D]) -> type[D]:
     """The dataclass that the `_target_` of the config block `where` names, derived from `base`.
 
-    Raises InputError as `imported` does, and for a class that is no dataclass or is incomplete."""
+    Raises InputError as `imported` does, and for a class that is no dataclass, or that lacks a method which
+    its `missing_method()` (where it has that) says it must define."""
     target, field = str(block.get(KEY, "")), f"{where}.{KEY}"
     cls = imported(target, field, base)
-    # A class derived from a dataclass is one, but for the knobs that it adds.
+    # A class derived from a dataclass is a dataclass, but fields that it adds are none without @dataclass.
     own = [kind for kind in vars(cls).get("__annotations__", {}).values() if "ClassVar" not in str(kind)]
     if not dataclasses.is_dataclass(cls) or (own and "__dataclass_fields__" not in vars(cls)):
         raise InputError(
@@ -143,5 +143,5 @@ def made(block: Mapping[str, Any], where: str, base: type[D]) -> D:
 
 
 def target_of(cls: type) -> str:
-    """What a block's `_target_` says where it names `cls`."""
+    """The `_target_` of a block that names `cls`."""
     return f"{cls.__module__}.{cls.__qualname__}"

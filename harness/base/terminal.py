@@ -25,10 +25,10 @@ def printable(text: str) -> str:
 
 @contextlib.contextmanager
 def read_as_far_as_wanted() -> Iterator[None]:
-    """Print inside what a reader may stop reading, as `| head` does: the rest goes nowhere, without an error.
+    """For a body that prints to a reader who may stop reading, as `| head` does: that is no error.
 
-    What was printed has left the buffer at the end. Where the reader has gone, the rest of the body is left
-    out, and so is an exit that was on its way (argparse's, after a help)."""
+    At the end all that was printed has left the buffer. Where the reader has gone, the rest of the body is
+    not run, and an exit that was on its way (argparse's, after a help) is dropped."""
     try:
         try:
             yield
@@ -39,8 +39,8 @@ def read_as_far_as_wanted() -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Write what was printed. Where that fails, what is still in the buffer goes nowhere: it would be tried
-    again when the process ends."""
+    """Write what is in the buffer of stdout. Where that fails, stdout is led to /dev/null: else Python would
+    try again when the process ends."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -68,6 +68,6 @@ class Terminal(Console):
 
 
 def unfolded() -> Terminal:
-    """The terminal; for a pipe or a file one on which no table is folded."""
+    """A console on stdout; for a pipe or a file one so wide that tables are not folded."""
     console = Terminal()
     return console if console.is_terminal else Terminal(width=400)

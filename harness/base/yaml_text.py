@@ -1,5 +1,5 @@
-"""Yaml that may come from somebody else, read as text within limits, before anything is made of it: a few
-lines may mean a billion values, or go too deep for whoever reads them."""
+"""Yaml that may come from somebody else, checked against limits before anything is made of it: a few lines
+may stand for a billion values, or be nested deeper than a parser bears."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from harness.base.errors import InputError
 from harness.base.terminal import CONTROL
 from harness.base.words import DIGITS
 
-# Bytes of a file, levels, and values once every alias is what it stands for. A composed config takes about 2
-# kB, 3 levels and 100 values.
+# The most bytes of a file, levels, and values (with every alias replaced by what it stands for). A composed
+# config takes about 2 kB, 3 levels and 100 values.
 BYTES, DEPTH, VALUES = 1 << 20, 50, 20_000
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is eight times as fast
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is eight times as fast
 
 
 def read(path: Path, as_written: bool = False) -> str:
-    """The text of a yaml file. OSError where it cannot be read, yaml.YAMLError where it is no yaml, and
-    Damaged, a ValueError, where it is beyond the limits or holds a control character.
+    """The text of a yaml file. Raises OSError where it cannot be read, yaml.YAMLError where it is no yaml,
+    and Damaged, a ValueError, where it is beyond the limits or holds a control character.
 
-    as_written   it is a program's work: an alias or an interpolation is refused too
+    as_written   this program wrote the file: an alias or an interpolation is refused too
     """
     with open(path, "rb") as file:
         text = file.read(BYTES + 1).decode()
     if len(text) > BYTES:
         raise Damaged(f"it is larger than {BYTES} bytes")
-    known: dict[str | None, tuple[int, int]] = {}  # by anchor the values and levels of what it names
+    known: dict[str | None, tuple[int, int]] = {}  # by anchor: the values and levels of what it names
     opened: list[tuple[str | None, int, int]] = [
         (None, 0, 0)
     ]  # the same of what is being read, outermost first
@@ -67,13 +67,13 @@ def read(path: Path, as_written: bool = False) -> str:
 
 
 def parsed(text: str) -> Any:
-    """What a yaml says, in types of Python's own. yaml.YAMLError where it is none."""
+    """The value of a yaml text, in Python's own types. Raises yaml.YAMLError where it is no yaml."""
     return yaml.load(text, Loader=LOADER)
 
 
 def check_folder(folder: Path) -> None:
-    """InputError where a yaml that stands in a folder, or below it, is beyond the limits of `read`. What else
-    is wrong with one is left to whoever uses it."""
+    """Raise InputError where a yaml file in a folder, at any depth, is beyond the limits of `read`. Any other
+    mistake in a file is left to whoever uses it."""
     for path in (path for path in sorted(folder.rglob("*.yaml")) if path.is_file()):
         try:
             read(path)
