@@ -1,8 +1,9 @@
 """Readers of the one-file npz formats: Coauthor, Amazon, CitationFull (Shchur et al. 2018),
 HeterophilousGraphDataset.
 
-Conventions are torch_geometric's: a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF
-weights), self-loops are dropped from the first family and kept in the second."""
+Conventions are torch_geometric's. In Coauthor, Amazon and CitationFull a feature above 0 becomes 1 (Coauthor
+has word counts, DBLP TF-IDF weights) and self-loops are dropped; HeterophilousGraphDataset keeps both as they
+are stored."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from harness.data.sets import RealSet
 
 
 def read_attributed(path: Path, *, symmetrise: bool) -> raw.Raw:
-    """Sparse adjacency `adj_*`, sparse features `attr_*`, `labels`; no splits."""
+    """Read an npz with a sparse adjacency `adj_*`, sparse features `attr_*` and `labels` [V]; no splits."""
     keys = (
         "adj_indptr", "adj_indices", "adj_shape", "attr_data", "attr_indices", "attr_indptr", "attr_shape",
         "labels",
@@ -42,7 +43,8 @@ def read_attributed(path: Path, *, symmetrise: bool) -> raw.Raw:
 
 
 def read_heterophilous(path: Path, *, symmetrise: bool) -> raw.Raw:
-    """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, masks [K, V] per split."""
+    """Read an npz with `node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and
+    `train_masks`, `val_masks` and `test_masks`, [K, V] each for K alternative splits."""
     masks = ("train_masks", "val_masks", "test_masks")
     parts = raw.arrays(path, ("node_features", "node_labels", "edges", *masks))
     with raw.reading(path):
@@ -64,8 +66,8 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> raw.Raw:
 
 
 def shchur_set(name: str, collection: str, file: str, sha256: str, **known: Any) -> RealSet:
-    """A data set of Shchur et al.: `name` is its folder, which may lie in that of its `collection`, `file` is
-    its one file and `sha256` that file's; `known` are fields of `RealSet`."""
+    """A data set of Shchur et al. Its folder `name` may also lie inside the folder `collection`. `file` is
+    its only file, whose hash is `sha256`. `known` are further fields of `RealSet`."""
     return RealSet(
         folders=(name, f"{collection}/{name}"),
         files=(f"raw/{file}",),

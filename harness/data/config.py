@@ -28,8 +28,8 @@ UNNAMED = "npz"  # the name that conf/dataset/npz.yaml gives any graph of one's 
 
 
 def name_of(block: Mapping[str, Any]) -> str:
-    """What people call the graph of a `dataset` block: its name, or where `dataset=npz` was given no name the
-    stem of its file's."""
+    """What people call the graph of a `dataset` block: its name; for `dataset=npz` without a name of its own,
+    the name of the file without its ending."""
     name, path = str(block["name"]), block.get("path")
     return Path(path).stem if name == UNNAMED and block.get("source") == "npz" and path else name
 
@@ -55,13 +55,13 @@ class DatasetConfig:
     path          source npz: the file
     symmetrise    source real or npz: true adds the reverse of every edge, as torch_geometric does for its npz
                   formats and full-batch papers do for ogbn-arxiv; false keeps edges as stored; null is true
-                  for real data sets and, for npz, what the file's `directed` says
-    scale         source twin: share of the published vertices, at constant mean degree
-    generator_seed   source twin: which twin of the family
+                  for real data sets, and for npz unless the file says that it is `directed`
+    scale         source twin: vertices as a share of the real graph's, at the same mean degree
+    generator_seed   source twin: the seed of the generator; each seed makes another twin of the same graph
     normalise_features   divide each vertex's features by their sum, as the GCN reference does on Planetoid's
                          graphs
-    labels_per_class   split low_label: training vertices of each class. No option's yaml has it, so that run
-                       folders keep their names: it is given behind a +
+    labels_per_class   split low_label: training vertices of each class. No data set's yaml has this key, so
+                       that run folders keep their names: give it as +dataset.labels_per_class=N
     """
 
     name: str

@@ -1,8 +1,9 @@
-"""Building the CSR of in-edges, in 32-bit indices: rows ascend, and a repeated edge is there once.
+"""Builds the CSR of in-edges, in 32-bit indices: rows ascend, and a repeated edge appears once.
 
-Repeated edges u -> v are one edge with the sum of their weights. An undirected edge has one weight: where
-both of its directions are listed they must agree, and where only one is listed the other takes its weight. An
-edge of weight 0 stays an edge: its row travels, since partitions do not look at weights."""
+Edges u -> v that are listed several times become one edge with the sum of their weights. With `symmetrise`,
+an edge is undirected and has one weight: where both directions are listed their weights must agree, and where
+one is listed the other takes its weight. An edge of weight 0 stays an edge, and its source's row is still
+sent, since partitions do not look at weights."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class InEdges(NamedTuple):
 
     indptr: np.ndarray  # [V+1] int32, int64 from 2^31 edges on
     indices: np.ndarray  # [E] int32
-    symmetric: bool  # weights too
+    symmetric: bool  # v -> u is there, with the same weight, wherever u -> v is
     weights: np.ndarray | None = None  # [E] float32; None where all are 1
 
 
@@ -49,8 +50,8 @@ def from_edges(
     where        what messages call these edges
     weights      [E] numbers of 0 or more, or None for 1
 
-    Raises InputError where an array is not of integers, an endpoint is not a vertex or a weight cannot be
-    used."""
+    Raises InputError where the lists differ in length or are not of integers, an endpoint is not a vertex, a
+    weight cannot be used, or `symmetrise` meets an edge whose two directions differ in weight."""
     if src.shape != dst.shape or src.ndim != 1:
         raise InputError(
             f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same"
@@ -61,7 +62,7 @@ def from_edges(
     if not self_loops:
         kept = src != dst
         src, dst, weights = src[kept], dst[kept], None if weights is None else weights[kept]
-    # Without weights an edge is there or not, however often; sums of weights are rounded once.
+    # Repeated entries add up: bools to True, however often; weights in float64, to be rounded once.
     values = np.ones(len(src), np.bool_) if weights is None else weights.astype(np.float64)
     rows = _rows_of(src, dst, values, num_vertices)
     if weights is not None:
@@ -126,12 +127,13 @@ def rows_ascend(indptr: np.ndarray, indices: np.ndarray) -> bool:
 def incidence(
     low: np.ndarray, high: np.ndarray, num_vertices: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr [V+1] int64, neighbour [2M] int32, edge [2M] int32): the edges of each vertex, by edge id, of
-    undirected edges low[m] - high[m]."""
+    """The incidence lists of the undirected edges low[m] - high[m]: (indptr [V+1] int64, neighbour [2M]
+    int32, edge [2M] int32). Entries indptr[v] to indptr[v+1] are v's edges, ascending by edge id: `edge`
+    holds the id, `neighbour` the other end."""
     ends = np.stack([low, high], 1).reshape(-1)
     order = np.argsort(ends, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=num_vertices))])
-    # The other end of an edge stands beside the one, at an even or an odd place.
+    # The ends of edge m are at the places 2m and 2m + 1: flipping the last bit leads to the other end.
     return indptr, ends[order ^ 1], (order >> 1).astype(np.int32)
 
 
@@ -167,7 +169,8 @@ def sparse_rows(
 
 
 def _vertices(ids: np.ndarray, num_vertices: int, where: str, rows_of: str) -> np.ndarray:
-    """[E] int32. `rows_of` has a row per vertex: where it is too short, the edges are not at fault."""
+    """The endpoints as [E] int32. `rows_of` names what has one row per vertex: where an endpoint is out of
+    range, that may be what is too short, so the message names it."""
     if ids.dtype.kind not in "iu":
         raise InputError(f"{where}: endpoints of type {ids.dtype} are not vertex numbers; give integers")
     if len(ids) and not 0 <= ids.min() <= ids.max() < num_vertices:
@@ -194,7 +197,7 @@ def _checked_weights(weights: np.ndarray | None, edges: int) -> np.ndarray | Non
             " one number per edge"
         )
     wide = weights.astype(np.float64)
-    bad = ~((wide == 0) | ((wide >= SMALLEST) & (wide <= LARGEST)))  # of NaN too
+    bad = ~((wide == 0) | ((wide >= SMALLEST) & (wide <= LARGEST)))  # NaN, which fails all, is bad
     if bad.any():
         edge = int(np.argmax(bad))
         raise InputError(
@@ -207,7 +210,8 @@ def _checked_weights(weights: np.ndarray | None, edges: int) -> np.ndarray | Non
 def conflict(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
 ) -> tuple[int, int, float, float] | None:
-    """The first u, v whose edges differ in weight, and the weights of u -> v and v -> u; None without any."""
+    """(u, v, weight of u -> v, weight of v -> u) of the first edge whose reverse has another weight; None
+    where there is none."""
     dst, src, at, both = _reverses(indptr, indices)
     differ = both & (weights[at] != weights)
     if not differ.any():
@@ -217,9 +221,9 @@ def conflict(
 
 
 def _with_reverse(rows: sparse.csr_matrix) -> sparse.csr_matrix:
-    """The edges and the reverse of each, which has its weight.
+    """The edges, and the reverse of each with the same weight.
 
-    Raises InputError where the two directions of an edge are there with different weights."""
+    Raises InputError where the two directions of an edge are listed with different weights."""
     indptr, indices, weights = rows.indptr, rows.indices, rows.data
     if found := conflict(indptr, indices, weights):
         u, v, there, back = found
@@ -258,7 +262,7 @@ def _rows_of(src: np.ndarray, dst: np.ndarray, values: np.ndarray, n: int) -> sp
 @njit(cache=True, nogil=True)
 def transpose_entries(indptr, indices, num_columns, keep_order):
     """(indptr, indices, order) of the transpose of a block of compressed rows, by a counting sort by column:
-    rows of the result ascend. `order` holds each entry's old place, or nothing."""
+    rows of the result ascend. `order` holds each entry's old place; without `keep_order` it is empty."""
     starts = np.zeros(num_columns + 1, indptr.dtype)
     for j in indices:
         starts[j + 1] += 1

@@ -41,20 +41,21 @@ class Dataset:
 
     @property
     def changed_note(self) -> str:
-        """What a finished run is said to be computed on where the fingerprint is another by now; "" where
-        nothing is said."""
+        """What messages call the graph of an earlier run whose fingerprint has changed since; "" where they
+        shall not mention the change."""
         return "a graph that its dataset makes otherwise now"
 
     @property
     def refuses_changed(self) -> bool:
-        """Whether a finished run whose graph is another by now is an error."""
+        """Whether a finished run whose graph has changed since is refused by an error."""
         return False
 
     def check_there(self) -> None:
-        """InputError where a file that the config names is not there; a sweep asks before it starts."""
+        """Raise InputError where a file that the config names is missing: a sweep asks before it starts."""
 
     def load(self, data_dir: Path, seed: int) -> Graph:
-        """The graph, with its split (drawn by `seed` where it is drawn). Raw files are below `data_dir`."""
+        """The graph with its split, which `seed` draws where it is a random one. Raw files lie below
+        `data_dir`."""
         raise NotImplementedError
 
     def files(self, data_dir: Path) -> Iterable[Path]:
@@ -63,7 +64,7 @@ class Dataset:
 
     def fingerprint(self, data_dir: Path, seed: int) -> dict[str, Any]:
         """Everything that determines what `load` returns, as plain values without absolute paths: every
-        field, the seed, the files, and the code of the class's module. The key of the cached graph."""
+        field, the seed, the files, and the code of the class's module. It is the graph's key in the cache."""
         cls = type(self)
         return {
             "dataset": f"{cls.__module__}.{cls.__qualname__}",
@@ -74,7 +75,7 @@ class Dataset:
         }
 
     def graph(self, data_dir: Path, seed: int) -> Graph:
-        """What `load` gives, validated. InputError with one sentence where it is no usable graph."""
+        """The graph that `load` returns, validated. Raises InputError where it is not a usable `Graph`."""
         graph = self.load(data_dir, seed)
         if not isinstance(graph, Graph):
             raise InputError(
@@ -85,8 +86,8 @@ class Dataset:
 
 
 def identity_of(path: Path) -> dict[str, Any]:
-    """What a raw file is known by: a hash of its content, or size and time of change where it is large.
-    InputError where it is not there."""
+    """What identifies a raw file in a fingerprint: the SHA-256 of its content, or, for a file of more than
+    HASHED bytes, its size and time of change. Raises InputError where the file is missing."""
     try:
         status = path.stat()
     except OSError as error:

@@ -12,7 +12,7 @@ from harness.base.errors import InputError
 from harness.data import csr
 from harness.data.partition.shard import Csr, Table
 
-CLASSES = 1 << 16  # that a graph of fewer vertices may have all the same
+CLASSES = 1 << 16  # classes that a graph of fewer vertices may still have
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Graph:
     indptr       [V+1] int32 (int64 from 2^31 edges on): row v of the CSR holds v's in-neighbours
     indices      [E] int32, ascending and without repeats inside a row; edge u -> v is `u` in row v.
                  Self-loops may be present: the propagation operator drops them and adds each vertex once.
-    features     [V, F] float32; as compressed rows where few values are not 0 and the table is large
+    features     [V, F] float32: an array, or compressed rows (`Csr`) where the table is large and mostly 0
     labels       [V] int32, -1 where a vertex has none; or [V, C] uint8 of 0 and 1 (multi-label)
     num_classes  C
     train, val, test   [V] bool, disjoint
     symmetric    edge u -> v present, with the same weight, exactly when v -> u is (an undirected graph holds
                  both)
-    weights      [E] float32 of 0 or more, one per entry of indices; None where all are 1. A self-loop is
-                 dropped with its weight: the one that GCN adds weighs 1
+    weights      [E] float32 of 0 or more, one per entry of indices; None where all are 1. A self-loop that is
+                 dropped takes its weight along: the one that GCN adds weighs 1
     """
 
     name: str
@@ -85,7 +85,8 @@ def validate(graph: Graph) -> Graph:
 
 
 def _faults(graph: Graph) -> Iterator[str]:
-    """What is wrong with a graph, and the mend. A check may take for granted what those before it ask."""
+    """A sentence for each thing that is wrong with a graph, and what to do. A check may rely on what the
+    checks before it have established, so only the first sentence is sure."""
     n, edges = graph.num_vertices, graph.num_edges
     if n < 1:
         yield "the graph has no vertices"
@@ -150,7 +151,7 @@ def _faults(graph: Graph) -> Iterator[str]:
 
 
 def _ascends(rows: Csr) -> bool:
-    """Whether these are compressed rows, each of ascending columns that there are."""
+    """Whether `rows` are well-formed compressed rows, whose columns ascend and are all in range."""
     indptr, indices = rows.indptr, rows.indices
     fits = (
         indptr[0] == 0 and indptr[-1] == len(indices) == len(rows.entries()) and (np.diff(indptr) >= 0).all()

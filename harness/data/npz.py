@@ -18,7 +18,7 @@ KEYS = (
     "edges", "indptr", "indices", "edge_weight", "features", *SPARSE, "labels", *SPLITS, "num_classes",
     "directed",
 )  # fmt: skip
-# What an import keeps of its source for its user; training does not read it.
+# Arrays that `halobench import` adds for the user; training does not read them.
 KEPT = ("vertex_ids", "class_names")
 # torch_geometric's names of the same arrays.
 RENAMES = {
@@ -29,7 +29,7 @@ RENAMES = {
     "val_mask": "val",
     "test_mask": "test",
 }
-LOOKED_AT = 1000  # edges, evenly over a directed graph, whose reverse is looked for
+LOOKED_AT = 1000  # edges of a directed graph, spread evenly over it, whose reverse is looked for
 MEND = (
     "make one with `halobench import`, which reads CSV, PyG and other files, or with np.savez under the names"
     " of docs/data.md, and give that file"
@@ -37,7 +37,7 @@ MEND = (
 
 
 def read(path: Path, symmetrise: bool | None) -> raw.Raw:
-    """The graph in `path`; `symmetrise` None does what the file's `directed` says.
+    """The graph in `path`; `symmetrise` None adds the reverse of every edge unless the file is `directed`.
 
     Raises InputError for every way in which the file is not as documented."""
     names = _names(path)
@@ -84,7 +84,7 @@ def has_split(path: Path) -> bool:
 
 
 def check_there(path: Path) -> None:
-    """InputError where no npz file is at `path`."""
+    """Raise InputError where no npz file is at `path`."""
     _names(path)
 
 
@@ -99,7 +99,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _present(names: list[str]) -> None:
-    # The second form of the edges, or of the features, does as well as the first.
+    # Edges may also be given as indptr and indices, and features as the arrays of SPARSE.
     given = set(names)
     if {"indptr", "indices"} <= given:
         given.add("edges")
@@ -131,7 +131,8 @@ def _present(names: list[str]) -> None:
 
 
 def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool) -> InEdges:
-    """`rows` of features and `labelled` rows of labels must both be the number of vertices."""
+    """The in-edges of as many vertices as features has `rows`. Where the edges name more vertices,
+    `labelled`, the rows of labels, helps the error to say which array is at fault."""
     weights = parts.get("edge_weight")
     if "edges" not in parts:
         indptr = parts["indptr"]
@@ -158,7 +159,7 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
 
 
 def _without_reverse(edges: InEdges) -> int:
-    """How many edges were looked at, up to LOOKED_AT of them, where none has its reverse; else 0."""
+    """How many edges were looked at (LOOKED_AT at most) if none of them has its reverse, else 0."""
     indptr, sources = edges.indptr, edges.indices
     if not len(sources):
         return 0
@@ -171,10 +172,10 @@ def _without_reverse(edges: InEdges) -> int:
 
 
 def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:
-    """Refuse features of fewer rows than the edges have `vertices`, which is what the edges say in `found`.
+    """Raise InputError: features has fewer `rows` than the edges have `vertices`, as the words `found` say.
 
-    Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise`
-    mends them."""
+    Where labels has a row for each of these vertices, features is at fault; else the edges may be wrong, and
+    `otherwise` says how to correct them."""
     mend = "give features one row per vertex"
     if labelled < vertices:
         mend = f"give features and labels one row per vertex, or {otherwise}"

@@ -12,7 +12,7 @@ from harness.data.csr import from_edges
 
 
 def files(split: str, *tables: str) -> tuple[str, ...]:
-    """Of a data set's folder the files of these tables, and of the three parts of a split."""
+    """The files of the named tables and of the three parts of `split`, relative to the data set's folder."""
     parts = (f"split/{split}/{part}" for part in ("train", "valid", "test"))
     return tuple(f"{name}.csv.gz" for name in (*(f"raw/{table}" for table in tables), *parts))
 
@@ -20,7 +20,8 @@ def files(split: str, *tables: str) -> tuple[str, ...]:
 def read_tables(
     edge: Path, node_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> raw.Raw:
-    """edge.csv.gz (source, target), node-feat.csv.gz, node-label.csv.gz, and the vertices of three splits."""
+    """Read edge.csv.gz (a source and a target per line), node-feat.csv.gz [V, F], node-label.csv.gz [V, 1],
+    and three files that list the vertices of train, valid and test."""
     features = raw.table(node_feat, np.float32)
     with raw.reading(node_feat):
         features = raw.features_of(features)
@@ -38,10 +39,11 @@ def read_tables(
 def read_edge_features(
     edge: Path, edge_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> raw.Raw:
-    """edge.csv.gz, which has an undirected edge once, edge-feat.csv.gz with a row per line of it, and
-    node-label.csv.gz with a column of 0 and 1 per label.
+    """Read edge.csv.gz, which lists every undirected edge once, edge-feat.csv.gz with a row per listed edge,
+    node-label.csv.gz with a column of 0 and 1 per label, and three files that list the vertices of a split.
 
-    A vertex has no features of its own: it gets its edges' mean, as in OGB's examples; 0 without an edge."""
+    A vertex has no features of its own: it gets the mean of its edges' features, as in OGB's examples, or
+    zeros where it has no edge."""
     labels = raw.table(node_label, np.int64)
     with raw.reading(node_label):
         if labels.shape[1] < 2 or labels.min(initial=0) < 0 or labels.max(initial=0) > 1:
@@ -64,7 +66,7 @@ def read_edge_features(
 
 
 def _means(pairs: np.ndarray, given: np.ndarray, num_vertices: int) -> np.ndarray:
-    """[V, F] float32: for each vertex the mean of the features [E, F] of its edges, of those [E, 2]."""
+    """[V, F] float32: for each vertex the mean of `given` [E, F] over its edges among `pairs` [E, 2]."""
     first, second = pairs.T
     degree = np.bincount(first, minlength=num_vertices) + np.bincount(second, minlength=num_vertices)
     means = np.empty((num_vertices, given.shape[1]), np.float32)
@@ -87,7 +89,8 @@ def _pairs(edge: Path) -> np.ndarray:
 def read_binary(
     data: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
 ) -> raw.Raw:
-    """data.npz with edge_index [2, E], node_feat [V, F]; node-label.npz with node_label [V, 1], NaN: none."""
+    """Read data.npz with edge_index [2, E] and node_feat [V, F], node-label.npz with node_label [V, 1] (NaN
+    where a vertex has no label), and three files that list the vertices of train, valid and test."""
     parts = raw.arrays(data, ("edge_index", "node_feat"))
     with raw.reading(data):
         pairs, features = parts.pop("edge_index"), raw.features_of(parts.pop("node_feat"))

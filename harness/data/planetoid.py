@@ -1,8 +1,8 @@
 """Reader of Planetoid's files (Yang et al. 2016): Python-2 pickles of scipy and numpy objects, read, not run.
 
 The unpickler maps the few names these files need to plain holders defined here and refuses every other one,
-so that neither numpy's nor scipy's own unpickling code sees the bytes. Before it sees them, their opcodes are
-read without being obeyed: nine bytes can ask it for gigabytes."""
+so that neither numpy's nor scipy's own unpickling code sees the bytes. Before the unpickler runs, the opcodes
+are read without being executed, since nine bytes can make an unpickler allocate gigabytes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ NUM_VALIDATION = 500  # the vertices after the training ones
 
 
 def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
-    """The files in the order of PARTS; the eighth, `x`, repeats the first rows of `allx`.
+    """Read Planetoid's files, given in the order of PARTS; the eighth, `x`, is not needed, since it repeats
+    the first rows of `allx`.
 
-    Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate.
-    Row i of `tx` is vertex test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero
-    features, no label and no split."""
+    Vertices 0, 1, ... are the rows of `allx`: the first ones train, as many as `y` has rows, and the next 500
+    validate. Row i of `tx` is vertex test.index[i], a test vertex. Ids that no file describes (15 of
+    CiteSeer's) get features of 0, no label and no split. Raises InputError where the files do not fit each
+    other or hold something else."""
     path = dict(zip(PARTS, paths, strict=True))
     features = {part: _dense(path[part]) for part in ("tx", "allx")}
     labels = {part: _classes(path[part]) for part in ("y", "ty", "ally")}
@@ -96,8 +98,8 @@ def _dense(path: Path) -> np.ndarray:
 
 
 def _classes(path: Path) -> np.ndarray:
-    """[rows] int32: the column of the 1 in each row of a pickled one-hot matrix; -1 in a row of zeros.
-    InputError where a row has two, or another number."""
+    """[rows] int32: the column of the 1 in each row of a pickled one-hot matrix, or -1 for a row of zeros.
+    Raises InputError where a row has two ones, or a number that is neither 0 nor 1."""
     with reading(path):
         found = _unpickle(path)
         if not isinstance(found, _Array) or found.value.ndim != 2 or not found.value.shape[1]:
@@ -115,7 +117,7 @@ def _pairs(graph: Any, path: Path) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(graph, dict) or not all(isinstance(near, list) for near in graph.values()):
         raise damaged("this holds no lists of neighbours")
     degrees = np.fromiter(map(len, graph.values()), np.int64, len(graph))
-    # A list may stand in the file once and be the neighbours of every vertex.
+    # A pickle may hold one list once and refer to it as the neighbours of every vertex.
     if degrees.sum() > path.stat().st_size:
         raise damaged(f"{degrees.sum()} neighbours are more than the bytes of the file")
     for end in chain(graph, chain.from_iterable(graph.values())):
@@ -166,7 +168,7 @@ def _reconstruct(*_: Any) -> _Array:
 
 
 def _dictionary(*_: Any) -> dict[Any, Any]:
-    """Stands in for collections.defaultdict, of which a million inside each other crash when they go."""
+    """Stands in for collections.defaultdict: freeing a million of those, nested in each other, crashes."""
     return {}
 
 
@@ -175,7 +177,7 @@ def _list(*_: Any) -> list[Any]:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How protocol 2 of Python 3 writes bytes."""
+    """Stands in for _codecs.encode, which Python 3 calls for bytes that it has written in protocol 2."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"encoding {encoding!r} is not admitted")
     return text.encode("latin1")
@@ -219,15 +221,17 @@ OPCODES = {
     *("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NEWOBJ"),
 }
 MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
-CALLS = 100  # that one file makes; a sparse matrix makes 7
-# Likewise: a hundred thousand inside each other, as a key, overrun the stack when they are hashed.
+CALLS = 100  # calls that one file may make; a sparse matrix makes 7
+# Tuples that one file may make: a hundred thousand, nested in each other and used as a key, overrun the stack
+# when they are hashed.
 TUPLES = 1000
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Raise InputError where the opcodes ask for more than the file's own size: a far place in the memo, for
-    which all places before it are allocated, a length beyond the end, or many calls, each of which may copy
-    what the file holds once."""
+    """Raise an error where executing the opcodes could take far more memory than the file's own size: a far
+    place in the memo, for which all places before it are allocated; more than CALLS calls, each of which may
+    copy what the file holds once; more than TUPLES tuples; any opcode that is not in OPCODES. A length beyond
+    the end of the file makes `genops` itself raise ValueError."""
     calls = tuples = 0
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name not in OPCODES:
@@ -243,7 +247,7 @@ def _check_opcodes(content: bytes) -> None:
 
 
 def planetoid_set(name: str, **known: Any) -> RealSet:
-    """A data set of Planetoid: `name` is its folder, and `known` are fields of `RealSet`."""
+    """A data set of Planetoid. `name` is its folder; `known` are further fields of `RealSet`."""
     return RealSet(
         folders=(name, f"Planetoid/{name}"),
         files=tuple(f"raw/ind.{name.lower()}.{part}" for part in PARTS),

@@ -1,9 +1,9 @@
-"""Reading raw files that may be truncated, corrupt or hostile; and what every reader hands on.
+"""Reads raw files that may be truncated, corrupt or hostile; `Raw` is what every reader returns.
 
 No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where
-its first bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one
-InputError that names the file and the mend. That is why files are read here and not by torch_geometric's and
-ogb's readers: theirs run Planetoid's pickles and check neither sizes nor numbers."""
+its first bytes are those of the wanted format. Whatever exception a file causes becomes one InputError that
+names the file and says what to do. torch_geometric's and ogb's readers are not used for these files, since
+they execute Planetoid's pickles and check neither sizes nor numbers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # (train, val, test), each [K
 # Bytes of memory that arrays may take per byte of their file. Deflate reaches 1032; the sparse features of
 # real graphs, made dense, about 300.
 EXPANSION = 2000
-SPARED = 64 << 20  # bytes that any file may take
-LARGE = 256 << 20  # bytes of a dense table from which on features that a file keeps sparse stay so
+SPARED = 64 << 20  # bytes of memory that any file may take, however small it is
+LARGE = 256 << 20  # bytes of a dense table: from this size on, features that a file keeps sparse stay sparse
 
 
 @dataclass
@@ -69,7 +69,7 @@ def damaged(what: str) -> InputError:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever reading `path` raises into one sentence."""
+    """Turn any exception that reading `path` raises into an InputError, one sentence that names the file."""
     try:
         yield
     except InputError as error:
@@ -89,8 +89,8 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def affordable(path: Path, size: int) -> None:
-    """Raise InputError where what `path` holds takes `size` bytes of memory, far more than a file of its size
-    can mean: a few kB may describe terabytes."""
+    """Raise InputError where the content of `path` would take `size` bytes of memory and that is more than
+    SPARED and more than EXPANSION times the file's own size: a few kB may describe terabytes."""
     own = path.stat().st_size
     if size > max(SPARED, EXPANSION * own):
         raise damaged(
@@ -99,7 +99,8 @@ def affordable(path: Path, size: int) -> None:
 
 
 def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """The named arrays of an npz; those `optional` only where they are there."""
+    """The `required` arrays of an npz, and those `optional` ones that it has. Raises InputError where a
+    required array is missing, or an array holds Python objects."""
     with _archive(path) as archive:
         for key in required:
             if key not in archive.files:
@@ -115,7 +116,7 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
 def array_names(path: Path, mend: str = FETCH) -> list[str]:
     """The names of an npz's arrays; nothing else of it is read.
 
-    Of another kind of file, InputError says what it is and `mend`."""
+    For a file of another kind InputError says what kind it is, and `mend`."""
     with _archive(path, mend) as archive:
         return list(archive.files)
 
@@ -128,6 +129,7 @@ def array(path: Path) -> np.ndarray:
 
 
 def json_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds. Raises InputError where it holds something else."""
     with reading(path):
         found = json.loads(path.read_bytes())
         if not isinstance(found, dict):
@@ -144,7 +146,7 @@ def table(path: Path, dtype: type) -> np.ndarray:
 
 
 def features_of(values: np.ndarray) -> np.ndarray:
-    """[V, F] float32 in rows, without a copy where it is that already."""
+    """`values` as [V, F] float32, one row after another in memory; not copied where they are that already."""
     if values.ndim != 2 or values.dtype.kind not in "iufb":
         raise InputError(
             f"features of type {values.dtype} and shape {values.shape} cannot be used; give numbers in "
@@ -154,8 +156,9 @@ def features_of(values: np.ndarray) -> np.ndarray:
 
 
 def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> Table:
-    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` of the
-    file `path`; they stay compressed where the dense table would be LARGE and at least twice the size."""
+    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` (or
+    with another `prefix`) of the file `path`. The rows stay compressed where the dense table would take LARGE
+    bytes or more, and at least twice as many as they do."""
     rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
     indptr = parts[f"{prefix}_indptr"]
     if len(indptr) != rows + 1:
@@ -176,6 +179,7 @@ def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
 
 
 def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
+    """(rows, columns) from an array of two numbers. Raises InputError where it is something else."""
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
         raise InputError(
             f"{where}={shape.tolist()} is not a matrix shape; give two numbers, rows and columns"
@@ -184,7 +188,8 @@ def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
 
 
 def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
-    """[V] int32 from numbers. Only where vertices may be `unlabelled`, NaN and -1 stand for "none" (-1)."""
+    """One class per vertex, [V] int32. Where vertices may be `unlabelled`, NaN becomes -1, which is "none";
+    otherwise NaN and negative numbers raise InputError, as do numbers that are not whole."""
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.dtype.kind not in "iuf":
@@ -211,11 +216,13 @@ def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
 
 
 def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
-    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels.
+    """The number of classes: one more than the largest of [V] single labels, or the columns of [V, C]
+    multi-labels.
 
-    Raises InputError where that count is implausible, since every class costs a column of the last layer:
-    most classes have no vertex, single labels make more classes than there are labelled vertices, or two
-    classes are not numbered 0 and 1 (graphs with two are led by AUC). `otherwise` is offered too."""
+    Every class costs a column of the last layer, so an implausible count raises InputError: more than half of
+    the classes have no vertex; single labels make more classes than there are labelled vertices; or only two
+    classes have vertices and are not numbered 0 and 1 (the leading score of graphs with two is AUC). The
+    message offers `otherwise` as a second remedy."""
     if labels.ndim == 2:
         count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
         if count > 2 * used:
@@ -295,7 +302,7 @@ def _is_text(head: bytes) -> bool:
 
 @contextlib.contextmanager
 def _numbers_only(what: str) -> Iterator[None]:
-    """Say in our words what numpy says of an array of Python objects: its own words advise to load it."""
+    """Replace numpy's error for an array of Python objects, which advises to load the objects after all."""
     try:
         yield
     except ValueError as error:

@@ -49,6 +49,7 @@ def present(name: str, data_dir: Path) -> bool:
 
 
 def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
+    """Read data set `name` from the files that `find` gave."""
     return DATASETS[name].read(*paths, symmetrise=symmetrise)
 
 
@@ -91,7 +92,8 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _first_missing(source: RealSet, data_dir: Path) -> str:
-    """Relative to data_dir; in a folder that holds some of the files, else in the usual one."""
+    """The first missing file, relative to data_dir: in a folder that holds some of the data set's files, else
+    in the first of its folders."""
     for folder in _existing(source, data_dir):
         there = [_file(folder, file) is not None for file in source.files]
         if any(there):
@@ -100,7 +102,8 @@ def _first_missing(source: RealSet, data_dir: Path) -> str:
 
 
 def _download(source: RealSet, data_dir: Path) -> None:
-    """Fetch the raw files into a folder of its own, then move each into place, at once and whole."""
+    """Fetch the raw files into a temporary folder, then rename each into place, so that none is ever there in
+    part."""
     folder = source.folders[0]
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -126,8 +129,8 @@ def _fetch(source: RealSet, into: Path) -> Path:
     """Download url + the last part of each file's name to into/file.
 
     A download that fails, or whose SHA-256 is not the known one, is tried again RETRIES times, 1 and 2
-    seconds later. Raises InputError where the last one has another SHA-256, and what requests raises where it
-    fails."""
+    seconds later. Where the last attempt gives another SHA-256, raises InputError; where it fails, the error
+    of requests passes through."""
     pooch = package("pooch", "download")
     names = {file: Path(file).name for file in source.files}
     downloads = pooch.create(
@@ -150,7 +153,7 @@ def _fetch(source: RealSet, into: Path) -> Path:
 
 
 def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:
-    """Run the class's download step alone: its processing would need the whole graph again, and write it."""
+    """Run only the class's download step: its processing would load the whole graph too, and write it."""
     datasets = package("torch_geometric.datasets", "download")  # heavy, and needed for downloads only
     cls = getattr(datasets, source.library)
     dataset = cls.__new__(cls)

@@ -13,7 +13,8 @@ from harness.data.sets import RealSet
 
 
 def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> raw.Raw:
-    """`data`: feature [V, F], label [V], node_types [V] (1 train, 2 val, 3 test); `graph`: a scipy COO."""
+    """Read Reddit's two npz files. `data` holds feature [V, F], label [V] and node_types [V] (1 train, 2 val,
+    3 test); `graph` holds row and col [E] of a scipy COO matrix, for the edges row[i] -> col[i]."""
     parts = raw.arrays(data, ("feature", "label", "node_types"))
     with raw.reading(data):
         features = raw.features_of(parts.pop("feature"))
@@ -29,7 +30,8 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> raw.Raw:
 
 
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> raw.Raw:
-    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex: class or list), role.json."""
+    """Read GraphSAINT's four files: adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (of each
+    vertex its class, or its list of 0 and 1), role.json (the vertices of "tr", "va" and "te")."""
     parts = raw.arrays(adjacency, ("indptr", "indices", "shape"))
     with raw.reading(adjacency):
         raw.check_square(parts["shape"], parts["indptr"])
@@ -56,7 +58,7 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
 
 
 def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
-    """(labels, number of classes)."""
+    """(labels, number of classes); the labels are [V] int32, or [V, C] uint8 where the file has lists."""
     classes = raw.json_object(path)
     with raw.reading(path):
         vertices = np.fromiter(map(int, classes), np.int64, len(classes))
@@ -80,8 +82,8 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
 
 
 def saint_set(name: str, *folders: str, **known: Any) -> RealSet:
-    """A data set of GraphSAINT's authors: `name` is its class in torch_geometric.datasets and its folder,
-    `folders` are others where it may lie, and `known` are fields of `RealSet`."""
+    """A data set of GraphSAINT's authors. `name` is its class in torch_geometric.datasets and its folder;
+    `folders` are other folders where it may lie; `known` are fields of `RealSet`."""
     return RealSet(
         folders=(name, *folders),
         files=("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),

@@ -49,14 +49,14 @@ class Source(DatasetConfig, Dataset):
     def fingerprint(self, data_dir: Path, seed: int) -> dict[str, Any]:
         return fingerprint(self, data_dir, seed)
 
-    graph = load  # validated before features are touched
+    graph = load  # which validates, before it normalises features
 
 
 def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
     """The graph `config` names, split (by `seed` where the split is drawn) and validated.
 
     Real data sets are looked for in `data_dir` and downloaded there where they are missing. Raises InputError
-    with one sentence wherever that, a file or the graph in it is not usable."""
+    with one sentence where the download fails, or a file or the graph in it cannot be used."""
     _warn(config)
     if config.source == "twin":
         from harness.data import twin
@@ -74,8 +74,8 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
         graph = _with_split(graph, masks)
     elif config.split == "random" or not own_split:
         graph = _with_split(graph, splits.random(graph.labels, seed))
-    # Checked before features are touched: a NaN must be named, not spread over its row. Whoever brings a
-    # graph looks for what is wrong in the file.
+    # Validated before features are normalised, so that a NaN is reported and not spread over its row. The
+    # error for a user's own graph names its file, which is where the user has to look.
     validate(graph.replace(name=f'file "{_npz(config)}"') if config.source == "npz" else graph)
     if config.normalise_features:
         _normalise(graph)
@@ -83,7 +83,7 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
 
 
 def _npz(config: DatasetConfig) -> Path:
-    """The file of `source: npz`, without which there is no such config."""
+    """The file of `source: npz`; `DatasetConfig` refuses that source without one."""
     assert config.path is not None
     return Path(config.path).expanduser()
 
@@ -105,7 +105,7 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     if config.source == "twin":
         from harness.data import twin
 
-        # The generator is the data: it is known by its code and this twin's calibration.
+        # A twin has no files: the generator's code and this twin's calibration determine it.
         found["generator"] = twin.identity(config.name)
         files: tuple[Path, ...] = ()
     elif config.source == "npz":
@@ -128,7 +128,8 @@ def _warn(config: DatasetConfig) -> None:
 
 
 def _graph(config: DatasetConfig, raw: Raw) -> Graph:
-    """`raw` with the split it brings; with empty ones where it brings none."""
+    """The graph of `raw`, with that one of its own splits which `mask` chooses, or with empty masks where it
+    has none."""
     if raw.masks is None:
         train = val = test = np.zeros(len(raw.features), bool)
         if config.mask:
@@ -170,7 +171,7 @@ def _normalise(graph: Graph) -> None:
     if isinstance(features, Csr):
         features.values = values = features.entries()
         row = np.repeat(np.arange(len(features)), np.diff(features.indptr))
-        sums = features.row_sums().astype(np.float32)[row]  # of those with an entry
+        sums = features.row_sums().astype(np.float32)[row]  # [entries] the sum of each entry's row
     else:
         values, row = features, np.arange(len(features))
         sums = features.sum(axis=1, keepdims=True)

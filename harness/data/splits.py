@@ -14,7 +14,9 @@ LOW_LABEL_VAL = 30  # vertices per class
 
 
 def random(labels: np.ndarray, seed: int) -> Masks:
-    """60 % of the labelled vertices train, 20 % validate, the rest test. `labels` as in Graph."""
+    """60 % of the labelled vertices train, 20 % validate, the rest test. `labels` as in Graph.
+
+    Raises InputError where fewer than 5 vertices are labelled."""
     labelled = _shuffled(labels, seed)
     train, val = int(TRAIN_SHARE * len(labelled)), int(VAL_SHARE * len(labelled))
     if not train or not val:
@@ -27,7 +29,7 @@ def random(labels: np.ndarray, seed: int) -> Masks:
 
 def low_label(labels: np.ndarray, num_classes: int, seed: int, train: int = LABELS_PER_CLASS) -> Masks:
     """`train` vertices of each class train, 30 validate, every other labelled one tests; empty classes are
-    skipped. More of them add training vertices to those that fewer have.
+    skipped. With the same seed, a larger `train` keeps the training vertices of a smaller one and adds some.
 
     Raises InputError for multi-label graphs and where a class has no vertex left to test."""
     if labels.ndim == 2:

@@ -21,12 +21,13 @@ CHUNK = 8192  # rows of features drawn from one stream
 
 
 def names() -> list[str]:
+    """The real graphs that have a twin."""
     return list(SPECS)
 
 
 def identity(name: str) -> dict[str, object]:
-    """What a twin is made by, as plain values: the generator's code, and the knobs of its own calibration
-    that are not the defaults. InputError for an unknown name."""
+    """What determines a twin, as plain values: a hash of the generator's code, and those fields of its `Spec`
+    (but `published`) that are not at their defaults. Raises InputError for an unknown name."""
     choice("twin", name, SPECS)
     spec = SPECS[name]
     knobs = {
@@ -50,13 +51,17 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
     vertices = _scaled(name, spec, scale)
     edges = round(vertices * spec.mean_degree)
     _fits(name, scale, vertices * spec.features * 4 + edges * 12 + vertices * 100)
+    # Six independent streams of random numbers, so that what one step draws does not shift the next one's.
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, sum(name.encode())]).spawn(6)]
+    # Edges are drawn between positions, in blocks that are intervals; `position` scatters the ids over them.
     plan = _hierarchy(spec, vertices, streams[0])
     degree, bridge = _degrees(spec, vertices, streams[1])
     layout = Layout(plan.block, plan.first, plan.bounds, len(spec.far), _shares(spec), degree, bridge)
     position = streams[2].permutation(vertices).astype(np.int32)
     indptr, indices = relabel(*draw(layout, edges, int(streams[2].integers(2**63))), position)
     del layout
+    # Labels: a vertex has the class (topic) of its leaf community, or, by noise, another one; `look` is the
+    # class that its features show.
     leaf = plan.block[-1][position]
     topic, look, confused = _classes(spec, plan, streams[3])
     topic, look, confused = topic[leaf], look[leaf], confused[leaf]
@@ -67,8 +72,8 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
         labels = np.where(noisy, streams[3].choice(spec.classes, vertices, p=_prior(spec)), topic).astype(
             np.int32
         )
-        # A vertex of another class than its community's has features of its own class, unless the noise is
-        # unseen.
+        # A vertex whose label was redrawn has features of the new class where the noise is seen, else of its
+        # community's.
         look = np.where(noisy & spec.noise_seen, labels, look)
     train, val, test = _splits(spec, vertices, confused if spec.drift else None, streams[4])
     if not spec.multilabel:
@@ -92,7 +97,8 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
 def _scaled(name: str, spec: Spec, scale: float) -> int:
     within_above("scale", scale, 0, 1)
     vertices = round(spec.vertices * scale)
-    # Below this a vertex would have a quarter of the graph as neighbours, or a class a handful of vertices.
+    # With fewer, an average vertex would have over a quarter of the graph as neighbours, or an average class
+    # under 8 vertices.
     least = int(max(4 * (spec.mean_degree + 1), 8 * spec.classes))
     if vertices < least:
         raise InputError(
@@ -113,10 +119,12 @@ def _fits(name: str, scale: float, needed: int) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
+    """The blocks of a `Layout`, and the class of each leaf community."""
+
     block: np.ndarray
     first: np.ndarray
     bounds: np.ndarray
-    leaf_class: np.ndarray  # [leaves]
+    leaf_class: np.ndarray  # [leaves] int32
 
 
 def _prior(spec: Spec) -> np.ndarray:
@@ -130,7 +138,8 @@ def _shares(spec: Spec) -> np.ndarray:
 
 
 def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
-    """Equal intervals for coarse levels; then districts (one class in one finest interval); then leaves."""
+    """The blocks of each level: equal intervals for far and near levels; then districts, the parts of the
+    finest of these intervals that belong to one class; then leaf communities, equal parts of a district."""
     starts = [np.arange(blocks, dtype=np.int64) * vertices // blocks for blocks, _ in (*spec.far, *spec.near)]
     order = rng.permutation(spec.classes)
     ends = np.round(np.cumsum(_prior(spec)[order]) * vertices).astype(np.int64)
@@ -179,7 +188,9 @@ def _classes(spec: Spec, plan: _Plan, rng: np.random.Generator) -> tuple[np.ndar
 
 
 def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """[V, C] uint8: each topic has log-odds of each label around its own frequency; vertices draw them."""
+    """[V, C] uint8: the log-odds that a vertex has a label are the log of the label's frequency, plus a
+    normal number of standard deviation `sharpness` per (topic, label), plus a constant that makes
+    `labels_each` labels per vertex."""
     base = np.arange(1, spec.classes + 1, dtype=np.float64) ** -spec.skew
     tilt = rng.normal(0.0, spec.sharpness, (spec.classes, spec.classes))
     low, high = -20.0, 20.0
@@ -198,7 +209,8 @@ def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.n
 def _splits(
     spec: Spec, vertices: int, test_only: np.ndarray | None, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Masks with the real split's shares; under drift vertices of confused communities are last, in test."""
+    """Masks with the real split's shares. The vertices that `test_only` [V] marks (of confused communities,
+    under drift) come last in the order that is divided, so test gets them first."""
     order = rng.permutation(vertices)
     if test_only is not None:
         order = np.concatenate([order[~test_only[order]], order[test_only[order]]])

@@ -1,10 +1,11 @@
 """The edges of a twin: degree-corrected blocks in a hierarchy, drawn row by row, simple and symmetric.
 
 Vertices are *positions* here, laid out so that every block of every level is an interval. Vertex u makes
-about half its target degree of draws. A draw chooses a level by the level's share, then a vertex v of u's
-block at that level with probability w_v / (sum of w over the block), so P(u, v) is proportional to w_u w_v in
-a block (Karrer and Newman 2011). Each draw depends on (seed, round, u) only, so the graph is the same
-whatever the number of threads."""
+about as many draws as half its target degree. A draw chooses a level by the level's share, then a vertex v of
+u's block at that level with probability w_v / (sum of w over the block), so P(u, v) is proportional to
+w_u w_v in a block (Karrer and Newman 2011). The weight w_v is v's target degree times the share of it that is
+distant (at far levels) or near. Each draw depends on (seed, round, u) only, so the graph is the same whatever
+the number of threads."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from numba import njit, prange
 
 from harness.base.splitmix import GOLDEN, mix
 
-ROUNDS = 60
-CLOSE_ENOUGH = 5e-4  # of the edge count; below it another round costs more than it mends
-TRIES = 12
+ROUNDS = 60  # at most
+CLOSE_ENOUGH = 5e-4  # share of the edges that may be missing: another round would cost more than it adds
+TRIES = 12  # vertices that one draw may propose before it is given up
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Layout:
 def draw(layout: Layout, edges: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(indptr [V+1] int64, indices [~edges] int32, rows unsorted) of a simple symmetric graph over positions.
 
-    Every round draws what duplicates took from the one before, until the count is within 0.05 % of `edges`.
-    """
+    A round falls short, since vertices that draw each other make one edge, and a draw may be given up. Each
+    next round draws what is missing, until that is at most 0.05 % of `edges` or ROUNDS are over."""
     vertices = len(layout.degree)
     reach = _reach(layout)
     cumulative, guide = _tables(layout, reach)
@@ -95,7 +96,7 @@ def relabel(indptr: np.ndarray, indices: np.ndarray, position: np.ndarray) -> tu
 
 
 def _at_least_one(expected: np.ndarray) -> np.ndarray:
-    """`expected` with 1 as the least and the same sum, so that no vertex is left without an edge."""
+    """`expected` scaled down and raised to 1 at least, with the same sum, so that every vertex has a draw."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
@@ -106,14 +107,16 @@ def _at_least_one(expected: np.ndarray) -> np.ndarray:
 
 
 def _reach(layout: Layout) -> np.ndarray:
-    """[V] the share of a vertex's edges that are distant: 0 but for bridges, which make up for the others."""
+    """[V] the share of each vertex's edges that are distant: 0 unless it is a bridge. Bridges have so many
+    that the whole graph has the share that `layout.shares` gives far levels, as far as degrees allow."""
     share = layout.shares[: layout.far].sum()
     carried = layout.degree[layout.bridge].sum() / layout.degree.sum()
     return np.where(layout.bridge, min(share / max(carried, 1e-12), 1.0), 0.0)
 
 
 def _tables(layout: Layout, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums of the distant (row 0) and near (row 1) weights, and where each equal slice begins."""
+    """(cumulative, guide), [2, V + 1] each: the running sums of the distant (row 0) and near (row 1) weights,
+    and the positions at which V equal slices of each sum begin, where `_pick` starts to search."""
     vertices = len(layout.degree)
     cumulative = np.zeros((2, vertices + 1))
     np.cumsum(layout.degree * reach, out=cumulative[0, 1:])
@@ -200,8 +203,11 @@ def _draw_rows(
     targets,
     taken,
 ):
+    """Draw neighbours of every vertex u into targets[begin[u]:], and count them in taken[u]. A thread fills
+    the rows of one range of `splits`; threads share nothing that is written."""
     last = len(levels) - 1
     for part in prange(len(splits) - 1):
+        # mark[v] == u: v is u, or a neighbour of u already, so that no draw repeats an edge.
         mark = np.full(block.shape[1], -1, np.int32)
         for u in range(splits[part], splits[part + 1]):
             mark[u] = u
@@ -210,6 +216,7 @@ def _draw_rows(
             state = _stream(seed, round_, u)
             slot = begin[u]
             for _ in range(begin[u + 1] - begin[u]):
+                # One random number decides between far and near levels, the next chooses the level.
                 state = _step(state)
                 near = 0 if _unit(state) < reach[u] else 1
                 state = _step(state)
@@ -218,8 +225,9 @@ def _draw_rows(
                 while level < last and unit >= levels[level]:
                     level += 1
                 for attempt in range(TRIES):
-                    # A block that is full already sends its draw one level up, every second time. A vertex
-                    # whose whole near is full (a hub) then turns to the bridges, and at last to anyone.
+                    # A draw that meets a marked vertex is repeated, every second time one level up, as the
+                    # block may be full. The last four draw from the coarsest level, for hubs whose near
+                    # levels are full: three among bridges, and one among all vertices by near weight.
                     if attempt >= TRIES - 4:
                         level = 0
                     elif attempt % 2 == 1 and level > (far if near else 0):
@@ -238,7 +246,7 @@ def _draw_rows(
 
 @njit(cache=True)
 def _transpose(begin, taken, targets, vertices):
-    """The draws by target: row v holds who drew v, ascending."""
+    """(starts, vertices) of the draws by target: row v holds the vertices that drew v, ascending."""
     counts = np.zeros(vertices + 1, np.int64)
     for u in range(vertices):
         for e in range(begin[u], begin[u] + taken[u]):
@@ -255,10 +263,12 @@ def _transpose(begin, taken, targets, vertices):
 
 @njit(parallel=True, cache=True, nogil=True)
 def _merge(indptr, indices, begin, taken, targets, back_begin, back, splits):
-    """Earlier rows, this round's draws and their mirror images; a pair that drew each other is kept once.
+    """(indptr, indices) of the earlier rows with this round's draws and the reverse of each.
 
-    Draws never repeat an earlier edge, which the drawing loop marks: only draws and their images can meet."""
+    The drawing loop marks earlier edges, so no draw repeats one. Only a draw u -> v and the reverse of a draw
+    v -> u can be the same edge: it is kept once."""
     vertices = len(taken)
+    # Count the entries of every merged row, then fill the rows.
     size = np.zeros(vertices + 1, np.int64)
     for part in prange(len(splits) - 1):
         mark = np.full(vertices, -1, np.int32)
@@ -297,8 +307,8 @@ def _relabel(indptr, indices, position, identity):
     for i in range(vertices):
         row[i + 1] = row[i] + indptr[position[i] + 1] - indptr[position[i]]
     cursor, out = row[:-1].copy(), np.empty(len(indices), np.int32)
-    # Ids are visited in ascending order, so rows fill in ascending order; symmetry makes pushing the same as
-    # pulling.
+    # Ids are visited in ascending order and each is written into its neighbours' rows, so rows come out
+    # ascending; as the graph is symmetric, these are the same rows as by writing neighbours into its own row.
     for i in range(vertices):
         p = position[i]
         for e in range(indptr[p], indptr[p + 1]):

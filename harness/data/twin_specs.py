@@ -9,7 +9,8 @@ from harness.data import sets
 
 @dataclass(frozen=True)
 class Published:
-    """One published figure. `parts` is given for statistics of a partition (`halo_ratio`, `replication`)."""
+    """One published number, and where it stands. Statistics of a partition (`halo_ratio`, `replication`) have
+    `parts`, the number of workers."""
 
     statistic: str
     value: float
@@ -27,13 +28,14 @@ class Spec:
     tail                 exponent of the degree density's power-law tail
     least                smallest target degree
     largest              largest target degree at scale 1
-    far, near            (blocks, share): share of the edges that join vertices of the same one of `blocks`
-                         equal intervals; far levels only through bridge vertices
+    far, near            a (blocks, share) per level: the share of the edges that join vertices of the same
+                         one of `blocks` equal intervals; at far levels only bridge vertices are joined
     district             share of the edges drawn inside one class and one block of the finest level of `near`
                          (what is left of 1 is drawn inside a leaf community)
     leaf                 vertices of a leaf community
     bridges              share of the vertices that have distant edges
-    hubs                 how much bridges are hubs: 0 not at all (see `_degrees`)
+    hubs                 how much likelier a vertex of high degree is a bridge; 0: no likelier (see
+                         `twin._degrees`)
     skew                 class c's share of the vertices is proportional to (c + 1) ** -skew
     label_noise          share of the vertices whose label is drawn anew from the class shares
     noise_seen           features show the redrawn label (else they go on showing the community's)
