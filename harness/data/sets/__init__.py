@@ -1,4 +1,4 @@
-"""The real data sets, a file each: where its raw files lie, who reads them, and what is known of it.
+"""The real data sets, one file per data set: where its raw files lie, who reads them, what is known of it.
 
 A file `NAME.py`, with "_" for each "-" of the data set's name, holds one `SET`, and its docstring says what
 to cite; its yaml in `conf/dataset` lets `dataset=NAME` choose it. Nothing else needs to know of it."""
@@ -24,17 +24,16 @@ class RealSet:
     files      what `read` takes, in its order, relative to the folder
     read       (*paths, symmetrise=...) -> Raw
     vertices, edges, features, classes   of the graph; edges are directed, in both directions
-    homophily  share of edges between equal labels; None where nobody here has measured it
-    splits     sizes of its own split (training, validation, test); None where it has none or nobody here has
-               seen them
+    homophily  share of edges between equal labels; None where it was not measured
+    splits     sizes of its own split (training, validation, test); None where it has none or they are unknown
     own_split  whether the files hold splits
-    size       of the raw files in bytes; 0 where nobody here has measured it
-    sha256     of its files, as far as they are known, by their name without a folder
-    library    who downloads it where there is no url: a class of torch_geometric.datasets, or "ogb"
-    arguments  of that class beside root
+    size       of the raw files in bytes; 0 where it was not measured
+    sha256     the known hashes of its files, by the file's name without its folder
+    library    what downloads it where there is no url: a class of torch_geometric.datasets, or "ogb"
+    arguments  what that class needs beside root, as attributes; for "ogb" the `name` that OGB has for it
     url        where its files are, each under its own name; "" where only a library can fetch them (Google
                Drive, zip archives)
-    origin     that place in words, where there is no url
+    origin     where the files come from, in words, where there is no url
     licence    of the data
     """
 
@@ -59,5 +58,6 @@ class RealSet:
 
 @cache
 def one(name: str) -> RealSet:
+    """The data set `name`, one of NAMES."""
     found: RealSet = import_module(f"{__name__}.{name.replace('-', '_')}").SET
     return found
