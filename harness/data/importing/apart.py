@@ -1,5 +1,5 @@
-"""An import is read in a process of its own, with limits: a file made to do harm ends that process, and never
-this one, and its answer is one sentence."""
+"""Runs an import in a process of its own, with limits on memory and time: a file that is made to do harm can
+end that process but never this one, and the user gets one sentence."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ from harness.base.machine import end_with, memory_bytes, out_of_memory
 from harness.base.terminal import printable
 from harness.data.raw import EXPANSION
 
-# Bytes that any import may take beside what this process has; a large file may take EXPANSION per byte.
+# Bytes of memory that any import may take beside what this process has; where the files are large, EXPANSION
+# bytes per byte of them.
 MEMORY = 3 << 29
-SECONDS, PER_BYTE = 120.0, 5e-5  # of a processor
+SECONDS, PER_BYTE = 120.0, 5e-5  # CPU seconds of any import, and further ones per byte of its files
 LONGEST = 600  # characters of an error: it quotes what stands in the file
 ANSWER = 1 << 22  # bytes of an answer
 MEND = "make it again from where it came from"
 
 
 def apart(work: Callable[[], list[str]], what: Path, files: Iterable[Path]) -> list[str]:
-    """The lines that `work` returns, made in a forked process; printable.
+    """Run `work` in a forked process and return its lines, made printable. Where processes cannot be forked,
+    it runs in this one, without limits.
 
-    what    names what is imported in a sentence
-    files   what is read, by whose sizes the limits go; a folder stands for the files in it
+    what    what is imported, as messages name it
+    files   what is read: the limits follow from the sizes; a folder stands for the files in it
 
     Raises InputError, in one sentence, for all that goes wrong there: an error of any kind, more memory or
     time than files of this size need, a crash."""
@@ -52,7 +54,7 @@ def apart(work: Callable[[], list[str]], what: Path, files: Iterable[Path]) -> l
     try:
         kind, said = json.loads(receiver.recv_bytes(ANSWER))
     except (EOFError, OSError, ValueError) as error:
-        if not isinstance(error, EOFError):  # it says more than it ever would
+        if not isinstance(error, EOFError):  # longer than ANSWER, or not JSON: no answer that `_child` gives
             raise InputError(f'"{what}" has more to tell than may be: {MEND}') from None
         child.join()
         raise InputError(f'"{what}" {_why(child.exitcode or 0, seconds)}: {MEND}') from None
@@ -85,10 +87,11 @@ def _why(code: int, seconds: int) -> str:
 def _child(
     work: Callable[[], list[str]], what: Path, sender: Connection, parent: int, memory: int, seconds: int
 ) -> None:
+    """Run `work` under the limits, and send ["done", its lines] or ["refused", why]."""
     end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent acts on it
     faulthandler.disable()
-    # What libraries print of a file, in C too, is none of ours.
+    # Discard what libraries print about a file, from C too.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)

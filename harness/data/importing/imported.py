@@ -1,4 +1,5 @@
-"""What every source hands on, checked as training checks it, written as an npz and summed up in words."""
+"""What every source returns, `ImportedGraph`; `write` checks it as training does, stores it as an npz and
+sums it up in words."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ class ImportedGraph:
     labels    [V] whole numbers, -1 or NaN for none; or [V, C] of 0 and 1
     weights   [E] numbers, or None
     masks     by split [V] or [K, V] bool; empty where the source has no split
-    directed  what the source says of its edges; None where it does not say: undirected then where every edge
-              has its reverse
-    direction    the summary's words for that, where they are not "as the source says"
+    directed  whether edges are directed, as the source says; None where it does not say: they are then taken
+              as undirected if every edge has its reverse
+    direction    the summary's words for `directed`; "" for "as the source says"
     vertex_ids   the source's names of the vertices, where they are not 0 to V - 1
     class_names  the source's names of the classes
     assumed   summary lines by topic: what was found and what was assumed
@@ -63,7 +64,7 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = U
             f" {found.edges.shape} are no pairs"
             " of vertex numbers: give [edges, 2] integers"
         )
-    # One sentence names the source, whether the edges are at fault or what the training's own reader finds.
+    # Errors name the source, both those of the edges here and those of the reader that training uses below.
     try:
         src, dst = found.edges.T
         listed = from_edges(src, dst, len(found.features), symmetrise=False, weights=found.weights)

@@ -24,9 +24,10 @@ DTYPES = (
 
 
 def read(path: Path) -> ImportedGraph:
-    """What torch.save wrote of a torch_geometric Data, the dict of its tensors, or an InMemoryDataset of one.
+    """The graph in a file of torch.save: a torch_geometric Data, the dict of its tensors, or what an
+    InMemoryDataset of one graph stores.
 
-    Read with weights_only: a file that asks for more than tensors is refused by InputError."""
+    The file is read with weights_only. Raises InputError where it holds more than tensors or no graph."""
     # Heavy, and needed here only.
     data, attributes, storage = (
         package(f"torch_geometric.{name}", "import") for name in ("data", "data.data", "data.storage")
@@ -37,7 +38,7 @@ def read(path: Path) -> ImportedGraph:
         raise InputError(f'file "{path}" is not there: give the path of a file')
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(classes):
-            warnings.simplefilter("ignore")  # of other pickles, which are refused below
+            warnings.simplefilter("ignore")  # about other pickles, which are refused below
             stored = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InputError(
@@ -49,6 +50,7 @@ def read(path: Path) -> ImportedGraph:
         raise InputError(
             f'file "{path}" is not a whole file of torch.save ({type(error).__name__}): give one'
         ) from None
+    # An InMemoryDataset stores a tuple (data, slices, ...); slices is None where it has one graph.
     if isinstance(stored, tuple) and stored:
         if len(stored) > 1 and stored[1] is not None:
             raise InputError(
@@ -151,7 +153,7 @@ def _array(path: Path, name: str, value: Any) -> np.ndarray:
     if odd := next((what for what, so in refused.items() if so), ""):
         raise InputError(f'file "{path}": {name} is a Tensor, {odd}: give a dense tensor of numbers')
     with raw.reading(path):
-        # A few bytes that are repeated may stand for any number of values.
+        # An expanded tensor repeats a few stored bytes for any number of values.
         raw.affordable(path, value.numel() * value.element_size())
     value = value.detach().resolve_conj().resolve_neg()
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()

@@ -22,8 +22,12 @@ COMMENTS = ("#", "%")
 
 @dataclass
 class Table:
-    """cells [rows, columns] text without blanks at the ends; names of the columns, or None; the number of the
-    first row's line."""
+    """A table as text.
+
+    cells       [rows, columns] text, without blanks at the ends
+    names       of the columns, or None
+    first_line  the number of the line that holds the first row
+    """
 
     path: Path
     cells: np.ndarray
@@ -31,6 +35,7 @@ class Table:
     first_line: int
 
     def refuse(self, row: int, what: str) -> InputError:
+        """The error for a row, which names the file and the row's line. The caller raises it."""
         return InputError(f'file "{self.path}", line {self.first_line + row}: {what}')
 
     def column(self, name: str) -> int:
@@ -45,6 +50,7 @@ class Table:
         return self.names.index(name)
 
     def name(self, column: int) -> str:
+        """What messages call a column."""
         return f'column "{self.names[column]}"' if self.names else f"column {column + 1}"
 
     def numbers(self, columns: Sequence[int]) -> np.ndarray:
@@ -68,9 +74,11 @@ class Table:
 def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_from: int = 1) -> Table:
     """The table in `path`, which may be gzipped.
 
-    header        whether its first line holds column names; None decides: it does where it has one of the
-                  names `known`, or text in a column, from `numeric_from` on, whose second line is a number
-    """
+    header        whether the first line holds column names. None: it does where one of its first cells is in
+                  `known`, or where a column, from `numeric_from` on, has text in it and a number below
+
+    Raises InputError where the file is missing, is no text or has no rows, where lines differ in their number
+    of columns, or two columns have one name."""
     if not path.is_file():
         raise InputError(f'file "{path}" is not there: give the path of a CSV or TSV file')
     with reading(path):

@@ -22,7 +22,8 @@ NO_LABEL = ("", "nan", "none", "null", "na", "-1")
 
 @dataclass
 class Vertices:
-    """ids [V] text; of the rest see harness.data.importing.imported.ImportedGraph."""
+    """The vertices of a graph in order: ids [V] text, and `table`, the file with a row for each; the other
+    fields are those of harness.data.importing.imported.ImportedGraph."""
 
     ids: pd.Index
     features: np.ndarray
@@ -52,10 +53,13 @@ def read(
 
     features  a column of ids (the first, or one of the names in IDS), then one column per feature;
               `label_column` and `split_column` may stand among them where `labels` is None
-    labels    ids and labels, one column for a class per vertex, several of 0 and 1 for label sets; and a
-              split
+    labels    a table of ids and labels: one column for a class per vertex, several of 0 and 1 for label sets;
+              it may have a column of splits too
+    header    whether the first line of each table names its columns; None: as `text.read` decides
     rows_in_order   there are no ids: row i is vertex i
-    """
+    drop      columns of `features` to leave out
+
+    Raises InputError, with the file and, where there is one, the line at fault."""
     table = text.read(features, header, IDS)
     ids, columns = _ids(table, rows_in_order, drop)
     if labels is None:
@@ -115,7 +119,7 @@ def _vertices(
     split: int | None,
     order: np.ndarray,
 ) -> Vertices:
-    """`kept` are the columns of features; row order[v] of `of_labels` is vertex v's, -1 where it has none."""
+    """`kept` are the columns of features; order[v] is vertex v's row of `of_labels`, -1 where it has none."""
     if not kept:
         raise InputError(f'file "{table.path}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)
@@ -124,8 +128,9 @@ def _vertices(
 
 
 def endpoints(vertices: Vertices, edges: Table) -> np.ndarray:
-    """[rows, 2] the numbers of the vertices that the first two columns of `edges` name."""
-    # Both columns together, so that ids are numbers in both or in none.
+    """[rows, 2] the numbers of the vertices that the first two columns of `edges` name. Raises InputError
+    where one of them has no row among the vertices."""
+    # Both columns are read together, so that ids count as numbers in both or in neither.
     named = edges.cells[:, :2].reshape(-1)
     at = vertices.ids.get_indexer(_plain(named))
     if (at < 0).any():
@@ -204,8 +209,8 @@ def _labels(table: Table, columns: list[int], order: np.ndarray) -> tuple[np.nda
 
 
 def _classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
-    """[V] class numbers of text labels, -1 for none, and the names of the classes: None where they are whole
-    numbers from 0 without implausible gaps, which stay."""
+    """[V] class numbers of text labels, -1 for none, and the names of the classes. Labels that are whole
+    numbers from 0 without implausible gaps stay as they are, and the names are None."""
     lacking = np.isin(np.char.lower(cells), NO_LABEL)
     given = cells[~lacking]
     numbers = pd.to_numeric(pd.Series(given), errors="coerce").to_numpy(np.float64)
@@ -218,7 +223,7 @@ def _classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
         try:
             class_count(labels)
             return labels, None
-        except InputError:  # numbers that are names
+        except InputError:  # an implausible count: these numbers are names of classes
             pass
     if whole:
         _, first, labels[~lacking] = np.unique(numbers, return_index=True, return_inverse=True)
