@@ -37,7 +37,7 @@ def assign(graph: Graph, method: str | EdgeCutPartitioner, parts: int, seed: int
 
 
 def check_parts(graph: Graph, parts: int) -> None:
-    """InputError where a graph cannot be divided among so many workers."""
+    """Raise InputError where a graph cannot be divided among so many workers."""
     if parts < 1:
         raise InputError(f"workers={parts} is too small: give 1 or more")
     if parts > graph.num_vertices:
@@ -48,7 +48,8 @@ def check_parts(graph: Graph, parts: int) -> None:
 
 
 def checked_owners(owners: Any, count: int, parts: int, method: Partitioner, what: str) -> np.ndarray:
-    """[count] int32: what a partitioner answered, held to its shape, type and range. InputError elsewise."""
+    """[count] int32: the owners that a partitioner gave. Raises InputError where their shape, type or range
+    is wrong. `what` names what they own: "vertex" or "edge"."""
     owners = np.asarray(owners)
     if owners.shape != (count,) or owners.dtype.kind not in "iu":
         raise InputError(
@@ -67,8 +68,8 @@ def checked_owners(owners: Any, count: int, parts: int, method: Partitioner, wha
 class Metis(EdgeCutPartitioner):
     """k-way METIS: the fewest cut edges, on the undirected pattern without self-loops.
 
-    hosts    the graph is cut for so many hosts first, and each host's part for its workers, which are as many
-             and consecutive
+    hosts    the number of hosts: the graph is cut into a part per host first, and each of these for the
+             host's workers. Every host has the same number of consecutive workers
     """
 
     hosts: int = number(1, 1)
@@ -116,7 +117,7 @@ def by_hosts(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int, 
     for k in range(hosts):
         vertices = np.flatnonzero(host == k)
         own = _metis(*_induced(starts, neighbours, vertices), per_host, seed)
-        if len(vertices) >= per_host:  # else what is empty is filled from another host
+        if len(vertices) >= per_host:  # else `assign` fills empty parts from another host's
             own = fill_empty(own, per_host)
         owners[vertices] = k * per_host + own
     return owners
@@ -137,7 +138,7 @@ def _metis(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int) ->
 def _induced(
     starts: np.ndarray, neighbours: np.ndarray, vertices: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pattern between these vertices, ascending, which are numbered anew."""
+    """The pattern between `vertices` (ascending), which are renumbered from 0 in this order."""
     from scipy import sparse  # graphs that are cached start without it
 
     whole = sparse.csr_array(
@@ -148,7 +149,7 @@ def _induced(
 
 
 def check_hosts(hosts: int, parts: int) -> None:
-    """InputError where workers cannot be spread evenly over hosts."""
+    """Raise InputError where workers cannot be spread evenly over hosts."""
     if parts % hosts:
         raise InputError(f"hosts={hosts} does not divide workers={parts}; give a divisor of it")
 

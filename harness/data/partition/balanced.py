@@ -16,7 +16,7 @@ from harness.data.partition.metis_library import kway
 
 
 def _in_edges(graph: Graph) -> np.ndarray:
-    """[V] how many in-edges each vertex has, whatever these weigh."""
+    """[V] how many in-edges each vertex has, whatever the edges weigh."""
     return graph.replace(weights=None).in_degrees()
 
 
@@ -58,12 +58,12 @@ class Balanced(EdgeCutPartitioner):
         return self.answer(starts, neighbours, self.constraints(graph), parts, seed)
 
     def answer(self, starts, neighbours, weights, parts: int, seed: int) -> np.ndarray:
-        """[V] int32: METIS's parts, from what `kway` takes."""
+        """[V] int32: METIS's parts; the arguments are those of `kway`."""
         return kway(starts, neighbours, weights, parts, seed, f"partition.balance={self.balance}")
 
     def constraints(self, graph: Graph) -> np.ndarray:
-        """[V, c] int32 what each vertex weighs; a constraint in which nothing weighs is left out, and where
-        none is left all vertices weigh alike."""
+        """[V, c] int32: what each vertex weighs in each constraint. A constraint in which all weigh 0 is left
+        out; where none is left, there is one in which every vertex weighs 1."""
         columns = [WEIGHTS[each](graph).astype(np.int32) for each in self.balance]
         kept = [column for column in columns if column.any()]
         return np.stack(kept or [np.ones(graph.num_vertices, np.int32)], 1)

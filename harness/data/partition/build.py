@@ -27,8 +27,7 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     if not graph.symmetric:
         out_indptr, out_indices, place = transpose_entries(*inward[:2], n, graph.weights is not None)
         outward = out_indptr, out_indices, inward[2][place]
-    # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers'
-    # halos.
+    # The halo of every worker is found first, since a worker's send list is made of its peers' halos.
     inners = np.split(order, np.cumsum(sizes)[:-1])
     halos = [_halo(*inward[:2], assignment, inners[p], p, parts) for p in range(parts)]
     column = np.full(n, -1, np.int32)
@@ -75,8 +74,8 @@ def numbered(owner: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray, np.
 def held(
     graph: Graph, rank: int, sizes: np.ndarray, owned: np.ndarray, rows: np.ndarray, degrees: np.ndarray
 ) -> dict[str, Any]:
-    """The fields of `AnyShard` of a worker that owns the vertices `owned` and has `rows` of others too.
-    degrees [V], as `degrees_of` gives them."""
+    """The fields of `AnyShard` of a worker that owns the vertices `owned` [n] and holds the features and
+    degrees of the vertices `rows` [k]. degrees [V], as `degrees_of` gives them."""
     splits = {name: getattr(graph, name) for name in ("train", "val", "test")}
     return {
         "rank": rank,
@@ -99,12 +98,12 @@ def degrees_of(graph: Graph) -> np.ndarray:
 
 
 def values_of(graph: Graph) -> np.ndarray:
-    """[E] float32 weights for compiled loops, which take no None: none at all where all are 1."""
+    """[E] float32 weights for compiled loops, which cannot take None: an empty array where all are 1."""
     return np.empty(0, np.float32) if graph.weights is None else graph.weights
 
 
 def of_worker(vertices: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray:
-    """Of vertices that are grouped by worker, `counts` [P] of each, those of `rank`."""
+    """Those of `vertices` that belong to `rank`; they are grouped by worker, counts[p] of them p's."""
     start = int(counts[:rank].sum())
     return vertices[start : start + int(counts[rank])]
 
@@ -143,9 +142,9 @@ def unfilled(starts: np.ndarray, num_columns: int, carried: bool) -> tuple[Csr, 
     """A block whose rows begin at `starts` [n + 1], and its values as an array for compiled loops, which is
     empty where no weights are `carried`. The caller fills columns and values.
 
-    The loops that count and fill are the edge-cut's and the vertex-cut's own. An edge-cut's block is decided
-    by the owner of the neighbour, and one pass over the edges fills two blocks; a vertex-cut's by the owner
-    of the edge itself. A loop for both would read the edges once per block."""
+    Edge-cut and vertex-cut count and fill by loops of their own. In an edge-cut the owner of the neighbour
+    decides an edge's block, and one pass over the edges fills two blocks; in a vertex-cut the owner of the
+    edge decides. A loop for both would have to read the edges once per block."""
     columns = np.empty(starts[-1], np.int32)
     values = np.empty(len(columns) if carried else 0, np.float32)
     starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts

@@ -1,6 +1,6 @@
-"""From an assignment of a graph's edges to the shards of a vertex-cut, a worker at a time to bound memory.
+"""From an assignment of a graph's edges to the shards of a vertex-cut, one worker at a time to bound memory.
 
-Each worker's pass reads the rows of its own replicas only; the whole build is O(R + E RF)."""
+Each worker's pass reads the rows of its own replicas only, so a vertex's row is read once per replica."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def build_replicas(
     sizes, _, row = numbered(master, parts)
     degrees, weights = degrees_of(graph), values_of(graph)
 
-    # Who holds what, found first: the copies of a worker's masters are made of its peers' mirrors.
+    # The mirrors of every worker are found first: what a worker knows of the copies of its masters
+    # (`copy_rows`, `copy_counts`) is made of its peers' mirrors.
     vertex = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     there = [vertex[worker == p] for p in range(parts)]
     own = [v[master[v] == p] for p, v in enumerate(there)]
@@ -64,7 +65,10 @@ def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr
 
 @njit(cache=True, nogil=True)
 def _entry_owners(indptr, indices, low, high, owner):
-    """[E] the worker of every entry of the graph's CSR, -1 for a self-loop. Rows and pairs ascend."""
+    """[E] int16: the worker of every entry of the graph's CSR, -1 for a self-loop.
+
+    Rows of the CSR and pairs (low, high) both ascend. So a search for the pair of an entry goes on where the
+    last one of that row, or of that low end, has stopped, and passes each pair once."""
     n = len(indptr) - 1
     starts = np.zeros(n + 1, np.int64)
     for e in range(len(low)):

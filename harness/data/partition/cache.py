@@ -3,7 +3,7 @@
 An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed
 into place, so it is there whole or not at all; a lock lets one run make it while the others wait. Its
 `spec.json` holds the checksums of its files: an entry whose files are not what was written is made again.
-What a partition took to be found differs from time to time, so it stands beside the entry."""
+The time and memory that finding a partition took are stored beside the entry, since they differ each time."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Cache:
 
 def check_file(entry: Path, name: str) -> None:
     """Raise InputError where a file of an entry is not what was written. A worker that was not started by the
-    process that prepared its run asks this of its own shard."""
+    process that prepared its run checks its own shard by this."""
     if wrong := _wrong_file(entry, name, _spec_of(entry)["files"]):
         raise InputError(f"{wrong}; delete the folder {entry} and run again to rebuild it")
 
@@ -214,7 +214,7 @@ def _cut_edges(
         entries += shard.edges.num_entries
         labels.add(shard)
     counted = statistics(edges, partition.masters)
-    # "edges" counts both directions, here as for an edge-cut; a worker's are undirected.
+    # "edges" counts both directions, as for an edge-cut; "worker_edges" counts undirected edges.
     return {
         **facts(shard),
         **counted,
@@ -227,7 +227,8 @@ def _cut_edges(
 
 @dataclass
 class Spent:
-    """Seconds by the wall clock; bytes resident beyond those before, None where not known (not on Linux)."""
+    """Seconds by the wall clock; bytes by which the peak of resident memory exceeds what was resident before,
+    None where it is not known (not on Linux)."""
 
     seconds: float = 0.0
     bytes: int | None = None
@@ -235,8 +236,8 @@ class Spent:
 
 @contextlib.contextmanager
 def spent() -> Iterator[Spent]:
-    """What the body takes, there once it has ended. The kernel's largest resident set of this process, of
-    which `getrusage` knows too, begins anew."""
+    """Measure the body of a `with`: the `Spent` is filled in when the body has ended. This resets the
+    kernel's peak of resident memory of this process, which `getrusage` reports too."""
     found, before, start = Spent(), _begin_anew(), time.perf_counter()
     yield found
     found.seconds = time.perf_counter() - start
@@ -246,14 +247,14 @@ def spent() -> Iterator[Spent]:
 
 def _begin_anew() -> int | None:
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the kernel's word for: the peak is what is there now
+        Path("/proc/self/clear_refs").write_text("5")  # 5: the peak becomes what is resident now
         return _resident("VmRSS")
     except (OSError, ValueError):
         return None
 
 
 def _resident(field: str) -> int:
-    """Bytes that the kernel says of this process; ValueError where it does not."""
+    """Bytes in a field of the kernel's status of this process; ValueError where there is no such field."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == field:

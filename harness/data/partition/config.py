@@ -31,7 +31,8 @@ class Partitioner:
 
     seed: int | None = number(None, 0, SEED)
 
-    # A knob at this value is in no key, so that it can be added without making every partition again.
+    # A knob with the value that it has here is left out of the key, so that it can be added without making
+    # every partition again.
     unkeyed: ClassVar[dict[str, Any]] = {}
     cut: ClassVar[str] = ""  # the kind of partition: "edge" or "vertex"
     drawn: ClassVar[bool] = True  # whether the seed decides anything; where not, the seed 0 is given
@@ -51,8 +52,8 @@ class Partitioner:
         return (seed if self.seed is None else self.seed) if self.drawn and parts > 1 else None
 
     def decides(self, parts: int, seed: int) -> dict[str, Any]:
-        """All that determines a partition into `parts` under the run's `seed`, as plain values: every
-        field, the seed where one is drawn by, and of a class from outside this package its code."""
+        """All that determines a partition into `parts` under the run's `seed`, as plain values: every field,
+        the seed where the partition is drawn, and the code of a class that is not of this package."""
         keys: dict[str, Any] = {"method": self.name, **dataclasses.asdict(self)}
         keys = {key: value for key, value in keys.items() if self.unkeyed.get(key, keys) != value}
         keys["seed"] = self.seed_of(parts, seed)
@@ -75,8 +76,8 @@ class EdgeCutPartitioner(Partitioner):
         return None if cls.vertex_owners is not EdgeCutPartitioner.vertex_owners else "vertex_owners"
 
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
-        """[V] integers 0 to parts - 1: the worker that owns each vertex. It is asked for 2 parts or more;
-        an empty part is filled from the largest."""
+        """[V] integers 0 to parts - 1: the worker that owns each vertex. `assign` calls this for 2 parts or
+        more, and fills a part that is left empty from the largest."""
         raise NotImplementedError
 
 
@@ -84,9 +85,9 @@ class EdgeCutPartitioner(Partitioner):
 class VertexCutPartitioner(Partitioner):
     """Base of partitioners that give every undirected edge an owner.
 
-    hosts    hosts the workers are spread over, as many consecutive workers on each
-    masters  which replica is the master: "host": by a hash of the id, one of those on the host that holds
-             most of them; "hash": one of all. With one host both are the same
+    hosts    the number of hosts; each has the same number of consecutive workers
+    masters  the replicas of a vertex from which a hash of its id chooses the master: "host": those on
+             the host that holds most of them; "hash": all of them. With one host both are the same
     """
 
     hosts: int = number(1, 1)

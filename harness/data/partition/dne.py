@@ -1,9 +1,10 @@
 """DNE, distributed neighbourhood expansion (Hanai et al., VLDB 2019), its rounds played in one process.
 
-All workers grow at once. In a round each worker expands the `SHARE` of its boundary that has the fewest free
-edges (a random vertex where its boundary is empty) and takes their free edges; then a free edge whose ends
-have come together on some workers goes to the smallest of those. Where workers reach for the same edge, the
-lower id is first.
+All workers grow at once. In a round each worker takes from its boundary the `SHARE` of vertices that have the
+fewest free edges (where the boundary is empty, a random vertex) and takes all of their free edges. Then each
+free edge both of whose ends are on one worker goes to that worker; where several workers have both ends, to
+the one with the fewest edges. Workers act in the order of their ids, so where two reach for the same edge,
+the lower id gets it.
 
 Balance: a worker stops at the edge that fills it to `imbalance` times the mean."""
 
@@ -21,7 +22,8 @@ IMBALANCE = 1.1
 def assign(
     low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, imbalance: float = IMBALANCE
 ) -> np.ndarray:
-    """[M] int32: the worker of each undirected edge low[m] - high[m]."""
+    """[M] int32: the worker of each undirected edge low[m] - high[m]. No worker gets more than `imbalance`
+    times M / parts edges, rounded up."""
     capacity = int(np.ceil(imbalance * len(low) / parts))
     lottery = np.random.default_rng(seed).permutation(num_vertices).astype(np.int32)
     return _grow(*incidence(low, high, num_vertices), lottery, parts, capacity)
@@ -29,6 +31,7 @@ def assign(
 
 @njit(cache=True, nogil=True)
 def _grow(indptr, neighbour, edge, lottery, parts, capacity):
+    """Owners [M] of the edges of `incidence`. `lottery` is the order in which random vertices are drawn."""
     n, edges = len(indptr) - 1, len(edge) // 2
     owner = np.full(edges, -1, np.int32)
     free = indptr[1:] - indptr[:-1]  # edges of a vertex that no worker owns
@@ -39,6 +42,8 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
     drawn, left = 0, edges
     while left:
         arrived = 0
+        # Expansion: each worker that has room takes the free edges of the vertices it chooses. Both ends of
+        # such an edge join its boundary if they are new to it.
         for p in range(parts):
             if sizes[p] >= capacity:
                 continue
@@ -74,6 +79,8 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
                                 arrivals = more
                             arrivals[arrived] = w
                             arrived += 1
+        # Closing: a free edge between two vertices of a worker costs no new replica there. Only edges of
+        # vertices that arrived in this round can have become such.
         for i in range(arrived):
             v = arrivals[i]
             if free[v] == 0:
@@ -102,7 +109,8 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
 
 @njit(cache=True, nogil=True)
 def _choose(boundary, lengths, p, free):
-    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop those with none."""
+    """Take the SHARE of vertices with the fewest free edges out of worker p's boundary, ties by arrival.
+    Vertices without a free edge are dropped."""
     end = 0
     for i in range(lengths[p]):
         if free[boundary[i]] > 0:

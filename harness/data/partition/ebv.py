@@ -1,6 +1,11 @@
 """EBV with CDFGNN's host term (eq. 24): edges one by one, each to the worker where it costs least.
 
-alpha = beta = 1; edges ascend by the sum of their ends' degrees, then by id; the lowest worker wins ties."""
+The cost of an edge on worker i, which has E_i of M edges and V_i replicas of V vertices so far, is
+
+    (1 - gamma) [ends new to worker i] + gamma [ends new to its host] + alpha E_i P / M + beta V_i P / V
+
+with alpha = beta = 1. Edges come in ascending order of the sum of their ends' degrees, then of their id; the
+lowest worker wins ties."""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from numba import njit
 def assign(
     low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, gamma: float, hosts: int
 ) -> np.ndarray:
-    """[M] int32: the worker of each undirected edge low[m] - high[m]."""
+    """[M] int32: the worker of each undirected edge low[m] - high[m]; `hosts` must divide `parts`."""
     return _stream(
         low, high, degree_order(low, high, num_vertices), num_vertices, parts, float(gamma), parts // hosts
     )

@@ -16,14 +16,14 @@ from harness.data.partition.metis_library import kway
 class Extended(Balanced):
     """DistDGL's extension of METIS for graphs that are too large for it.
 
-    The defaults are the extension's; METIS's own, with which it is METIS without it, stand in brackets.
+    The defaults are the extension's. METIS's own stand in brackets: with those this is METIS without it.
 
     balance      as of `Balanced` [vertices]
-    drop_edges   a coarse vertex keeps its heaviest edges alone, as many as what it is made of has in the mean
-                 [false]
-    on_disk      coarser and finer graphs, while they wait, are in a folder of temporary files [false]
-    initial      initial partitions of the coarsest graph, of which the best is taken; None: as many as METIS
-                 tries, 4 or 5 by the size of that graph [None]
+    drop_edges   a coarse vertex keeps only its heaviest edges, as many as the vertices that it is made of
+                 have in the mean [false]
+    on_disk      coarser and finer graphs wait in a folder of temporary files until they are needed [false]
+    initial      initial partitions of the coarsest graph, of which the best is taken; null: as many as METIS
+                 tries, 4 or 5 by the size of that graph [null]
     refinements  refining passes on each finer graph, at most [10]
     """
 

@@ -1,6 +1,6 @@
 """What is wrong with a shard that was read from a file: its types, shapes and ranges.
 
-Compiled loops follow a shard's indices without asking; one that is out of range would end the process."""
+Compiled loops use a shard's indices unchecked; one that is out of range would end the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _first(faults):
 
 
 def _faults(shard: Shard | ReplicaShard, ranges: bool):
-    """Every check in order, as what it found or None. Lengths come before the values that they bound."""
+    """What each check found, or None, in order. Lengths are checked before the values that they bound."""
     yield _vector(shard, "sizes", None, WHOLE)
     workers, classes = len(shard.sizes), shard.num_classes
     yield None if isinstance(classes, int) and classes > 1 else f"num_classes is {classes}"
@@ -65,7 +65,7 @@ def _edge_cut(shard: Shard, ranges: bool):
         yield _block(shard, f"{out}halo_edges", own, size, ranges)
         if ranges:
             yield _range(shard, halo, 0, all_vertices)
-            # A row of a halo vertex is one of its owner's.
+            # The row of a halo vertex is below the number of vertices that its owner has.
             owners = np.repeat(shard.sizes, getattr(shard, counts))
             yield _range(shard, f"{out}halo_rows", 0, owners)
     if not shard.symmetric:
@@ -105,7 +105,7 @@ def _vector(shard, name: str, length: int | None, kinds: str) -> str | None:
 
 
 def _counted(shard, counts: str, name: str) -> str | None:
-    """Whether `counts`, one number of 0 or more per worker, add up to the length of `name`."""
+    """The fault unless `counts`, one number of 0 or more per worker, add up to the length of `name`."""
     found = _vector(shard, counts, len(shard.sizes), WHOLE) or _vector(shard, name, None, WHOLE)
     numbers = getattr(shard, counts)
     if found is None and ((numbers < 0).any() or numbers.sum() != len(getattr(shard, name))):
@@ -114,7 +114,7 @@ def _counted(shard, counts: str, name: str) -> str | None:
 
 
 def _block(shard, name: str, rows: int, columns: int, ranges: bool) -> str | None:
-    """Whether a block of compressed rows has this shape, and each of its indices a column."""
+    """The fault unless a block of compressed rows has this shape, and each of its indices is a column."""
     block = getattr(shard, name)
     if not isinstance(block, Csr):
         return f"it holds no {name}"
@@ -140,7 +140,8 @@ def _block(shard, name: str, rows: int, columns: int, ranges: bool) -> str | Non
 
 
 def _range(shard, name: str, low: int, high: int | np.ndarray | None) -> str | None:
-    """Whether every number of an array is in [low, high); `high` may be a bound per entry, None: infinity."""
+    """The fault unless every number of an array is in [low, high). `high` may be one bound per entry; None is
+    infinity."""
     array = getattr(shard, name)
     bound = np.inf if high is None else high
     return None if ((low <= array) & (array < bound)).all() else f"{name} has a number that is out of range"

@@ -7,11 +7,12 @@ neighbours of v, n vertices and m edges, v goes to the part of the highest
     |N(v) & S_i| - alpha gamma |S_i|^(gamma - 1)        alpha = m k^(gamma - 1) / n^gamma
 
 of those with fewer than nu n / k vertices: many neighbours there, and few vertices. It takes one pass over
-the edges and no memory but the owners, where METIS needs several times the graph.
+the edges and, beside the undirected pattern, no memory but the owners, where METIS needs several times the
+graph.
 
 Decisions
 - edges are those of the undirected pattern without self-loops.
-- of parts that score alike, the smallest takes the vertex, and of these the first.
+- of parts that score alike, the smallest takes the vertex; of several as small, the first.
 - no part is full before it has n / k vertices, rounded up."""
 
 from __future__ import annotations

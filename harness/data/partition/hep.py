@@ -6,8 +6,9 @@ between its vertices. Vertices of high degree are never expanded: they stand in 
 start. Edges between two of them are streamed afterwards by HDRF, which knows where the expansion has left
 replicas.
 
-Balance: a worker takes at most ceil(low edges / P) by expansion, its surplus going to the next; streaming
-fills it up to `imbalance` times the mean of all edges."""
+Balance: with L edges that have an end of low degree, a worker takes at most ceil(L / P) edges by expansion,
+and what it takes beyond that goes to the next; streaming fills it up to `imbalance` times the mean of all
+edges."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ LAMBDA = 1.1  # HDRF's weight of balance
 
 class Rim(NamedTuple):
     """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours
-    outside, so that a count falls by one in O(1). -1 ends a list, and is `outside` of a vertex in none."""
+    outside, so that a vertex whose count falls by one moves to another list in O(1)."""
 
-    head: np.ndarray  # [largest count + 1] int64
-    after: np.ndarray  # [V] int64
-    before: np.ndarray  # [V] int64
-    outside: np.ndarray  # [V] int64
+    head: np.ndarray  # [largest count + 1] int64: the first vertex of the list of each count, -1 where empty
+    after: np.ndarray  # [V] int64: the next vertex of the list, -1 for the last
+    before: np.ndarray  # [V] int64: the one before, -1 for the first
+    outside: np.ndarray  # [V] int64: the vertex's count of neighbours outside, -1 where it is in no list
 
 
 def assign(
@@ -41,7 +42,8 @@ def assign(
     tau: float,
     imbalance: float = IMBALANCE,
 ) -> np.ndarray:
-    """[M] int32: the worker of each undirected edge low[m] - high[m]."""
+    """[M] int32: the worker of each undirected edge low[m] - high[m]. The seed draws the vertex at which the
+    search for vertices to begin with starts; tau and imbalance are those of `vertexcut.Hep`."""
     edges = len(low)
     degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
     is_high = degrees > tau * 2 * edges / num_vertices
@@ -59,15 +61,19 @@ def assign(
 
 @njit(cache=True, nogil=True)
 def _expand(indptr, neighbour, edge, is_high, owner, holds, rim, capacity, first):
+    """NE++: fill in `owner` [M] for every edge with a low end, and its replicas in `holds` [V, P]."""
     n, parts = holds.shape
     sizes = np.zeros(parts, np.int64)
     member = np.full(n, -1, np.int32)  # the last worker whose core or rim the vertex was in
     tried = 0  # seeds looked at, from `first` round to it again
     for p in range(parts):
+        # Worker p begins with an empty rim; lists of counts below `lowest` are known to be empty.
         rim.head[:] = -1
         rim.outside[:] = -1
         lowest = 0
         while sizes[p] < capacity:
+            # The next vertex of the core: the one of the rim with the fewest neighbours outside, or, from an
+            # empty rim, the next low vertex that has a free edge.
             while lowest < len(rim.head) and rim.head[lowest] < 0:
                 lowest += 1
             if lowest < len(rim.head):
@@ -79,6 +85,8 @@ def _expand(indptr, neighbour, edge, is_high, owner, holds, rim, capacity, first
                     break
                 v = (first + tried) % n
                 _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim)
+            # v moves into the core: its neighbours outside join the rim, and their edges to members are
+            # given away as they join, so that v has no free edge left.
             _unlink(v, rim)
             for k in range(indptr[v], indptr[v + 1]):
                 u = neighbour[k]
@@ -102,7 +110,8 @@ def _open(indptr, edge, owner, is_high, v):
 
 @njit(cache=True, nogil=True)
 def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim):
-    """Put low vertex v into worker p's rim with its edges to members; the least count that this made."""
+    """Put low vertex v into worker p's rim. Its free edges to members and to high vertices go to p, or, where
+    p is full, to the next worker with room. Returns the least count of neighbours outside that this made."""
     member[v] = p
     count = 0
     least = len(rim.head)

@@ -31,10 +31,11 @@ def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
 
 
 def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
-    """Map one worker's file, copy-on-write; InputError where it is missing or damaged, or where a type, shape
-    or number in it cannot be: compiled loops read and write by its indices.
+    """Map one worker's file, copy-on-write. Raises InputError where it is missing or damaged, or where a
+    type, shape or number in it is impossible, since compiled loops use its indices unchecked.
 
-    ranges   False: read nothing but the header; a page of an array comes from the disk when it is first used
+    ranges   False: check types, shapes and counts only; a page of a large array is then read from the disk
+             when it is first used
     """
     path = _path(folder, rank)
     arrays, scalars = _read(path)
@@ -70,7 +71,7 @@ def save_graph(graph: Graph, path: Path) -> None:
 
 
 def load_graph(path: Path) -> Graph:
-    """Map a graph, copy-on-write; InputError where its file is missing or damaged."""
+    """Map a graph, copy-on-write, and validate it. Raises InputError where its file is missing or damaged."""
     arrays, scalars = _read(path)
     try:
         return validate(Graph(**_values(Graph, arrays, scalars)))
@@ -115,7 +116,7 @@ def _write(held: Graph | Shard | ReplicaShard, scalars: dict[str, object], path:
 
 
 def _values(kind: type, arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> dict[str, Any]:
-    """What `_write` wrote of the fields of `kind`; None of those that are not there."""
+    """The value of each field of `kind` that `_write` wrote; None for a field that is not there."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         name = field.name

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 
-# Where METIS 5.2 keeps an option, of how many; and what it answers where it succeeded.
+# The place of each option in METIS 5.2's array of options, the length of that array, and the code of success.
 PLACES = {"niparts": 6, "niter": 7, "seed": 9, "ondisk": 11, "dropedges": 20}
 OPTIONS, OK = 40, 1
 MEND = "give partition=metis, or pip install cmeel-metis cmeel-gklib"
@@ -32,7 +32,7 @@ def kway(
     starts [V + 1], neighbours   int32: the undirected pattern without self-loops
     weights [V, c] int32         what each vertex weighs in each constraint
     what                         the field that messages name, with its value
-    options                      METIS's own, by their names in `PLACES`; it decides those that are not given
+    options                      METIS's options by their names in `PLACES`; others are left at its defaults
 
     Raises InputError where METIS cannot be loaded, or finds no answer."""
     metis, vertices = library(what), len(starts) - 1
@@ -56,7 +56,7 @@ def kway(
 
 
 def library(what: str) -> ctypes.CDLL:
-    """METIS itself. InputError, naming `what` needs it, where it cannot be loaded."""
+    """The loaded library METIS. Raises InputError, saying that `what` needs it, where it cannot be loaded."""
     try:
         # METIS takes GKlib's symbols from the process.
         ctypes.CDLL(str(_file("cmeel-gklib", "libGKlib")), mode=ctypes.RTLD_GLOBAL)

@@ -11,14 +11,15 @@ describes it.
 with P_j what has been put into part j so far, P_j(s) its vertices of split s, C(s) = |V(s)| / parts.
 
 Decisions
-- first: nearest in hops; where several centres are as near, the one of lowest id.
+- the centre that reaches a vertex first is the nearest in hops; of several as near, the one of lowest id.
 - edges are counted on the undirected pattern without self-loops, each once.
 - an empty part has CE = 0, and so has every part at the first block: `literal` lets part 0 win such ties, as
   printed; else 1 + CE stands for CE.
 - the printed order, descending max(|B(train)|, |B(val)|, |B(test)|), is one long tie where each block has one
-  labelled vertex: blocks go by size; `literal` takes the printed key. Ties go by the centre's id.
-- alpha, beta, gamma are not given. 1/3 each keeps BS at 0 or more until all quotas are full; at 1 each it is
-  negative from a third of them on, and then prefers the part that shares the fewest edges.
+  labelled vertex: blocks go by size, largest first; `literal` takes the printed key. Ties go by the centre's
+  id.
+- alpha, beta, gamma are not given. 1/3 each keeps BS at 0 or more until all quotas are full; with 1 each it
+  turns negative when they are a third full, and then prefers the part that shares the fewest edges.
 - vertices that no centre reaches come last, in ascending order, each to the part of highest
   (1 + CE[j]) (1 - |P_j| parts / V).
 - where every vertex is in a split and `centres=labelled`, each block is one vertex; `centres=train` takes the
@@ -51,8 +52,8 @@ class Neighbourhood(EdgeCutPartitioner):
     centres   "labelled": every vertex of a split; "train": training vertices
     literal   as printed: CE instead of 1 + CE, and the printed order of blocks
     alpha     weight of the balance of training vertices
-    beta      of validation vertices
-    gamma     of test vertices
+    beta      weight of the balance of validation vertices
+    gamma     weight of the balance of test vertices
     """
 
     hops: int = number(2)
@@ -96,7 +97,7 @@ class Neighbourhood(EdgeCutPartitioner):
             key = np.add.reduceat(splits[:, reached].astype(np.int64), firsts, axis=1).max(0)
         order = np.argsort(-key, kind="stable")
         starts = np.concatenate([[0], np.cumsum(sizes[order])])
-        # Where a block begins, and how far on: the places of all members, block by block.
+        # The places in `reached` of all members, block by block: where a block begins there, plus 0, 1, ...
         places = np.repeat(firsts[order] - starts[:-1], sizes[order]) + np.arange(len(reached))
         unreached = by_centre[: len(by_centre) - len(reached)]
         return starts, np.concatenate([reached[places], unreached])
@@ -118,7 +119,8 @@ def blocks(graph: Graph, centres: np.ndarray, hops: int) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _hop(indptr, indices, frontier, centre):
-    """Give the in-neighbours of `frontier` that lack a centre the lowest that reaches them; who they are."""
+    """Give each in-neighbour of `frontier` that has no centre yet the lowest centre that reaches it, in
+    `centre`. Returns these vertices, the next frontier."""
     found, m = np.empty(len(centre), np.int64), 0
     nearest = np.full(len(centre), -1, np.int64)
     for v in frontier:
@@ -139,7 +141,7 @@ def _hop(indptr, indices, frontier, centre):
 
 @numba.njit(cache=True)
 def _assign(indptr, indices, starts, members, splits, rates, parts, mended):
-    """Owners [V]: each block, then each vertex beyond them by itself."""
+    """Owners [V] int32: of the blocks one after another, then of each unreached vertex by itself."""
     owners = np.full(len(members), -1, np.int32)
     sizes, counts = np.zeros(parts, np.int64), np.zeros((3, parts), np.int64)
     num_blocks = len(starts) - 1
@@ -149,7 +151,8 @@ def _assign(indptr, indices, starts, members, splits, rates, parts, mended):
         inside = block < num_blocks
         begin = starts[block] if inside else last + block - num_blocks
         end = starts[block + 1] if inside else begin + 1
-        # Edges from the block to each part: none of its own vertices has an owner yet.
+        # Edges from the block to each part. Those inside the block do not count: none of its vertices has an
+        # owner yet.
         shared[:] = 0
         for i in range(begin, end):
             v = members[i]

@@ -47,16 +47,16 @@ class Csr:
         return self.num_rows
 
     def emptied(self, num_columns: int) -> Csr:
-        """As many rows, with no entry in `num_columns` columns."""
+        """A block of as many rows and `num_columns` columns, without entries."""
         return Csr(np.zeros_like(self.indptr), self.indices[:0], num_columns)
 
     def new_zeros(self, rows: int, num_columns: int) -> Csr:
-        """A block of this shape without an entry, of the same types."""
+        """A block [rows, num_columns] without entries, of this one's types."""
         values = None if self.values is None else self.values[:0]
         return Csr(np.zeros(rows + 1, self.indptr.dtype), self.indices[:0], num_columns, values)
 
     def entries(self) -> np.ndarray:
-        """[entries] the values, written out where all are 1."""
+        """[entries] the values, also where they are not stored because all are 1."""
         return np.ones(self.num_entries, np.float32) if self.values is None else self.values
 
     def rows(self, ids: np.ndarray | slice) -> Csr:
@@ -69,17 +69,17 @@ class Csr:
         return Csr(indptr.astype(self.indptr.dtype), self.indices[place], self.num_columns, values)
 
     def dense(self) -> np.ndarray:
-        """[rows, num_columns]; of a row, no two entries are in the same column."""
+        """[rows, num_columns]: the block as an array, if no row has two entries in one column."""
         table = np.zeros(self.shape, self.dtype)
         table[np.repeat(np.arange(self.num_rows), np.diff(self.indptr)), self.indices] = self.entries()
         return table
 
     def __getitem__(self, ids: np.ndarray | slice) -> np.ndarray:
-        """[k, num_columns] the same rows as the dense table gives them."""
+        """[k, num_columns]: the rows `ids`, as an array."""
         return self.rows(ids).dense()
 
     def astype(self, dtype: np.typing.DTypeLike, copy: bool = True) -> Csr:
-        """The same of values of another type. Index arrays are not copied."""
+        """The block with values of another type. Index arrays are shared, not copied."""
         return Csr(self.indptr, self.indices, self.num_columns, self.entries().astype(dtype, copy=copy))
 
     def row_sums(self) -> np.ndarray:
@@ -92,7 +92,7 @@ class Csr:
         )
 
 
-Table = np.ndarray | Csr  # features [rows, F] float32: of words, and large, without what is 0
+Table = np.ndarray | Csr  # features [rows, F] float32; compressed where the table is large and mostly 0
 
 
 def rows_of(table: Table, ids: np.ndarray) -> Table:
@@ -106,19 +106,19 @@ class OutEdges:
 
     inner_edges: Csr  # [n, n]: v's inner out-neighbours
     halo: np.ndarray  # [m'] int32 global ids, grouped by owner ascending, ascending inside an owner
-    halo_counts: np.ndarray  # [P] int64: of them owned by each worker
-    halo_rows: np.ndarray  # [m'] int32: their local inner rows at their owners
+    halo_counts: np.ndarray  # [P] int64: halo vertices owned by each worker
+    halo_rows: np.ndarray  # [m'] int32: the halo vertices' local inner rows at their owners
     halo_degrees: np.ndarray  # [m'] global in-degrees
     halo_edges: Csr  # [n, m']
 
 
 @dataclass
 class AnyShard:
-    """Worker `rank`'s part of a graph split into `sizes.sum()` vertices over `len(sizes)` workers.
+    """Worker `rank`'s part of a graph of `sizes.sum()` vertices on `len(sizes)` workers.
 
-    n are the vertices that it owns: inner vertices, or masters; k those that it has rows of: the same n of an
-    edge-cut, the r replicas of a vertex-cut. Self-loops are in no block: the propagation operator adds each
-    vertex to itself where its normalisation asks for it."""
+    n is the number of vertices that the worker owns (inner vertices, or masters), and k the number that it
+    has rows of: n in an edge-cut, r in a vertex-cut. Self-loops are in no block: the propagation operator
+    adds each vertex to itself where its normalisation asks for it."""
 
     cut: ClassVar[str] = ""  # "edge" or "vertex"
 
@@ -134,7 +134,7 @@ class AnyShard:
     val: np.ndarray  # [n] bool
     test: np.ndarray  # [n] bool
     # [k] int32 global in-degrees without self-loops; of a weighted graph float64, the sums of the weights of
-    # in-edges. All fields of degrees are alike in this
+    # in-edges. Every other field of degrees is of the same kind
     degrees: np.ndarray
     split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
 
@@ -148,13 +148,14 @@ class AnyShard:
 
     @property
     def weighted(self) -> bool:
-        """Of the whole graph."""
+        """Whether the whole graph has edge weights."""
         return self.degrees.dtype.kind == "f"
 
 
 @dataclass
 class Shard(AnyShard):
-    """Of an edge-cut: every array is indexed by local inner row unless its name says otherwise."""
+    """A worker's part of an edge-cut: every array is indexed by local inner row unless its name says
+    otherwise."""
 
     cut: ClassVar[str] = "edge"
 
@@ -171,8 +172,8 @@ class Shard(AnyShard):
     inner_edges: Csr  # [n, n]: in-edges from inner vertices
     halo_edges: Csr  # [n, m]: in-edges from halo vertices
 
-    # The fields of `outward`, as they are stored. On a symmetric graph they are the in-edges above and these
-    # are None.
+    # The fields of `outward` on a graph that is not symmetric. On a symmetric one these are None, since
+    # out-edges are the in-edges above.
     out_inner_edges: Csr | None = None
     out_halo: np.ndarray | None = None
     out_halo_counts: np.ndarray | None = None
@@ -197,7 +198,8 @@ class Shard(AnyShard):
 
 @dataclass
 class ReplicaShard(AnyShard):
-    """Of a vertex-cut: a replica of every vertex that one of the worker's edges touches.
+    """A worker's part of a vertex-cut: a replica of every vertex that one of the worker's edges touches, and
+    of those vertices without edges that were given to the worker.
 
     A vertex's *master* is one of its replicas; the others are *mirrors*. Masters come first, then mirrors.
     Both directions of an undirected edge are on one worker. On a symmetric graph `edges` is symmetric too."""
@@ -209,7 +211,8 @@ class ReplicaShard(AnyShard):
 
     mirror_counts: np.ndarray  # [P] int64: mirrors here whose master is on each worker (0 for this one)
     mirror_rows: np.ndarray  # [m] int32: the row of each mirror's master, at the master's worker
-    # [s] int32: the local master of every mirror elsewhere, by the mirror's worker, in that worker's order
+    # [s] int32: for every mirror elsewhere whose master is here, that master's local row; by the mirror's
+    # worker, in the order that the mirrors have there
     copy_rows: np.ndarray
     copy_counts: np.ndarray  # [P] int64: mirrors that each worker holds of masters here
 

@@ -27,7 +27,7 @@ def facts(shard: Shard | ReplicaShard) -> dict[str, Any]:
 
 
 class LabelCounts:
-    """How many vertices of each split have each label, over every shard added once."""
+    """How many vertices of each split have each label; add every shard once."""
 
     def __init__(self) -> None:
         self.counts: dict[str, np.ndarray] = {}  # by split: [C + 1] int64, the vertices of the split last
@@ -56,7 +56,8 @@ class LabelCounts:
 
 
 def constant_score(counts: np.ndarray, vertices: int, multilabel: bool) -> float | None:
-    """The best score of a constant answer, from the count of each label [C] among `vertices`."""
+    """The best score of a constant answer, as `LabelCounts.majority` defines it, from the count of each label
+    [C] among `vertices`; None where there are none."""
     if not vertices:
         return None
     if not multilabel:
@@ -73,7 +74,8 @@ class Statistics:
     inner_edges, halo_edges   in-edges of each worker's inner vertices, from inner and from halo vertices
     sent_rows        rows each worker sends in one halo exchange
     edge_cut         directed edges whose ends have different owners; edge_cut_share of all
-    overlap          mean of R(v), CaPGNN's overlap ratio (eq. 2), over the vertices that are in any halo
+    overlap          mean of R(v), the number of halos that v is in (CaPGNN's overlap ratio, eq. 2), over the
+                     vertices that are in any halo
     shared_halo      vertices that are in the halos of two workers or more
     replication      (inner + halo) / V
     majority         by split, see `LabelCounts.majority`
@@ -131,12 +133,13 @@ class Statistics:
 
 
 def two_hops(graph: Graph, owner: np.ndarray, parts: int) -> dict[str, Any]:
-    """Halos of two hops: the remote in-neighbours of a worker's vertices, and theirs (CaPGNN, section 3.4).
+    """Halos of two hops: the remote in-neighbours of a worker's vertices, and the remote in-neighbours of
+    these (CaPGNN, section 3.4).
 
-    halo_two_hops         vertices in each worker's
-    shared_halo_two_hops  vertices that are in those of two workers or more
+    halo_two_hops         vertices in the two-hop halo of each worker
+    shared_halo_two_hops  vertices that are in the two-hop halos of two workers or more
 
-    owner [V]. Takes O(P E) steps and V bytes."""
+    owner [V] names each vertex's worker. Takes O(P E) steps and O(V) memory."""
     sizes, found = [], np.zeros(graph.num_vertices, np.int32)
     for part in range(parts):
         one_hop = np.zeros(graph.num_vertices, np.bool_)

@@ -25,7 +25,7 @@ from harness.data.partition.metis_edges import MetisEdges
 
 @dataclass
 class EdgeAssignment:
-    """M undirected edges over `parts` workers on `hosts` hosts, each host with as many consecutive workers.
+    """M undirected edges on `parts` workers of `hosts` hosts, which have equally many consecutive workers.
 
     low, high   [M] int32, low < high, ascending by (low, high): an edge's id is its place
     owner       [M] int32: the worker of each edge
@@ -59,7 +59,7 @@ class EdgeAssignment:
         return self._masters(*self.replicas(), rule)
 
     def _masters(self, indptr: np.ndarray, worker: np.ndarray, rule: str) -> np.ndarray:
-        # One host for all: the host that holds most of them holds every one.
+        # For "hash" all workers count as one host, which then holds all replicas.
         return _masters(
             indptr, worker, self.parts, self.parts // self.hosts if rule == "host" else self.parts
         )
@@ -70,7 +70,7 @@ def assign_edges(
 ) -> EdgeAssignment:
     """Give every undirected edge of the graph to one of `parts` workers.
 
-    method   a partitioner, or the name of one of this module, which is then made with `knobs`
+    method   a partitioner, or a name in CUTS, whose partitioner is then made with `knobs`
 
     Raises InputError where an argument is out of range, or the partitioner gives no owners."""
     if isinstance(method, str):
@@ -86,7 +86,8 @@ def assign_edges(
 
 @dataclass
 class Ebv(VertexCutPartitioner):
-    """CDFGNN's: each edge to the worker of least replication and load (harness.data.partition.ebv).
+    """CDFGNN's EBV: each edge goes to the worker where it adds least replication and load
+    (harness.data.partition.ebv).
 
     gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV
     """
@@ -119,7 +120,7 @@ class Hep(VertexCutPartitioner):
 
 @dataclass
 class Dne(VertexCutPartitioner):
-    """All workers expand at once (harness.data.partition.dne).
+    """DNE: all workers grow at once, each from the boundary of what it has (harness.data.partition.dne).
 
     imbalance  the most edges of a worker, over the mean
     """
@@ -154,8 +155,8 @@ def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.master
                            mirror
     max_inner, max_outer   the largest worker's: the table's Inner and Outer
     replication            RF, replicas / V
-    edge_imbalance         Edge IF, the largest worker's edges over the mean; vertex_imbalance likewise of
-                           replicas
+    edge_imbalance         Edge IF, the largest worker's edges over the mean
+    vertex_imbalance       the largest worker's replicas over the mean
     """
     choice("masters", masters, MASTER_RULES)
     indptr, worker = edges.replicas()
@@ -191,7 +192,8 @@ def _masters(indptr, worker, parts, per_host):
         on_host[:] = 0
         for k in range(indptr[v], indptr[v + 1]):
             on_host[worker[k] // per_host] += 1
-        # Hosts are looked at from one that the hash names: ties must not all fall to the first.
+        # The search for the host with most replicas begins at one that the hash names, so that ties do not
+        # all fall to the first host.
         hashed = _hash(np.uint64(v))
         turn = np.int64((hashed >> np.uint64(32)) % np.uint64(hosts))
         host = turn
@@ -208,7 +210,8 @@ def _masters(indptr, worker, parts, per_host):
 def _messages(
     indptr: np.ndarray, worker: np.ndarray, masters: np.ndarray, parts: int, per_host: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[P] each, of `statistics`: messages inside a host and between hosts, counted at both ends."""
+    """[P] each: the messages that each worker sends inside its host and to other hosts. A mirror makes two:
+    its worker sends the part, and its master's worker sends the sum."""
     master = np.repeat(masters, np.diff(indptr))
     mirror, inside = worker != master, worker // per_host == master // per_host
     inner, outer = (
