@@ -66,8 +66,8 @@ def main(words: list[str], program: str) -> None:
 
 
 def _check_code(made: bundles.Bundle, code: list[Path]) -> None:
-    """InputError where these files are not what runs of this revision were computed by. The user has named
-    them, so they are imported, and nothing else that only a run names."""
+    """Raise InputError where the files `code` are not those that the runs of this revision were computed by.
+    The user has named these files, so they are imported; no other module that only a run names is."""
     before, here = list(sys.path), revision(ROOT)
     sys.path += [str(path.parent.resolve()) for path in code]
     stems = {path.stem for path in code}

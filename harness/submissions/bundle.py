@@ -1,8 +1,7 @@
 """A bundle: the runs of a submission in one folder, without what is large.
 
 NAME/submission.yaml                  `Submission`: who, under what licence, in which track, which runs
-NAME/runs/GRAPH/RUN/                  of each run `FILES`; of its other files the digests that its summary
-                                      has
+NAME/runs/GRAPH/RUN/                  the `FILES` of each run; its summary has the digests of its other files
 NAME/code/                            Python files of systems that are not of this tree"""
 
 from __future__ import annotations
@@ -45,9 +44,10 @@ TRACKS = (track.FIXED, track.TUNED)
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,49}")
 RUN = re.compile(r"[\w.-]+/[\w.-]+")
 LARGEST = 64 * 2**20  # bytes of a file of a bundle
-# Of a summary: what is derived from the spans, which a bundle leaves out.
+# Keys of a summary that cannot be derived from a bundle, since it leaves out the spans and other files.
 OF_SPANS = frozenset({"core_share", "cpu_slowest", "notes", "files", "checksum"})
-# Blocks in which the rows of a ranking are alike; those of a tuned track may differ in the latter.
+# Blocks of the config in which the rows of a ranking are alike (but for the partition, which
+# `Submitted.setting` leaves out); in the tuned track those of TUNED may differ too.
 SETTING = ("dataset", "partition", "model", "optimiser", "schedule", "evaluate", "score")
 TUNED = ("model", "optimiser", "schedule")
 
@@ -63,7 +63,7 @@ class Submission:
     trials     runs that each row of a tuned track was chosen from
     note       what else is to be known
     halobench  version that made the bundle
-    runs       SHA-256 of each run's summary.json, by folder below `runs`
+    runs       SHA-256 of each run's summary.json, by the run's folder below `runs`
     """
 
     name: str
@@ -110,7 +110,7 @@ class Submitted(Trace):
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Its config but for where it was kept, with its keys in one level."""
+        """The keys of its config that say what was run (`harness.results.identity`), in one level."""
         return flatten(identity(self.config, (self.resolved or {}).get("asynchronous", True)))
 
     @property
@@ -138,7 +138,7 @@ class Submitted(Trace):
 
     def setting(self, track: str) -> tuple[Any, ...]:
         """What a run has in common with those that it is ranked with: graph, workers, epochs and the keys of
-        SETTING. A partition is told by its kind of cut alone: a system over vertex-cuts has its own."""
+        SETTING. Keys of the partition are left out, since a system over vertex-cuts brings its own."""
         blocks = [block for block in SETTING if track == "fixed" or block not in TUNED]
         keys = {k: v for k, v in self.keys.items() if k.partition(".")[0] in blocks}
         keys = {k: v for k, v in keys.items() if not k.startswith("partition.")}
@@ -146,7 +146,7 @@ class Submitted(Trace):
         return graph_name(self), self.keys.get("workers"), self.keys.get("epochs"), tuple(alike)
 
     def check(self) -> None:
-        """Raise InputError where it does not agree with itself."""
+        """Raise InputError where its files contradict each other or its summary does not follow from them."""
         told = self.told
         consistency.check(self, spans=False)
         found = summarise(self)
@@ -174,7 +174,7 @@ class Bundle:
 
     @cached_property
     def rows(self) -> list[list[Submitted]]:
-        """Runs that differ in their seed alone, in ascending order of it."""
+        """The runs, grouped: those of a row differ in their seed alone and are in ascending order of it."""
         together: dict[str, list[Submitted]] = defaultdict(list)
         for run in self.runs.values():
             keys = sorted((key, str(value)) for key, value in run.keys.items() if key != "seed")
@@ -188,8 +188,8 @@ class Bundle:
 
 
 def read(folder: Path) -> Bundle:
-    """The bundle in a folder. InputError where it is none, holds what a bundle has not, or its head cannot be
-    used; its runs are not checked."""
+    """The bundle in a folder. Raises InputError where the folder holds no bundle, lacks a file of it or holds
+    other files, or where its head cannot be used. The runs are not checked."""
     refuse_links(folder)
     path = folder / HEAD
     if not path.is_file():
@@ -219,20 +219,22 @@ def read(folder: Path) -> Bundle:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
+    """The files in a folder, at any depth, in ascending order."""
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
 def digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[Path] = ()) -> Bundle:
     """The bundle that `write` will put into `folder`, which must not be there yet: the runs at or below
-    `paths`, where they are. Of what `halobench tune` made, the runs of the bundle's track.
+    `paths`, which stay where they are. Of runs that `halobench tune` made, it has those of its track.
 
     code   Python files of systems that are not of this tree
 
-    InputError where a run has not finished, or a system's code is not among them."""
+    Raises InputError where a run has not finished or contradicts itself, or `code` lacks a system's file."""
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
     for path in code:
@@ -255,7 +257,7 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
 
 
 def write(bundle: Bundle, code: Sequence[Path] = ()) -> Bundle:
-    """Put what was gathered into its folder; gives the bundle that lies there."""
+    """Copy a gathered bundle and its `code` into its folder; returns the bundle as read from there."""
     folder = bundle.folder
     with writing(folder, "give another --out"):
         folder.mkdir(parents=True)

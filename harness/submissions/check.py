@@ -1,10 +1,10 @@
-"""Whether a bundle can be what its runs did: what is wrong with it, in a sentence each.
+"""Checks whether a bundle can be what its runs did, and says in a sentence each what is wrong with it.
 
 1. every file is what its digest says, tables agree with each other, and summaries follow from tables;
-2. every row has the same seeds, at least SEEDS; exact training and the control are there at its setting;
+2. every row has the same seeds, at least three; exact training and the control are there at its setting;
 3. the graph, the partition and the code are those of this checkout;
 4. the bytes of the first epochs are those of a dry run (`harness.model.plan`), which trains nothing;
-5. a share of the runs, drawn, is trained again: bytes, losses and scores."""
+5. a share of the runs is drawn and trained again: bytes, losses and scores agree with those told."""
 
 from __future__ import annotations
 
@@ -40,21 +40,23 @@ from harness.run.runner import Places
 from harness.submissions.bundle import CODE, Bundle, Submitted, digest
 
 SEEDS = 3  # fewer have no interval to speak of
-POINTS = 2.0  # by which a score may differ from that of the run made again, at most
-LOSS = 1e-3  # relative, of the losses of the first epochs, before rounding has grown
-FIRST = 3  # such epochs
-VALUES = 0.02  # relative, of bytes that depend on values
+# How far a run that is made again may differ:
+POINTS = 2.0  # at most, in the score (%)
+LOSS = 1e-3  # in the loss of the first epochs, relative: rounding errors have not grown by then
+FIRST = 3  # epochs whose losses are compared
+VALUES = 0.02  # in the bytes sent, relative, since bytes may depend on values
 
 Say = Callable[[str], object]
 
 
 def problems(bundle: Bundle, places: Places, share: float, draw: int, say: Say) -> Iterator[str]:
-    """What is wrong with a bundle. InputError where it cannot be checked here: it lacks a graph of its runs,
-    or nobody allowed the code that they name.
+    """A sentence for each thing that is wrong with a bundle. Raises InputError where it cannot be checked
+    here: a graph of its runs is missing, or nobody allowed the code that they name.
 
     places   where the graph is found, and where shards and the runs that are made again go
     share    of the runs that are made again, at least one where it is above 0
-    draw     by which they are drawn
+    draw     the seed by which they are drawn
+    say      is told which run is being checked
     """
     found = list(quick(bundle))
     yield from found
@@ -73,8 +75,9 @@ def problems(bundle: Bundle, places: Places, share: float, draw: int, say: Say) 
 
 @contextlib.contextmanager
 def _importable(bundle: Bundle, folder: Path) -> Iterator[None]:
-    """Within it the modules of a bundle's own code that HALOBENCH_ALLOW names can be imported, here and in
-    the processes of runs: no other file of it can, nor take the place of a module of Python's."""
+    """Within this, modules of the bundle's own code that HALOBENCH_ALLOW names can be imported, here and in
+    the processes of runs. Only they are copied to `folder`, so no other file of the bundle can be imported or
+    take the place of a module of Python's."""
     for path in sorted((bundle.folder / CODE).glob("*.py")):
         if is_trusted(f"{path.stem}."):
             shutil.copyfile(path, folder / path.name)
@@ -89,12 +92,12 @@ def _importable(bundle: Bundle, folder: Path) -> Iterator[None]:
 
 
 def drawn(names: Collection[str], share: float, draw: int) -> list[str]:
-    """Those of the names that a draw chooses."""
+    """A share of the names, rounded up, at random: the same ones for the same `draw`."""
     return random.Random(draw).sample(sorted(names), math.ceil(share * len(names)))
 
 
 def quick(bundle: Bundle) -> list[str]:
-    """What is wrong with a bundle by its files alone."""
+    """What is wrong with a bundle's files, or, where they are sound, with its rows. Nothing is run for it."""
     return list(_of_files(bundle)) or list(of_rules(bundle))
 
 
@@ -116,7 +119,7 @@ def _of_files(bundle: Bundle) -> Iterator[str]:
 
 
 def of_rules(bundle: Bundle) -> Iterator[str]:
-    """Where its rows break the rules for bundles."""
+    """Where a bundle's rows break the rules: seeds, and exact training and the control beside each row."""
     seeds = {tuple(run.seed for run in row) for row in bundle.rows}
     every = sorted({seed for each in seeds for seed in each}, key=str)
     if len(every) < SEEDS:
@@ -139,14 +142,16 @@ def of_rules(bundle: Bundle) -> Iterator[str]:
 
 
 def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[str]]:
-    """The runs as this checkout would make them, in `places`; and why others cannot be. InputError where all
-    that lacks is code that nobody allowed, or a graph."""
+    """The runs as this checkout would make them, in `places`; and a sentence for each that cannot be made or
+    was computed otherwise. Raises InputError where a run's code is not allowed or its graph is missing."""
     made, wrong = {}, []
     foreign: dict[str, list[str]] = defaultdict(list)  # runs by the modules that nobody allowed
     absent: dict[str, list[str]] = defaultdict(list)  # and by what their graph's reader says
     older: dict[str, list[str]] = defaultdict(list)  # and by what else computed them
     where = {"results": str(places.results), "cache": str(places.cache), "data_dir": str(places.data_dir),
              "run_dir": None, "launch": "local", "progress": False, "fresh": False}  # fmt: skip
+    # Each run's config is checked as if it were to be run here; what stands in the way goes into one of the
+    # groups above, to be said once for many runs.
     for name, run in bundle.runs.items():
         try:
             config = configs.stored(run.run_dir)
@@ -164,6 +169,7 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
                 made[name].dataset.fingerprint(places.data_dir, run.seed)
         except InputError as error:
             absent[str(error)].append(name)
+        # A system's own facts must be the same here, unless other code computed the run.
         told = run.resolved or {}
         differing = {key: value for key, value in made[name].facts.items() if told.get(key) != value}
         if not by_other_code(run, made[name]):
@@ -196,7 +202,7 @@ def by_other_code(run: Submitted, here: configs.Run) -> bool:
 
 
 def _of_own_graph(run: Submitted) -> str:
-    """What to do for the file of a run's own graph to be here; "" where it is, or its graph is another's."""
+    """What to do so that the file of a run's own graph is here; "" where it is, or where there is none."""
     if not run.own_graph:
         return ""
     path = Path(os.path.expanduser(run.keys["dataset.path"]))
@@ -212,7 +218,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
-    """The graph, its partition, and the bytes of the epochs that a dry run counts."""
+    """What differs from the graph and the partition that are made here, and from the bytes of a dry run."""
     name, workers = run.run_dir.name, here.settings.workers
     try:
         folder, graph = partitioned(here)
@@ -251,7 +257,7 @@ def _made_again(bundle: Bundle, name: str, run: configs.Run, places: Places) -> 
 
 
 def _of_another(bundle: Bundle, run: Submitted, again: Trace) -> Iterator[str]:
-    """What differs from the run that was made again."""
+    """What differs between a run and `again`, the same run made again."""
     name, told, found = run.run_dir.name, run.told, again.summary or {}
     if abs(told["bytes_total"] - found["bytes_total"]) > VALUES * found["bytes_total"]:
         yield f"{name} says that it sent {told['bytes_total']} bytes; made again {found['bytes_total']}"

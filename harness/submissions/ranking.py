@@ -1,8 +1,9 @@
 """The page that ranks what was handed in: per graph, setting and track a table of all bundles' rows.
 
-A row keeps the score where its difference to exact training of its own bundle, paired over seeds, is not told
-from 0 and at most one point below it (`harness.results.report.advice`). Of those that do, the one that sends
-the fewest bytes is first. Rows that lose score, the control and rows that diverged have no rank."""
+A row keeps the score where its difference to exact training of its own bundle, paired over two seeds or more,
+has a mean of at most one point below 0 and an interval that is not all below 0
+(`harness.results.report.advice`). Of the rows that keep it, the one that sends the fewest bytes is first.
+Rows that lose score, the control and rows that diverged have no rank."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ KINDS = {
 
 @dataclass
 class Row:
-    """Runs of a bundle that differ in their seed alone, beside exact training's of the same bundle."""
+    """Runs of a bundle that differ in their seed alone, beside the runs of exact training in the same bundle
+    at the same setting; of several rows of these, `exact` is the one that sends the fewest bytes."""
 
     bundle: Bundle
     runs: list[Submitted]
@@ -52,11 +54,12 @@ class Row:
 
     @property
     def score(self) -> Estimate:
+        """Its test score (%) over its seeds; without a value where a run diverged."""
         return estimate([] if self.diverged else map(score, self.runs))
 
     @property
     def ahead(self) -> Estimate:
-        """Its score less exact training's, paired over seeds."""
+        """Its score minus that of exact training, in points, paired over seeds."""
         exact = {run.seed: score(run) for run in self.exact}
         pairs = [(score(run), exact.get(run.seed)) for run in self.runs]
         return estimate([] if self.diverged else (a - b for a, b in pairs if a is not None and b is not None))
@@ -68,7 +71,8 @@ class Row:
 
     @property
     def milliseconds(self) -> str:
-        """Per epoch; where workers outnumbered cores, CPU time of the busiest worker."""
+        """Milliseconds per epoch: wall time, or "CPU" time of the busiest worker where workers outnumbered
+        cores."""
         wall = self.first.told["clock"] == "wall"
         seconds = [(run.told if wall else run.told["cpu_slowest"])["epoch_s"] for run in self.runs]
         return f"{1e3 * sum(seconds) / len(seconds):.1f}{'' if wall else ' CPU'}"
@@ -84,7 +88,7 @@ def score(run: Submitted) -> float | None:
 
 
 def megabytes(run: Submitted) -> float:
-    """Per epoch."""
+    """MB per epoch that a run sends."""
     return columns.ALL["mb_epoch"].value(run.told) or 0.0
 
 
@@ -112,6 +116,7 @@ def _kind(run: Submitted) -> str:
 
 
 def table(caption: str, rows: Sequence[Row]) -> Table:
+    """The rows of a ranking in the order of `rankings`; rows that send equally many bytes share a rank."""
     cells, rank, before = [], 0, None
     for at, (row, label) in enumerate(zip(rows, labels([row.first for row in rows])), 1):
         if row.ranked and row.sent.mean != before:
@@ -141,7 +146,8 @@ def _beside(run: Submitted) -> str:
 
 
 def blind(rows: Sequence[Row]) -> bool:
-    """Whether a control is not told apart from exact training: remote rows' worth then shows in no score."""
+    """Whether a control, which has no remote rows, is not told to score below exact training: the score then
+    cannot tell what remote rows are worth."""
     return any(row.first.role == "control" and row.ahead.side() >= 0 for row in rows)
 
 
