@@ -1,1 +1,1 @@
-"""One file a communication strategy. Hydra finds each by the `_target_` of its yaml in `conf/system/`."""
+"""One file per communication strategy. Hydra finds each by the `_target_` of its yaml in `conf/system/`."""

@@ -2,15 +2,15 @@
 Training", MLSys 2023; built here as a baseline of CaPGNN (section 5), from its description.
 
 Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their
-gradients backward. With B bits, u uniform in [0, 1) and low, high the ends of a row:
+gradients backward. With B bits, u uniform in [0, 1) and low, high the least and the largest value of a row:
 
     q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x
 
-    Var x' of a row: F S^2 / 6 where entries lie anywhere between two codes alike, F S^2 / 4 at most
+    Var x' of a row: F S^2 / 6 where entries are uniform between two codes, F S^2 / 4 at most
 
 `assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of
-w_k Var_k is made small at a mean of `bits` bits per row, with w_k = sum_v alpha_vk^2 over the rows that use k
-(forward) or 1 (gradients).
+w_k Var_k is made small at a mean over rows of at most `bits` bits per value, with w_k = sum_v alpha_vk^2 over
+the rows v that use k (forward) or 1 (gradients).
 
 Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
 
@@ -85,7 +85,7 @@ class Adaqp(CodedSystem):
 
     def setup(self, context):
         super().setup(context)
-        # state: bits of rows sent and received
+        # State, by direction and layer: the bits of each row sent, and of each row received.
         self.chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self.divided: dict[str, list[Level]] = {}  # the exchanges that follow from them
         self.weight: torch.Tensor | None = None  # of the rows this worker sends forward
@@ -110,12 +110,12 @@ class Adaqp(CodedSystem):
         return self.divided[key]
 
     def variance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
-        """beta [k]: the weighted variance of each row at 1 / (2^B - 1)^2."""
+        """beta [k]: a row's weighted variance at B bits is beta / (2^B - 1)^2."""
         beta = rows.shape[1] * (rows.amax(1) - rows.amin(1)) ** 2 / 6 if len(rows) else rows.new_empty(0)
         if direction == "backward":
             return beta
         if self.weight is None:
-            # Each receiver knows how much it makes of a row: told once to the owner.
+            # Only a row's receiver knows how it weighs the row: it tells the owner, once.
             used = self.column_weights()[:, None]
             told = self.comm.exchange_now(used, *self.plan.counts("backward"), layer, "backward", "bits")
             self.weight = told[:, 0].clone()
@@ -176,7 +176,8 @@ class Adaqp(CodedSystem):
 
 @dataclass
 class Level:
-    """Rows of one number of bits: which are sent (counts a peer), and where those received go."""
+    """The rows that travel at one number of bits: which are sent (`out`) and how many to each worker, and
+    where those received go (`into`) and how many come from each."""
 
     bits: int
     out: torch.Tensor | slice
@@ -201,8 +202,8 @@ def divide(mine: torch.Tensor, send: list[int], theirs: torch.Tensor, receive: l
 
 
 def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
-    """Bits [k] uint8 of each row, `mean` on average or less: every row begins with 2, and the upgrades that
-    lower sum beta / (2^B - 1)^2 most a bit are made while they fit."""
+    """Bits [k] uint8 of each row, `mean` on average or less. Every row begins with 2; of the upgrades from 2
+    to 4 and from 4 to 8, those that lower sum beta / (2^B - 1)^2 most per bit are made while they fit."""
     low, middle, high = LEVELS
     if hollow(beta):
         return torch.full((len(beta),), high if either() else low, dtype=torch.uint8)

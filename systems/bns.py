@@ -42,7 +42,7 @@ from systems.parts.seeds import permutation
 
 
 @dataclass
-class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by what is drawn of it
+class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by the drawn part of it
     """rate      share of boundary rows drawn in an epoch, in (0, 1]; 1 is exact
     features  "once": layer 0's halo rows are all fetched in the first epoch; "refetch": those that are drawn
               are fetched in every epoch
@@ -64,17 +64,18 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
 
     def setup(self, context):
         super().setup(context)
-        # Where every row is drawn, and where nothing is aggregated, the whole matrix is what is drawn of it.
+        # At rate 1, and on a worker without a halo, the whole matrix is used as it is.
         samples = self.rate < 1 and self.plan.num_halo > 0
         self.sampler = HaloSampler(context.adjacency, self.shard) if samples else None
 
     def before_epoch(self, epoch):
         rank, send, receive = self.comm.rank, self.plan.send_counts, self.plan.receive_counts
+        # Owner and receiver draw the same rows from the same counter, so nothing is sent to agree on them.
         with self.recorder.inside("rest", "draw"):
             to_send = [self.sample(epoch, p, rank, count) for p, count in enumerate(send)]
             to_receive = [self.sample(epoch, rank, p, count) for p, count in enumerate(receive)]
             self.recorder.work(sample(sum(map(len, [*to_send, *to_receive])), sum(send) + sum(receive)))
-        sent, where = placed(to_send, send), placed(to_receive, receive)  # halo rows drawn, of either side
+        sent, where = placed(to_send, send), placed(to_receive, receive)  # in the plan of each direction
         rows = self.plan.send_rows.index_select(0, sent.to(self.device, non_blocking=True))
         self.drawn = HaloPlan(rows, [len(s) for s in to_send], [len(s) for s in to_receive])
         scales = [
@@ -88,8 +89,8 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
                 self.adjacency = self.sampler.propagation(where)
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
-        """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k], on
-        the CPU.
+        """The rows drawn in this epoch: places [k] among the `count` rows that `receiver` needs of `owner`,
+        ascending, on the CPU.
         """
         key = ((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner
         k = max(1, round(self.rate * count)) if count else 0
@@ -101,6 +102,7 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
 
 
 def placed(drawn: list[torch.Tensor], counts: list[int]) -> torch.Tensor:
-    """Places in the whole plan of what was drawn from each worker's `counts` rows."""
+    """Places in the whole plan, which is grouped by worker, of the rows `drawn` among each worker's `counts`
+    rows."""
     first = torch.tensor([0, *counts]).cumsum(0).tolist()
     return torch.cat([each + start for each, start in zip(drawn, first)])

@@ -5,8 +5,8 @@ and Decentralized Training for Billion-Scale Graphs", sections 4.2 and 5.2, desc
 Implements neighbour-sampled mini-batch training whose sampling is a graph of tasks, scheduled in two steps:
 
     a batch: the seeds; for hop h = 1..L tasks that each draw the in-neighbours of some vertices of the
-        frontier (NSC, neighbourhood construction), at their owners; each followed by tasks that fetch the
-        features of what was met first; all joined by the batch's end, from which the training thread takes it
+        frontier (NSC, neighbourhood construction), at their owners; each hop is followed by tasks that fetch
+        the features of the vertices that it met first; when all are done, the training thread takes the batch
     coarse scheduling: every 5 ms another batch is begun where a score of how idle the worker is, how long ago
         the last one was begun and how far sampling lags behind training reaches sigma (Algorithm 1)
     fine scheduling: of the tasks that are ready those of the oldest batch are run first, and of these the
@@ -32,16 +32,17 @@ Decisions
 - a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
   one. 1 is the paper's.
 - what two seeds' neighbourhoods have in common is drawn and fetched once per batch, as in DistDGL: a hop's
-  tasks begin when the hop before is whole. With `dedup=task` every `task` seeds are drawn and fetched by
-  themselves, from the seeds to the inputs, and what two of them have in common twice: R_lj and X_j are then
-  of each of them, added up. So `order`, `launch` and `threads` change no draw, no loss and no byte, `dedup`
-  no draw and no loss, and `task` no byte but under `dedup=task`.
-- under `features=once` a row is fetched for the first batch, in their order, that has it as an input: so a
-  batch's fetches wait for the structure of the batches before it. Under `refetch` they wait for nothing.
-- Algorithm 1 divides by the number Q of batches that wait, which may be 0: Q + 1. With `inflight` batches
-  that are begun and not made count too. T_gap is in milliseconds and sigma 500, both ours: idle and balanced,
-  a batch every 5 ms, the polling interval. C_util is of this worker, its CPU seconds over its share of the
-  cores. Until both means are known T_sample / T_train is 1.
+  tasks begin when the hop before is whole. With `dedup=task` every group of `task` seeds is drawn and fetched
+  by itself, from the seeds to the inputs, and what two groups have in common is drawn and fetched twice: R_lj
+  and X_j are then those of each group, added up. So `order`, `launch` and `threads` change no draw, no loss
+  and no byte, `dedup` no draw and no loss, and `task` no byte but under `dedup=task`.
+- under `features=once` a row is fetched for the first batch, in the order of batches, that has it as an
+  input: so a batch's fetches wait for the structure of the batches before it. Under `refetch` they wait for
+  nothing.
+- Algorithm 1 divides by the number Q of batches that wait, which may be 0; here it is Q + 1. With `inflight`,
+  batches that are begun and not made count in Q too. T_gap is in milliseconds and sigma 500, both ours: with
+  idle cores and T_sample = T_train a batch is begun every 5 ms, the polling interval. C_util is of this
+  worker, its CPU seconds over its share of the cores. Until both means are known T_sample / T_train is 1.
 - a batch that the training thread asks for is begun at once, whatever the score: at full use of the cores f
   is 0, and Algorithm 1 alone would not begin one any more.
 - threads: the worker's share of the cores, at least 1, beside the training thread.
@@ -77,12 +78,12 @@ NSC, FETCH = "nsc", "fetch"  # what a task does
 
 @dataclass
 class Chain:
-    """Seeds that are drawn and fetched by themselves: of a whole batch, or under `dedup=task` of one task.
+    """Seeds that are drawn and fetched by themselves: those of a batch, or under `dedup=task` of one task.
 
     frontier  [n] names of the hop that is being drawn
     parts     by task what its vertices drew, in the order of the frontier
     undone    tasks of the hop that are not done
-    drawn     by hop that is done its frontier and what that drew
+    drawn     by hop that is done: its frontier, and what the vertices of that drew
     """
 
     frontier: np.ndarray
@@ -93,8 +94,13 @@ class Chain:
 
 @dataclass
 class Making:
-    """A batch that is being made, of `chains`; `unfinished` of them have hops left. Its blocks, by hop, and
-    the names of its inputs are `found` and `inputs`."""
+    """A batch that is being made, of `chains`; `unfinished` of them have hops left.
+
+    found    its blocks, by hop
+    inputs   [q] the names of its inputs
+    reads    what its tasks have read from other workers
+    pulled   the names and the features that its fetches have brought
+    """
 
     epoch: int
     step: int
@@ -115,11 +121,11 @@ class Bytegnn(SampledBatches):
     order     which ready task is run: "dag": of the oldest batch the cheapest | "fifo"
     launch    which batches are begun: "score" (Algorithm 1) | "fixed": `prefetch` ahead
     sigma     the score at which another is begun
-    inflight  batches that are begun and not made count as waiting
-    prefetch  under launch=fixed
+    inflight  true: batches that are begun and not made count as waiting
+    prefetch  batches that are begun ahead under launch=fixed
     dedup     what is drawn and fetched once: what a "batch" has in common, or what the seeds of a "task" have
-    task      vertices of a task; under dedup=task its seeds
-    threads   that run tasks; null: the worker's share of the cores
+    task      vertices per task; under dedup=task seeds per task
+    threads   threads that run tasks; null: the worker's share of the cores
     """
 
     split: str = word("owner", "even")
@@ -145,9 +151,10 @@ class Bytegnn(SampledBatches):
         super().setup(context)
         self.local = threading.local()  # each thread's expander, which has a scratch array
         self.lock = threading.Lock()
-        # Under features=once: whose rows have been given to a batch to fetch, and what of that is due.
+        # Under features=once: the vertices whose rows a batch fetches or has fetched, by name; the fetches
+        # of batches whose turn has not come; and the number of the batch whose turn is next.
         self.claimed = np.zeros(len(self.names.ids), bool)
-        self.whole: dict[int, Callable[[], None]] = {}  # by number, batches whose structure is there
+        self.whole: dict[int, Callable[[], None]] = {}  # by number, of batches whose structure is there
         self.turn = -1
         self.scheduler: Scheduler[Making] = Scheduler(
             self.comm,
@@ -167,7 +174,7 @@ class Bytegnn(SampledBatches):
     # -- a batch's tasks --
 
     def begin(self, number: int, epoch: int, step: int) -> Making:
-        if self.turn < 0:  # the first of the run, or of what goes on from a checkpoint
+        if self.turn < 0:  # the first batch of the run, or after a checkpoint was loaded
             self.turn = number
             self.claimed = self.kept.slot >= 0
         seeds, total = self.seeds.of(epoch, step)
@@ -204,7 +211,8 @@ class Bytegnn(SampledBatches):
             chain.undone -= 1
             if chain.undone:
                 return
-        # The last of a hop joins it, and begins the next.
+        # The hop's last task joins the draws of all its tasks. In a batch of one chain it makes the hop's
+        # block at once; of several chains `join` makes the blocks at the end.
         before = chain.frontier
         chosen = Chosen.joined([part for part in chain.parts if part is not None])
         if len(batch.chains) == 1:
@@ -218,6 +226,7 @@ class Bytegnn(SampledBatches):
         if hop < self.num_layers:
             self.draw(dag, chain)
             return
+        # After the last chain's last hop the structure is whole: all fetches are known, or can be begun.
         with self.lock:
             batch.unfinished -= 1
             if batch.unfinished:
@@ -229,8 +238,8 @@ class Bytegnn(SampledBatches):
             self.claim(dag)
 
     def join(self, batch: Making) -> None:
-        """The last chain makes the batch's blocks of what all have drawn: of a vertex that several came by,
-        each drew the same."""
+        """Make the batch's blocks of what its chains have drawn; the last of them does. Where several chains
+        have expanded a vertex, each drew the same for it."""
         batch.inputs = batch.chains[0].frontier
         if len(batch.chains) == 1:
             return
@@ -243,10 +252,12 @@ class Bytegnn(SampledBatches):
             batch.found.append(made)
 
     def claim(self, dag: Dag[Making]) -> None:
-        """Fetch for a batch whose structure is there what no batch before it does; in their order."""
+        """Fetch, for a batch whose structure is there, the rows that no batch before it fetches. Batches have
+        their turn in order: one that is whole early waits for those before it."""
 
         def fetch() -> None:
-            # Of what its chains lack each fetches all, since none knows of the others.
+            # Each chain fetches all that it lacks, also what another chain of the batch fetches: as under
+            # dedup=task chains know nothing of each other.
             missing = [chain.frontier[~self.claimed[chain.frontier]] for chain in dag.work.chains]
             for chain, names in zip(dag.work.chains, missing):
                 self.claimed[names] = True
@@ -269,14 +280,14 @@ class Bytegnn(SampledBatches):
             self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(chain.drawn)))
 
     def fetch_rows(self, dag: Dag[Making], chunk: np.ndarray) -> None:
-        self.expander()
+        self.expander()  # makes `local.beside`
         rows = in_order(self.names, self.local.beside, "features", chunk, FEATURES)
         with self.lock:
             dag.work.pulled.append((chunk, rows))
             dag.work.reads += self.local.beside.take_reads()
 
     def expander(self) -> Expander:
-        """This thread's, which reads by `local.beside`."""
+        """This thread's expander, which reads through `local.beside`; both are made on first use."""
         if not hasattr(self.local, "expander"):
             self.local.beside = self.pulls.beside()
             self.local.expander = self.expands(self.local.beside)
@@ -287,7 +298,7 @@ class Bytegnn(SampledBatches):
     def structure(self, epoch, step):
         batch = self.scheduler.take(epoch, step)
         reads: list[Read] = []
-        if self.pulls is not self.own:  # the same operations on every worker, however many tasks they were
+        if self.pulls is not self.own:  # one operation per hop, the same on every worker for any tasks
             hops = [Purpose("sample", "neighbours", layer) for layer in reversed(range(self.num_layers))]
             now = time.monotonic()
             reads = [together(batch.reads, purpose, self.comm.peers, now) for purpose in [*hops, FEATURES]]
@@ -298,7 +309,7 @@ class Bytegnn(SampledBatches):
         tally = self.scheduler.take_tally()
         taken = max(tally.taken, 1)
         tell(self.recorder, tally.seconds, self.scheduler.running, tally.ahead / taken)
-        # By the layer whose block a task's hop makes; of a fetch, by the last block that is there.
+        # An NSC task's layer is that whose block its hop makes; a fetch's, that of the last block made.
         for (kind, layer), spent in sorted(tally.spent.items()):
             self.recorder.metric(f"{kind}_s", spent.total, layer)
             self.recorder.metric(f"{kind}_tasks", spent.count, layer)

@@ -10,22 +10,24 @@ Implements the one-dimensional block-row algorithm. With T_i = sum_j A_ij H_j:
 Notation: A the normalised adjacency; H_j, delta_j the block of worker j; P workers; N vertices; f_l the width
 of H^l.
 
-Bytes an epoch over all workers, two layers: 4 (P-1) N (f_0 + 2 f_1 + f_2); a layer's delta is broadcast even
+Bytes per epoch over all workers, two layers: 4 (P-1) N (f_0 + 2 f_1 + f_2); a layer's delta is broadcast even
 where only its weight gradient needs it. Under `features=once` layer 0 is local after the first epoch: A X is
 static, and dL/dW^0 = (A X)^T delta.
 
 `replication=c` above 1 is the 1.5D algorithm: c workers have a block row in common, and each of them
-multiplies with one c-th of the blocks (`systems.parts.replicated`). A product of width f is then
-4 N f (P/c - 1 + 2 (c - 1)) bytes in place of 4 N f (P - 1). c^2 divides P; the least is near c = sqrt(P/2).
+multiplies with one c-th of the blocks (`systems.parts.replicated`). A product of width f then takes
+4 N f (P/c - 1 + 2 (c - 1)) bytes in place of 4 N f (P - 1). c^2 must divide P; the fewest bytes are near
+c = sqrt(P/2).
 
 Decisions: features once | refetch (the paper's); own block fresh.
 With c > 1: column k has the blocks j with j mod c = k; a worker owns the rows of its part as everywhere, so
 the paper's all-reduce of a block row is a reduce-scatter after the product and an all-gather before the next,
 in as many bytes; A H comes before W whatever `order` says; `features=once` fetches layer 0 as c = 1 does.
 Departures: all broadcasts of a layer are posted together and the local product runs meanwhile; whole blocks
-are held, but only the rows that local edges touch are multiplied. With c > 1 the owner drops, and the dense
-product is of a worker's own rows, where in the paper each of the c workers makes all of the block row's; a
-block is sent to each of its readers, since no group of workers has a broadcast of its own here. The formulas
+are held, but only the rows that local edges touch are multiplied. With c > 1 the owner of a row applies its
+dropout, and each worker computes the dense product of its own rows only, where in the paper each of the c
+workers computes that of the whole block row; a block is sent to each of its readers one by one, since no
+group of workers has a broadcast of its own here. The formulas
 of the 1.5D algorithm are from notes of the paper; its code was not at hand.
 """
 

@@ -5,6 +5,12 @@ Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; syste
 systems/parts/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/parts/rapa.py) and the
 pipeline of section 4.2. Each can be switched off (Table 8).
 
+Before training, RAPA takes halo vertices away from the workers that are too slow for theirs. In every epoch
+and layer a worker takes each row of its halo from its local tier; if that has not got it, from the global
+tier; and otherwise from its owner, fresh. In every T-th epoch all cached rows are computed anew. With the
+pipeline a layer aggregates the halo that was asked for in the epoch before. Backward, the gradients of halo
+rows go to their owners, who add them to their own.
+
 Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T =
 `refresh`. The local tier is a worker's own; the global tier is shared by all workers of the host.
 
@@ -16,7 +22,7 @@ Decisions
   devices and host and the bytes of all cached layers, or numbers of vertices per tier.
 - Tiers: `inclusive` by default, since section 4.2 has it so: for vertices that are only in a local cache,
   "their features are copied to the global cache", and Algorithm 1 sizes the global tier for all that the
-  devices may hold. A vertex stands no lower in a worker's own halo than among all, so that a global tier that
+  devices may hold. A vertex ranks no lower in a worker's own halo than among all, so that a global tier that
   is not larger than a worker's own is never hit by that worker (with `top_k=-1`). `tiers=exclusive` is a
   variant: for the global tier R(v) counts only the workers whose local tier does not hold v, and the tier
   serves only those. The hit rates of both are under the first picture.
@@ -27,10 +33,10 @@ Decisions
   up in vain are told to all workers, 4 bytes per id, counted.
 - Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older
   than T - 1; layer 0 never needs it. T is "configurable" in the paper and not printed; 10 is this
-  project's. In a refresh the owner puts a row of the global tier there, and every worker that reads it
-  takes it. It is counted once per receiving worker (`global_get`), as if each had been sent it; the
-  owner's copy is not. A worker whose rows are there tells each other one of its host so, in one byte
-  (`flags`). A miss is fetched fresh from its owner.
+  project's. In a refresh the owner of a row that the global tier holds writes it there, and every worker
+  that uses it reads it from there. It is counted once per reading worker (`global_get`), as if it had been
+  sent to each; the owner's write is not counted. A worker that has written its rows tells each other worker
+  of its host so, in one byte (`flags`). A miss is fetched fresh from its owner.
 - Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are traced:
   `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which leaves
   the lookups of a refresh out, since all its rows are computed anew.
@@ -250,6 +256,7 @@ class Capgnn(FitsDevices, System):
 
     def request(self, layer: int, h: torch.Tensor) -> Request:
         """Ask for a layer's halo: send what others ask for, put into the global tier what is new in it."""
+        # Where each row comes from: all workers know all lookups, so this says also what others ask for.
         if self.cache is None:
             fetch = self.all_rows
         else:
@@ -260,6 +267,7 @@ class Capgnn(FitsDevices, System):
             for name, value in fetch.found(self.plan.num_halo, expired).items():
                 self.recorder.metric(name, value, layer)
         request = Request(layer, self.epoch, h.shape[1], fetch)
+        # Rows that no tier serves travel directly from their owners; `collect` waits for them.
         if fetch.direct.anyone:
             plan = fetch.direct.plan
             with self.recorder.inside("rest", "pack", layer):
@@ -269,6 +277,7 @@ class Capgnn(FitsDevices, System):
                 packed, *plan.counts("forward"), layer, "forward", "halo", self.epoch % 2
             )
             request.sent = packed
+        # In a refresh owners write their rows of the global tier, and announce that they have.
         if fetch.announced:
             self.rows.renew_shared(layer, fetch, h, self.epoch)
             request.announcement = self.rows.announce(layer)
@@ -293,7 +302,7 @@ class Capgnn(FitsDevices, System):
             request.shared = self.rows.from_shared(request.layer, request.fetch)
 
     def collect(self, request: Request) -> torch.Tensor:
-        """The halo [m, F] that was asked for, and what of it stays in the own tier."""
+        """The halo [m, F] that was asked for; the own tier keeps those of its rows that it is to hold."""
         if request.rows is not None:
             return request.rows
         layer = request.layer
@@ -334,7 +343,8 @@ class Capgnn(FitsDevices, System):
 
 
 class CachedHalo(Crossing):
-    """What is not cached is asked for when h is there; gradients go back to the owners of the rows."""
+    """Forward, the rows that are not cached are asked for when h is there. Backward, gradients of halo rows
+    go to the rows' owners."""
 
     def __init__(self, system: Capgnn, layer: int, h: torch.Tensor):
         self.system = system

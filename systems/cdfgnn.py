@@ -5,6 +5,11 @@ Implements Algorithm 1 (the core's vertex-cut propagation around `synchronize`),
 vertex cache, here for Z and for delta), the threshold rule (6) with (7), and the quantisation of (22) and
 (23). Its partitioner, eq. (24), is partition=ebv.
 
+Every replica of a vertex computes its part of the vertex's row of Z, and backward of delta. Gather: a mirror
+whose part has changed by more than eps since it was last used sends the difference to its master, which adds
+it to its sum of all parts; a master adds the difference of its own part by the same rule. Scatter: a master
+whose sum has changed sends it to its mirrors. Replicas compute with the sum of the last scatter.
+
 Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/dZ); zt_i the part as last used
 (the mirrors' and the master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m
 mirrors of a worker; eps the threshold.
@@ -18,15 +23,16 @@ Decisions
   accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
 - quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message
   is its row's id (4 bytes), B F bits and the two constants.
-- Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0. A
-  row with a value that is not a number has changed.
+- Algorithm 2's condition in its product form, strict: ||z - zt|| > eps ||zt||. Caches start at 0, so the
+  first epoch sends every row that is not 0. A row with a value that is not a number has changed.
 - metrics, by layer and direction, in rows of gather and scatter together: `sent`; `saved`, not sent because
   the change is within eps; `zero`, not sent because the row is 0 and was 0, which is no hit of the cache; and
-  `possible`, the sum of the three. A sum whose parts have gone back to 0 may keep a rounding error: `saved`.
+  `possible`, the sum of the three. A sum whose parts have gone back to 0 may keep a rounding error, and then
+  counts as `saved`.
 - drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own
   part is not quantised.
 - scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact
-  accumulator; `diff` sends the difference to what they have, `fp32` is not quantised.
+  accumulator; `diff` sends the difference from what they have, `fp32` sends the sum unquantised.
 - weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees;
   (3) and (4) by autograd.
 - `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's
@@ -160,7 +166,7 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
             wire = self.pack(difference(parts, rows["mirror"], sent), self.quantise)
             scatter_add_rows(rows["mirror"], sent, self.unpack(wire, z, self.quantise))
             self.counted(z, len(parts), len(sent))
-        # Line 7.
+        # Line 7, gather: each master gets the differences of its mirrors.
         arrived, wire = self.gather.exchange(sent, wire, layer, direction, ids=self.cache)
         with recorder.inside("rest", "cache", layer):
             # Lines 8-10: masters add the differences.
@@ -168,14 +174,14 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
             at = self.place[arrived]
             scatter_add_rows(rows["sum"], at, self.unpack(wire, z, self.quantise))
             active[at] = True
-            # Lines 11-15: and that of their own part.
+            # Lines 11-15: masters add the change of their own part, which is not quantised.
             fresh, zero = self.changed(own, rows["master"])
             mine = fresh.nonzero().squeeze(1)
             change = difference(own, rows["master"], mine)
             scatter_add_rows(rows["sum"], mine, change)
             scatter_add_rows(rows["master"], mine, change)
             active[mine] = True
-            # Lines 16-18: what is active goes to the mirrors.
+            # Lines 16-18: a sum that has changed is coded once, for its master and all its mirrors.
             chosen = active.nonzero().squeeze(1)
             if self.scatter == "diff":
                 message = difference(rows["sum"], rows["master_used"], chosen)
@@ -188,11 +194,12 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
             number[chosen] = torch.arange(len(chosen), device=self.device)
             copies = active[self.place].nonzero().squeeze(1)
             wire = wire.index_select(0, number[self.place[copies]])
-            # Copies that stay here: of sums that are 0 with their parts, and of those that the cache saves.
+            # Copies that are not sent: `zero` where a sum and its parts are 0, `saved` elsewhere.
             zero &= ~active & (rows["sum"].abs().amax(1) == 0)
             zeros += zero[self.place].sum()
             saved += (~active & ~zero)[self.place].sum()
             self.counted(z, len(own), len(at) + len(mine) + len(chosen))
+        # Scatter: the mirrors get the sums. A replica that gets none computes with the last one it got.
         arrived, wire = self.scattering.exchange(copies, wire, layer, direction, ids=self.cache)
         with recorder.inside("rest", "cache", layer):
             self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
@@ -222,10 +229,10 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
                 self.recorder.work(once._replace(rows=rows, read=read, written=written))
 
     def changed(self, z: torch.Tensor, cached: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Which rows of z [k, F] are FRESH, and which are 0 as their cached ones are  [k] bool each.
+        """Which rows of z [k, F] are FRESH, and which are 0 and cached as 0  [k] bool each.
 
         FRESH where ||z - zt||_inf > eps ||zt||_inf, and where a value is not a number; without a cache
-        everywhere. A row of the second kind is never FRESH: whatever eps is, there is nothing to send.
+        everywhere. A row that is 0 and cached as 0 is not FRESH: whatever eps is, there is nothing to send.
         """
         if not self.cache:
             fresh = torch.ones(len(z), dtype=torch.bool, device=self.device)
@@ -233,7 +240,7 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
         return changed(z, cached, self.eps)
 
     def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
-        """Lay message [k, F] to what replicas compute with, or add it there."""
+        """Write message [k, F] into the rows at `at` that replicas compute with; at scatter=diff, add it."""
         if self.scatter == "diff":
             scatter_add_rows(rows, at, message)
         else:
@@ -252,6 +259,7 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
         return wire
 
     def unpack(self, wire: torch.Tensor, like: torch.Tensor, coded: bool) -> torch.Tensor:
+        """The rows that `pack` made `wire` of, in the width and precision of `like`."""
         if coded:
             rows = linear.dequantise(wire, like.shape[1], self.bits, like.dtype)
             self.recorder.work(code(len(rows), rows.shape[1], wire.nbytes, rows.nbytes))
@@ -281,7 +289,7 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
             self.adapt(accuracy)
 
     def adapt(self, accuracy: float) -> None:
-        """The eps of the next epoch."""
+        """Set the eps of the next epoch (6) and the mean accuracy (7) by this epoch's accuracy."""
         if self.mean_accuracy is None:
             self.mean_accuracy = accuracy
         relaxed, shrunk = (
@@ -319,15 +327,15 @@ class _Synchronise(torch.autograd.Function):
 
 
 class Selection:
-    """An exchange of some of the rows that two ends have agreed on: what is sent says which it is.
+    """An exchange of some of the rows that two workers have agreed on: each row travels with its number.
 
-    out, into   rows for, and from, each worker, were all sent
+    out, into   how many rows go to, and come from, each worker if all are sent
     """
 
     def __init__(self, comm, out: list[int], into: list[int], purpose: str, device: torch.device):
         self.comm, self.out, self.into, self.purpose = comm, out, into, purpose
         workers = torch.arange(len(out), device=device)
-        # of every row that could be sent
+        # the receiver of every row that could be sent
         self.peer = workers.repeat_interleave(torch.tensor(out, device=device))
         self.out_end = torch.tensor(out, device=device).cumsum(0)
         self.out_start = torch.tensor([0, *out], device=device).cumsum(0)[:-1]
@@ -342,7 +350,8 @@ class Selection:
             received = comm.exchange_now(wire, self.out, self.into, layer, direction, self.purpose)
             return torch.arange(len(received), device=rows.device), received
         peer = self.peer[rows]
-        # Rows ascend, and so do their peers. To count them so is one read, where a bincount takes two.
+        # Rows ascend, and so do their receivers. To count these by search is one read of the device, where a
+        # bincount takes two.
         ends = torch.searchsorted(rows, self.out_end).tolist()
         send = [end - start for start, end in zip([0, *ends], ends)]
         receive = comm.exchange_counts(send, layer, direction, "counts")

@@ -17,15 +17,15 @@ Bytes over all workers, 4-byte floats:
 
 Decisions
 - a vertex without in-edges counts 1 at its master. d counts edges whatever their weights; the degrees of A
-  are sums of these.
+  are sums of weights.
 - degrees of A: global (those of the whole graph, for self-loops too) | local (the worker's own in-edges).
 - drop_edges: K, off by default. A mask drops each edge, in both directions, with probability drop_rate, by a
   hash of the seed, the mask and both ends; self-loops stay, nothing is rescaled and degrees do not change.
   Which mask an epoch takes is a hash of the seed and the epoch, the same on all workers.
 - a worker's shard holds its mirrors' features; they are sent and counted all the same. Its mirrors' labels,
   and which of them are trained on, are sent before training, uncounted.
-- layer 0 keeps A X under `features=once`, but where features are bags of words or edges are dropped: it then
-  computes A (X W) in every epoch.
+- layer 0 keeps A X under `features=once`. Where features are bags of words, or edges are dropped, it computes
+  A (X W) in every epoch instead.
 - evaluation is exact, over synchronised replicas.
 Departures: the paper's full text was not at hand. The weights of the loss and DropEdge-K are from memory of
 it; K and the rate are not printed in what could be read.
@@ -54,7 +54,7 @@ MASK = 2**64 - 1
 @dataclass
 class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
     """degrees     of the propagation matrix: "global", or "local" to each worker
-    drop_edges  masks of edges that epochs choose from; 0: all edges in every epoch
+    drop_edges  K, the number of masks of edges, of which each epoch takes one; 0: no edge is dropped
     drop_rate   the share of edges that a mask drops
     features    "once": mirrors' features are fetched once; "refetch": in every epoch
     """
@@ -91,14 +91,16 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
 
     def loss_rows(self):
         shard, masters = self.shard, self.shard.num_masters
+        # Masters tell their mirrors their labels, and whether they are training vertices.
         mine = np.column_stack([shard.labels.reshape(masters, -1), shard.train]).astype(np.int32)
         sent = torch.from_numpy(mine).to(self.device)
         theirs = self.comm.exchange(self.plan, sent, -1, "labels").wait()
         told = np.concatenate([mine, theirs.cpu().numpy()])
+        # A replica's share of the loss is d_i(v) / d(v), its in-edges here over those on all workers.
         own = torch.from_numpy(np.diff(shard.edges.indptr)).long().view(-1, 1).to(self.device)
         whole = sum_replicas(self.comm, self.plan, own, -1, "forward", "degrees")
         here, all_edges = own.cpu().numpy()[:, 0], whole.cpu().numpy()[:, 0]
-        alone = np.arange(len(here)) < masters  # without in-edges anywhere
+        alone = np.arange(len(here)) < masters  # the share where there is no in-edge: 1 at the master
         share = np.divide(here, all_edges, out=alone.astype(np.float64), where=all_edges > 0)
         rows = np.flatnonzero((told[:, -1] > 0) & (share > 0))
         labels = told[:, :-1].astype(shard.labels.dtype).reshape(-1, *shard.labels.shape[1:])
@@ -131,7 +133,8 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
 
 
 def kept(edges: Csr, ids: np.ndarray, seed: int, mask: int, rate: float) -> Csr:
-    """The edges that a mask leaves of a block, ids [r] int32 the global ids of its rows and columns."""
+    """The edges of a block that mask number `mask` keeps, of which it drops the share `rate`; ids [r] int32
+    are the global ids of the block's rows and columns."""
     base = np.uint64(mix_int((seed * 1_000_003 + mask + 1) & MASK))
     left = _kept(edges.indptr, edges.indices, np.asarray(ids), base, rate)
     ends = np.concatenate([[0], np.cumsum(left)])
@@ -141,7 +144,7 @@ def kept(edges: Csr, ids: np.ndarray, seed: int, mask: int, rate: float) -> Csr:
 
 @numba.njit(cache=True, nogil=True)
 def _kept(indptr: Any, indices: Any, ids: Any, base: Any, rate: float) -> Any:
-    """[entries] bool; both directions of an edge are alike."""
+    """Which entries stay [entries] bool: both directions of an edge, or neither."""
     left = np.empty(len(indices), np.bool_)
     for v in range(len(indptr) - 1):
         for e in range(indptr[v], indptr[v + 1]):

@@ -1,7 +1,11 @@
 """DIGEST: Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic Stale
 Representation Synchronization" (2022).
 
-Implements Algorithm 1 in its synchronous form, with the layer of eq. 5
+Implements Algorithm 1 in its synchronous form. In a round every worker pulls its halo's hidden rows from a
+store, if the schedule has a pull (lines 5-6), and computes its layers with the halo rows that it pulled last
+as constants; it pushes its own hidden rows to the store, if the schedule has a push (lines 9-10), and takes
+the gradient of its own loss. Then the workers' gradients are averaged for one step (AGG, line 13). With the
+layer of eq. 5
 
     H^(l+1)_in = sigma(P_in H^(l)_in W + P_out Ht^(l)_out W)
 
@@ -22,13 +26,14 @@ Decisions
 - start: the store begins with one exact forward pass, outside the clock, recorded as `start_bytes`;
   `zeros`: the halo is 0 until the first pull. Under `literal` the start is also read outside the clock,
   since Algorithm 1 pulls nothing before round N; those pulls are not in `start_bytes`, nor are the features
-  that the exact forward pass exchanges, as every evaluation does.
+  that the exact forward pass exchanges, as it does in every evaluation.
 - form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation gives a layer three weights
   whose meaning depends on the partition, another model than any other system trains, so `form` refuses it.
 - line 11 divides every row by its length. It is a part of the model, `model.norm=l2`, for every system
   alike; the default is without it, and the page's picture shows both.
 - line 12 updates a layer inside the forward pass: here one backward pass and one step per round.
-- loss: the mean over the partition's training vertices (eq. 3); `global` divides by all workers' count.
+- loss: the mean over the partition's training vertices (eq. 3); `global` divides the sum by the number of
+  training vertices of all workers.
 - AGG (line 13): the unweighted mean of the workers' gradients, then one shared Adam step. Algorithm 1 takes
   a plain gradient step in every worker and aggregates weights; for plain steps that start from the same
   weights, the mean of the weights is the step with the mean of the gradients, which is what the proof
@@ -37,8 +42,8 @@ Decisions
   vertices. Under `loss=global`, `aggregate=gradients` sums the gradients, which is the gradient of the
   global mean.
 - gradients to remote vertices: none, pulled rows are constants.
-- two slots per slice in the store: a worker that is a round ahead pushes beside what a slower one still
-  pulls.
+- two slots per slice in the store: a worker that is a round ahead pushes into one while a slower worker still
+  pulls from the other.
 Departures: the parameter server's aggregation is an all-reduce. `straggler` delays a worker on
 purpose (section 5.2).
 """
@@ -112,6 +117,7 @@ class Digest(StaleSystem):
     # -- Algorithm 1, in the order of a round --
 
     def pulls(self, r: int) -> bool:
+        """Whether workers pull at the start of round r."""
         return r % self.interval == 0 if self.schedule == "literal" else (r - 1) % self.interval == 0
 
     def pushes(self):
@@ -160,7 +166,8 @@ class Digest(StaleSystem):
         set_weights(parameters, self.weights_before)
         rows = self.context.train_rows
         divisor = self.loss_divisor(len(rows), int(self.shard.split_counts[0]))
-        # The rows' loss reaches the other workers' gradients too: their share is in the loss, not in the sum.
+        # A worker's loss also has gradients on other workers, whose own shares must not multiply them: the
+        # share is therefore in the divisor of the loss, and the sum over workers has no weights.
         self.context.exact_gradient(rows, divisor / self.share if self.share else float("inf"), masks=0)
         exact = torch.cat([p.grad.reshape(-1) for p in parameters])
         own = torch.cat([g.reshape(-1) for g in self.own_gradient]) * self.share

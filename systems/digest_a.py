@@ -21,7 +21,7 @@ Decisions
 - `scale` multiplies what is uploaded: 1, or 1/M. Adam divides by the gradient's own size, so that under
   update=gradient the scale moves little more than what weight decay and Adam's epsilon weigh beside the
   gradient.
-- an upload is answered with the weights, the worker's next download. Either has 8 bytes beside it
+- an upload is answered with the weights, the worker's next download. Beside each of the two go 8 bytes
   (`stamps`), the version of the weights, also in rounds without a pull.
 - the run ends when the server has applied epochs x M updates, and until then every worker goes on: a fast
   worker makes more rounds than `epochs`, a slow one fewer. Epoch e is the updates e M to (e + 1) M, and is
@@ -39,7 +39,7 @@ Decisions
   Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
 - features, start, loss: as in systems/digest.py; `features=refetch` is an exchange in every round, in which
   all workers meet, so that all make `epochs` rounds and nothing is asynchronous any more. Three slots per
-  slice in the store: in rotation an owner may push beside what is read of two rounds ago.
+  slice in the store: in rotation an owner may push while its push of two rounds ago is still being read.
 - `server_s` is the clock to compare with others: seconds since the first update arrived. What has been
   trained is traced when the workers meet. The server's own CPU seconds stand in no worker's.
 - the server has Adam and no other optimiser; with `update=delta` workers take steps of whatever the run's is.
@@ -115,16 +115,16 @@ class DigestA(StaleSystem, AsynchronousSystem):
 
     def before_epoch(self, epoch):
         self.round = epoch + 1
-        # The stamp of this round's pushes, and the clock of their age. Where every worker counts rounds of
-        # its own, the clock that all share is the server's count of updates; the first weights' is 1, as the
-        # start has 0.
+        # `now` is the stamp of this round's pushes, by which their age is counted. Workers in step count
+        # rounds. Others share no clock but the server's count of updates: their first weights have stamp 1,
+        # since the start has 0.
         self.now = self.round if self.in_step else self.version + 1
         self.pulling = (self.round - 1) % self.interval == 0
         self.wanted = self.stamps()
         self.prefetch(1)
 
     def stamps(self) -> list[int | None]:
-        """The round of each owner's push that a pull takes; None for its last."""
+        """By owner, the round of the push that a pull takes; None: its latest push."""
         if self.order == "arrival":
             return [None] * self.comm.size
         # The weights of this round hold the updates up to this worker's own of round k - 1.

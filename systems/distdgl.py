@@ -36,9 +36,9 @@ Decisions
   draw by themselves.
 - unbiased: what a vertex draws is weighed by d_v / k_v, with degrees of the whole graph. For GraphSAGE that
   is the mean over the sample. `scale=block` counts degrees anew inside the block, as DGL's GraphConv does.
-- fan-outs are listed from the seeds; drawn without replacement, or with it (`replace`: every vertex with
-  neighbours draws exactly its fan-out, and k_v is that; attention counts an edge as often as it is drawn);
-  drawn anew at every hop, also for a vertex that has been expanded before in the same step. With
+- fan-outs are listed from the seeds. Neighbours are drawn without replacement, or with it (`replace`: every
+  vertex with neighbours draws exactly its fan-out, and k_v is that; attention counts an edge as often as it
+  is drawn), and anew at every hop, also for a vertex that has been expanded before in the same step. With
   `redraw=vertex` a vertex keeps its first draw, as in PyG, and is asked for once; at which hop that is
   depends on the worker's other seeds, so that the number of workers then changes what is drawn.
 - "15, 10 and 5" is read as 15 at the seeds, which is GraphSAGE's order.
@@ -51,8 +51,8 @@ Decisions
 - evaluation is exact and sees the whole graph, as for every system.
 - structure is drawn `prefetch` steps ahead in a thread, across epochs; features are pulled and blocks made in
   the training thread. What is drawn ahead is counted in the step that uses it, and the training thread's wait
-  for it is exposed communication. The thread goes on while the run is evaluated, outside the clock. It
-  changes no bit. Under `service=exchange` all workers pull in lockstep, and nothing is drawn ahead.
+  for it is exposed communication. The thread goes on while the run is evaluated, outside the clock. Drawing
+  ahead changes no bit. Under `service=exchange` all workers pull in lockstep, and nothing is drawn ahead.
 Departures: the all-reduce stands for the parameter servers of sparse embeddings, which these tasks have not;
 what draws ahead is one thread per worker, not processes.
 """
@@ -90,8 +90,8 @@ class Distdgl(SampledBatches):
 
     redraw    a vertex draws its neighbours anew at every "hop", or once: "vertex"
     cache     share of the other workers' vertices whose features are kept, under refetch
-    policy    which ones: those of highest out-"degree", "random" ones, or the inputs of highest "frequency"
-              in the first epoch
+    policy    which are kept: those of highest out-"degree", "random" ones, or the inputs of highest
+              "frequency" in the first epoch
     service   "shared": memory of one host | "exchange": any transport
     prefetch  steps whose structure is drawn ahead, in a thread; 0: none, in the training thread
     """
@@ -169,14 +169,15 @@ class Distdgl(SampledBatches):
         self.kept.keep(chosen, FEATURES)
 
     def drawn(self, epoch: int, step: int, inside: Callable[[int], AbstractContextManager]) -> Drawn:
-        """A step's structure, from the seeds down; each layer's inside what `inside` gives for it."""
+        """A step's structure, hop by hop from the seeds. A layer's hop is drawn inside the context that
+        `inside(layer)` gives."""
         seeds, total = self.seeds.of(epoch, step)
         frontier, found = seeds, []
         chosen: Chosen | None = None
         for hop, most in enumerate(self.most, 1):
             layer, key = self.num_layers - hop, hop_key(self.seed, epoch, step, hop)
             with inside(layer):
-                # The sources of a hop begin with its destinations, whose draws are there already.
+                # A frontier begins with that of the hop before, whose draws redraw=vertex keeps.
                 known = chosen if self.redraw == "vertex" else None
                 new = frontier if known is None else frontier[len(known.counts) :]
                 drawn = self.expander.choose(new, key, most, layer)

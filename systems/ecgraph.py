@@ -8,11 +8,13 @@ changed. In the epochs between, both ends predict it, and the owner codes it and
 
     (t + 1) mod T = 0   h;   d = (h - h_last) / (T - 1),  h_last = h
     else                p = h_last + r d,  r = (t + 1) mod T;   c the middle of h's bucket, of 2^B between the
-                        least and the largest value of the message;   of c, p, (c + p) / 2 the least |. - h|_1
+                        least and the largest value of the message;   h is replaced by the one of c, p and
+                        (c + p) / 2 that is nearest to it, by |. - h|_1
 
-A row says in 2 bits which it is, and sends no values where it is p. The Bit-Tuner doubles B, up to 8, where
-fewer than half of a message's rows sent values, and halves it, down to 1, where more than 0.8 did.
-Backward (ResEC-BP). x = g + e is sent as C(x), the middle of its bucket; e = x - C(x).
+Each row says in 2 bits which one it is, and sends no values where it is p. The Bit-Tuner doubles B, up to 8,
+where fewer than half of a message's rows sent values, and halves it, down to 1, where more than 0.8 did.
+Backward (ResEC-BP). A gradient g is sent with the error e of the one before: x = g + e is sent as C(x), the
+middle of its bucket, and e = x - C(x).
 
 Notation: T `period`, B `bits`, B' `backward_bits`; t the epoch; g the gradient of a row of F columns; e is 0
 at first; k the rows of a message, from one worker to another in one layer, q those of them that send values.
@@ -26,7 +28,7 @@ Decisions
 - h_last, d and e are kept for each pair of workers, and so is B. The public code keys e by layer and vertex,
   so that readers of one row overwrite each other's.
 - rows are sent before dropout, which the receiver draws: dropped rows could not be predicted.
-- equals are resolved in the order c, p, (c + p) / 2. A message of equal values has c = h.
+- ties are resolved in the order c, p, (c + p) / 2. A message of equal values has c = h.
 - `rate=sent` is what the public code does, though both ends can compute d.
 - period=1: every row is exact, and no rate is needed. backward_bits=32: gradients as they are.
 - layer 0: features once (fetched exactly, once) | refetch (as other layers).
@@ -56,9 +58,9 @@ CODED, PREDICTED, BETWEEN = range(3)  # how a row is sent
 @dataclass
 class Ecgraph(CodedSystem):
     """period         every so many epochs rows are sent exactly; 1: in all
-    bits           per value of a coded row, at first: 1, 2, 4 or 8
-    backward_bits  per value of a gradient: 1, 2, 4 or 8; 32: as it is
-    tune           whether the bits of rows follow from how many of them send values
+    bits           bits per value of a coded row, at first: 1, 2, 4 or 8
+    backward_bits  bits per value of a gradient: 1, 2, 4 or 8; 32: not coded
+    tune           true: the bits of rows follow from how many rows send values; false: `bits` throughout
     rate           "sent": rows' rates of change travel with them; "computed": at both ends
     features       "once": layer 0's halo rows are fetched once, exactly; "refetch": in every epoch
     """
@@ -75,8 +77,8 @@ class Ecgraph(CodedSystem):
 
     def setup(self, context):
         super().setup(context)
-        # State, by layer: h_last and d [k, F] of rows sent and of rows read; e [m, F]; and B by worker, of
-        # what is sent and of what is read.
+        # State, by layer: h_last and d [k, F], of the rows sent and of the rows read; e [m, F]; and B by
+        # worker, of what is sent to it and of what is read from it.
         self.sent: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.read: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.error: dict[int, torch.Tensor] = {}
@@ -102,7 +104,7 @@ class Ecgraph(CodedSystem):
         return flight, arrived, rows, lambda came: came
 
     def start_exact(self, layer, direction, rows, send, receive):
-        """Rows as they are, which predictions of the next epochs start from."""
+        """Send rows as they are, and their rates; the predictions of the next epochs start from them."""
         both, width = self.rate == "sent" and self.epoch > 0, rows.shape[1]
         self.sent[layer] = rows, self.change(rows, self.sent.get(layer))
         wire = torch.cat(self.sent[layer], 1) if both else rows
@@ -128,10 +130,12 @@ class Ecgraph(CodedSystem):
         return ((self.epoch + 1) % self.period * rate).add_(last)
 
     def start_rows(self, layer, direction, rows, send, receive):
-        """What says how each row is sent; and, once it is there, the values of rows that send some."""
+        """Send two messages to each worker: first how each row is sent, and when the others' have come, the
+        values of the rows that send some."""
         width, size, dtype = rows.shape[1], rows.element_size(), rows.dtype
         sending, reading = self.tuned.setdefault(layer, ([self.bits] * len(send), [self.bits] * len(send)))
         heads, values, counts = [], [], []
+        # Owners predict as their readers do, and choose for each row what stands for it.
         guesses = self.predicted(*self.sent[layer]).split(send)
         for peer, (x, guess) in enumerate(zip(rows.split(send), guesses)):
             choices, ends, some, count = chosen(x, guess, sending[peer])
@@ -142,6 +146,7 @@ class Ecgraph(CodedSystem):
         self.recorder.work(stream(len(rows), width, size, 9, 3))  # codes, their middles, and three errors
         self.recorder.work(code(sum(counts), width, sum(counts) * width * size, sum(map(len, values))))
         self.recorder.metric("rows_with_values", sum(counts), layer)
+        # The choices travel first: the receiver needs them to know how many bytes of values will come.
         sizes = [message_bytes(k, 2, size) for k in receive]
         flight, came, _ = self.post(heads, sizes, [0] * len(send), layer, direction, slot=1)
         flight.wait()
@@ -154,6 +159,7 @@ class Ecgraph(CodedSystem):
         for peer, k in enumerate(receive):
             reading[peer] = self.next_bits(used[peer], valued[peer], k)
 
+        # The receiver predicts every row, and writes over its predictions where values have come.
         def made(came: torch.Tensor) -> torch.Tensor:
             h = self.predicted(*self.read[layer])
             parts = zip(h.split(receive), came[:, 0].split(sizes), told, valued, used)
@@ -174,7 +180,7 @@ class Ecgraph(CodedSystem):
         return max(bits // 2, 1) if 5 * valued > 4 * rows else bits
 
     def start_gradients(self, layer, direction, g, send, receive):
-        """Gradients with what was left out of those before them."""
+        """Send gradients with the error e of those before them, and keep the error of what is sent."""
         bits, size, width, dtype = self.backward_bits, g.element_size(), g.shape[1], g.dtype
         x = self.error[layer].add_(g) if layer in self.error else g.clone()
         self.error[layer] = x
@@ -193,7 +199,8 @@ class Ecgraph(CodedSystem):
         return *self.post(wires, sizes, send, layer, direction), made
 
     def post(self, parts, sizes, counts, layer, direction, slot=0):
-        """Send bytes to each worker, which hold `counts` rows, and receive `sizes` bytes."""
+        """Start sending `parts`, the bytes for each worker, which count as `counts` rows, and receiving
+        `sizes` bytes from each."""
         wire = torch.cat(parts)[:, None]
         lengths = [len(part) for part in parts]
         under_way = self.comm.start_exchange(
@@ -236,7 +243,7 @@ def chosen(
 
 
 def fill(p: torch.Tensor, wire: torch.Tensor, choices: torch.Tensor, ends: torch.Tensor, bits: int) -> None:
-    """p [k, F] <- rows as `chosen` made `wire` [bytes] of them."""
+    """p [k, F] <- the rows that `chosen` made `wire` [bytes] of; predicted rows stay as they are."""
     if compiled(p):
         loops.restore_nearest(wire.numpy(), choices.numpy(), ends.numpy(), bits, p.numpy())
         return
@@ -246,7 +253,7 @@ def fill(p: torch.Tensor, wire: torch.Tensor, choices: torch.Tensor, ends: torch
 
 
 def compensated(x: torch.Tensor, bits: int) -> torch.Tensor:
-    """The message [bytes] of x [k, F]; x <- what is left out of it."""
+    """The message [bytes] of x [k, F]; x <- x - C(x), what the message leaves out."""
     if compiled(x):
         ends, wire = ends_of(x), torch.empty(message_bytes(x.numel(), bits, x.itemsize), dtype=torch.uint8)
         loops.compensate(x.numpy(), ends.numpy(), bits, wire.numpy())
@@ -277,7 +284,7 @@ def coded(x: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def middles(codes: torch.Tensor, ends: torch.Tensor, bits: int) -> torch.Tensor:
-    """The middles of such buckets."""
+    """The middles of the buckets `codes` [k, F] that `coded` gave."""
     return (codes + 0.5).mul_((ends[1] - ends[0]) / 2**bits).add_(ends[0])
 
 
@@ -292,25 +299,25 @@ def nearest(x: torch.Tensor, p: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
 
 
 def unknown(rows: int) -> torch.Tensor:
-    """The same of a dry run, in which all rows send values, or none does."""
+    """What `nearest` gives in a dry run, in which all rows send values, or none does."""
     return torch.full((rows,), CODED if either() else PREDICTED)
 
 
 def message(codes: torch.Tensor, bits: int, ends: torch.Tensor) -> torch.Tensor:
-    """The bytes of all these codes, one after the other, and of their ends; none without codes."""
+    """A message: the bytes of all codes, one after the other, then of their ends [2]; empty without codes."""
     wire = packed(codes.reshape(1, -1), bits)[0]
     return torch.cat([wire, ends.view(torch.uint8)]) if codes.numel() else wire
 
 
 def message_bytes(count: int, bits: int, size: int) -> int:
-    """Bytes of such a message of `count` codes; `size` of a value."""
+    """Bytes of a `message` of `count` codes, whose ends take `size` bytes each."""
     return code_bytes(count, bits) + 2 * size if count else 0
 
 
 def parted(
     wire: torch.Tensor, count: int, bits: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The codes [count] and ends [2] of a message."""
+    """The codes [count] and ends [2] of a `message`."""
     if not count:
         nothing = torch.zeros(2, dtype=dtype, device=wire.device)
         return nothing[:0], nothing

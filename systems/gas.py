@@ -82,11 +82,11 @@ FEATURES = Purpose("ids", "features", 0)
 class Gas(BesideClock, BatchSystem):
     """The knobs.
 
-    clusters  of each worker's part
+    clusters  METIS clusters that each worker's part is cut into
     batch     clusters per worker and step; null: all, one step per epoch
     outside   rows outside the batch: from the "history"; "zero"; or "drop" the edges to them (Cluster-GCN)
     start     what histories hold before epoch 0: the rows of an "exact" forward pass, or "zeros"
-    refresh   when they are all written anew, exactly and outside the clock: "never", or after every "epoch"
+    refresh   when all histories are written anew, exactly, outside the clock: "never", or after every "epoch"
     features  "once": a remote row is pulled when it is first needed, and kept; "refetch": in every step
     """
 
@@ -126,7 +126,7 @@ class Gas(BesideClock, BatchSystem):
         self.expander = Expander(self.names, lists)
         dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         hidden = range(1, self.num_layers) if self.outside == "history" else ()
-        # By hidden layer, [n, f_l] of the own vertices.
+        # By hidden layer: the history [n, f_l] of the own vertices.
         self.history = {layer: np.zeros((shard.num_inner, self.widths[layer]), dtype) for layer in hidden}
         own = {"features": as_precise(shard.features)}
         own |= {_name(layer): rows for layer, rows in self.history.items()}
@@ -167,8 +167,9 @@ class Gas(BesideClock, BatchSystem):
         self.batches.begin(epoch)
 
     def make_batch(self, epoch, step):
-        """The subgraph of a step's clusters and what it takes from outside. All workers come by here in every
-        step, before any push of it: who asks is answered with the histories that the step before left."""
+        """The subgraph of a step's clusters and what it takes from outside. All workers run this in every
+        step, before any of them pushes in it, so that a pull is answered with the histories that the step
+        before left."""
         rows, seeds = self.batches.rows(step)
         inside = self.recorder.inside
         with inside("rest", "subgraph"):
@@ -185,7 +186,7 @@ class Gas(BesideClock, BatchSystem):
                 purpose = Purpose("ids", "history", layer)
                 outside = in_order(self.names, self.pulls, _name(layer), sources[len(rows) :], purpose)
                 pulled[layer] = torch.from_numpy(outside).to(self.device)
-                self.recorder.work(*[moved(outside)] * 2)  # joined and ordered
+                self.recorder.work(*[moved(outside)] * 2)  # owners' answers joined, then put in order
         if not seeds:
             return None
         self.rows, self.pulled = rows, pulled
@@ -201,6 +202,7 @@ class Gas(BesideClock, BatchSystem):
         return HistoryPass(batch, self.comm, self.name, self.pulled, self.push)
 
     def push(self, layer: int, h: torch.Tensor) -> None:
+        """Write the batch's fresh rows h [b, f_l] into the own history of a hidden layer."""
         with self.recorder.inside("rest", "push", layer):
             self.history[layer][self.rows] = h.cpu().numpy()
             self.recorder.work(moved(h, of=len(self.history[layer])))
@@ -214,15 +216,15 @@ class Gas(BesideClock, BatchSystem):
         }
 
     def load_state_dict(self, state):
-        # Features do not change: what was kept is pulled again, outside the clock. It was counted then.
+        # Features do not change: what was kept is pulled again, outside the clock. Its first pull counted.
         self.kept.keep(state["kept"].cpu().numpy(), FEATURES)
         for layer, rows in state["history"].items():
             np.copyto(self.history[layer], rows.cpu().numpy())
 
 
 class HistoryPass(BlockPass):
-    """The strategy of one step: a hidden layer takes the batch's own rows h [n, f_l] fresh, which are pushed,
-    and `pulled` {layer: [m, f_l]} for those outside."""
+    """The strategy of one step: a hidden layer takes the batch's own rows h [n, f_l] fresh, and pushes them;
+    for rows outside the batch it takes `pulled` {layer: [m, f_l]}."""
 
     def __init__(
         self,
@@ -251,5 +253,5 @@ def alone(found: Sampled, outside: str) -> Sampled:
 
 
 def _name(layer: int) -> str:
-    """Of a hidden layer's history among the arrays to be pulled from."""
+    """The name of a hidden layer's history among the arrays to be pulled from."""
     return f"history {layer}"

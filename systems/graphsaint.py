@@ -9,8 +9,8 @@ Implements training on random subgraphs whose losses and sums are made unbiased:
         H^(l+1)_v = sigma(sum over u in S of (C_v / C_vu) A_vu H^(l)_u W)
         loss = sum over the training vertices v in S of N / (C_v t) L_v
 
-Over the N sets an edge that one of them holds has A_vu as the mean of its weights among those that hold v,
-and the mean of the losses is the mean of the training vertices' losses where each is in one of them.
+In the mean over the sets that hold v, an edge that some set holds has the weight A_vu. The mean of the losses
+over the N sets is the mean over all training vertices, if each of them is in some set.
 
 Notation: V vertices and t training vertices; A normalised in the graph that sets are drawn from. C_v / C_vu
 and N / (C_v t) are the `norm_aggr` and `norm_loss` of its authors' code.
@@ -33,7 +33,7 @@ Decisions
 - budget: vertices drawn per set, of which some are drawn twice; a walk of h steps draws h + 1. null: every
   set is the whole graph, which is full-batch training.
 - coverage: 50, the code's. The sets are drawn and counted before the first epoch, outside the clock, and
-  again where a run goes on.
+  again when a run is resumed.
 - the sets that are counted are those that are trained on, in the same order, again and again. The paper's
   code draws new ones when it has used up the first; there an edge that no counted set held weighs 10,000.
 - a set depends on (seed, worker, number) alone, and is drawn again when it is needed: no set is stored.
@@ -130,6 +130,7 @@ class Graphsaint(BatchSystem):
         inside = self.recorder.inside
         if not self.counts.sets:
             return None
+        # The set, and the edges between its vertices, each weighed by C_v / C_vu.
         with inside("rest", "subgraph"):
             found = self.sets.vertices((epoch * self.num_steps + step) % self.counts.sets)
             seeds = found[self.train[found]]
@@ -140,6 +141,7 @@ class Graphsaint(BatchSystem):
             held = self.counts.vertices[rows]
             scales = np.repeat(held, np.diff(edges.indptr)) / self.counts.edges[places]
             edges.values = (scales if edges.values is None else scales * edges.values).astype(self.dtype)
+        # One block without outside sources serves every layer.
         with inside("rest", "blocks"):
             alone = Sampled(
                 edges,
@@ -153,6 +155,7 @@ class Graphsaint(BatchSystem):
             first = Block(alone, self.adjacency, 0)
             blocks = [first, *[first.of_layer(1)] * (self.num_layers - 1)]
         self.totals.update(edges=edges.num_entries, inputs=len(rows))
+        # The features, all of own vertices, and the weight N / C_v of each seed's loss.
         taken = torch.from_numpy(self.own[rows]).long().to(self.device)
         with inside("rest", "gather", 0):
             table = self.own_features

@@ -24,11 +24,12 @@ Bytes, 4-byte floats and integers:
 Decisions
 - degrees are the whole graph's: nothing takes the place of an edge that is left out.
 - k / d is 1 for a vertex without in-edges, and alpha_i 1 for a worker without training vertices.
-- features are exact, and no older than a rotation: what only the part before needed is not kept.
+- features are exact, and none is kept for longer than it is needed: a rotation drops those of other workers'
+  vertices that only the second part before it needed.
 - who sends which features follows from the partition, so nothing is asked for. Vertices' ids and degrees, and
   the sizes of parts, are gathered before training, uncounted.
 - all rows of both parts are computed in every layer.
-- an epoch is one step. Where a run goes on, it fetches what it held again, outside the clock.
+- an epoch is one step. A resumed run fetches again what it held, outside the clock.
 - evaluation is exact and sees the whole graph, as for every system.
 Departures: the paper's full text was not at hand. alpha is from its public code, the form of its shrunk
 correction and 0.5 are guesses, and its chunks are random where parts here are the partition's.
@@ -109,6 +110,7 @@ class Grappa(BatchSystem):
         self.correct = 1.0
 
     def second_of(self, worker: int, epoch: int) -> int:
+        """second(i, t): the second part of a worker in an epoch; NONE for one worker alone."""
         size = self.comm.size
         return (worker + 1 + epoch // self.period % (size - 1)) % size if size > 1 else NONE
 
@@ -122,6 +124,7 @@ class Grappa(BatchSystem):
     def rotate(self, second: int) -> None:
         """Take `second` as the second part. All workers rotate together."""
         inside = self.recorder.inside
+        # The in-edges of both parts: the own ones are here, the others come from the second part's worker.
         with inside("rest", "subgraph"):
             chosen, frontier = self.own.of(self.order), (self.order + self.first).astype(np.int32)
             if second != NONE:
@@ -131,6 +134,7 @@ class Grappa(BatchSystem):
         x = self.rows(second, sources)
         with inside("rest", "blocks"):
             first, deeper = Block(found, self.adjacency, 0), Block(found.alone(), self.adjacency, 1)
+        # The correction: k / d of the own training vertices, which are the first rows.
         self.second, seeds, n = second, len(self.labels), len(frontier)
         near, far = (np.diff(block.indptr)[:seeds] for block in (found.inner, found.halo))
         shares = np.divide(near, near + far, out=np.ones(seeds), where=near + far > 0)
@@ -147,14 +151,14 @@ class Grappa(BatchSystem):
             self.batch = Batch(self.x, blocks, self.labels, self.total, weights=weights, static=static)
 
     def structure(self, second: int) -> tuple[Chosen, np.ndarray]:
-        """The in-edges of a part, and its vertices' names. Its worker sends the ends of each edge, the bits
-        of its weight where it has one, and the vertices' ids."""
+        """The in-edges of part `second`, and its vertices' names. Each part's own worker sends them: the ends
+        of each edge, the bits of its weight where it has one, and the vertices' ids."""
         shard, rank, size = self.shard, self.comm.rank, self.comm.size
         ends = np.repeat(np.arange(shard.num_inner, dtype=np.int32), self.own.counts)
         message = np.concatenate([ends, self.own.edges.ravel(), np.asarray(shard.inner)])
         columns = 1 + self.own.edges.shape[1]
         send, receive = np.zeros(size, int), np.zeros(size, int)
-        reader = (2 * rank - second) % size  # the shift is the same for all
+        reader = (2 * rank - second) % size  # its second part is this one: all shift by as much
         send[reader] = len(message)
         receive[second] = columns * self.edges[second] + shard.sizes[second]
         with self.comm.for_once():
@@ -169,8 +173,8 @@ class Grappa(BatchSystem):
         return Chosen(counts, counts, found[edges : columns * edges].reshape(edges, columns - 1)), names
 
     def rows(self, second: int, sources: np.ndarray) -> torch.Tensor:
-        """The features [q, f0] of the names `sources`; those that are not here are fetched, and no others
-        than these are kept of other workers' vertices."""
+        """The features [q, f0] of the names `sources`. Those that are not here are fetched; of other workers'
+        vertices, those of `sources` are kept from now on and no others."""
         rank, size, before = self.comm.rank, self.comm.size, self.second
         remote = np.sort(sources[(sources < self.first) | (sources >= self.first + len(self.x))])
         missing = np.setdiff1d(remote, self.held, assume_unique=True)
@@ -194,7 +198,8 @@ class Grappa(BatchSystem):
         return x
 
     def sent(self, reader: int, second: int, before: int | None) -> np.ndarray:
-        """Own rows [k], ascending, that a worker needs for its second part, and did not before."""
+        """Own rows [k], ascending, that worker `reader` needs for part `second` and did not have for its part
+        before that; `before` is this worker's part before, None at first."""
         rank, none = self.comm.rank, self.read[self.comm.rank]
         if reader == rank:
             return none
@@ -204,7 +209,7 @@ class Grappa(BatchSystem):
         return np.setdiff1d(np.union1d(self.read[reader], self._rows_for(second)), had, assume_unique=True)
 
     def _rows_for(self, part: int) -> np.ndarray:
-        """Own rows that a part consists of, or takes in."""
+        """The own rows that a part needs: all, if it is the own part, else those in its halo."""
         return np.arange(len(self.x)) if part == self.comm.rank else self.read[part]
 
     def _on_device(self, places: np.ndarray) -> torch.Tensor:

@@ -4,10 +4,12 @@ description.
 
 Implements periodic averaging with global correction. A round, which is an epoch here:
 
-    K times, at every worker, without communication:   W_i <- Adam_i(W_i, gradient of its own mean loss on its
-    own subgraph) W <- sum_i (t_i / t) W_i
-    S times, at the server:                            W <- Adam_s(W, gradient on a mini-batch of training
-                                                       vertices, all neighbours)
+    K times, at every worker, without communication:
+        W_i <- Adam_i(W_i, gradient of its own mean loss on its own subgraph)
+    once, over all workers:
+        W <- sum_i (t_i / t) W_i
+    S times, at the server:
+        W <- Adam_s(W, gradient on a mini-batch of training vertices, all neighbours)
 
 Notation: t_i training vertices of worker i, t of all; the subgraph of a worker has no cut edges and counts
 its degrees itself.
@@ -109,8 +111,8 @@ class Llcg(OwnLoss, System):
         self.comm.sum_weights(self.parameters, self.counts[self.comm.rank] / sum(self.counts))
 
     def mini_batch(self, epoch: int, step: int) -> torch.Tensor:
-        """This worker's rows of the batch: places in the line of all workers' training vertices, worker 0's
-        first.
+        """This worker's rows [b] of a correction step's mini-batch. All workers draw the same places in the
+        line of all training vertices, worker 0's first, and each keeps those of its own vertices.
         """
         key = (self.seed * 1_000_003 + epoch) * 65_537 + step
         drawn = torch.randperm(sum(self.counts), generator=torch.Generator().manual_seed(key % 2**64))[

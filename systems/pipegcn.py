@@ -17,9 +17,10 @@ Decisions
   zeros on.
 - layer 0: features once (static, so fetched once, exactly) | refetch (through the pipe like any layer: 0 in
   epoch 0, then exact). It has no gradients to return.
-- gradients leave when the weights have been reduced, which need the link first; features when they are there.
-- a gradient that arrives in epoch t is added where epoch t's own gradient of the same rows is, in the
-  backward pass of the layer.
+- boundary gradients are sent after the all-reduce of the weight gradients, which needs the link first;
+  boundary features are sent as soon as they are computed.
+- a gradient that arrives in epoch t is added to epoch t's own gradient of the same rows, in the backward pass
+  of the layer.
 Departures: none known.
 """
 
@@ -71,8 +72,9 @@ class Pipegcn(System):
         return StaleHalo(self, layer, h)
 
     def advance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
-        """Send this epoch's boundary rows [s, F], or halo gradients [m, F]. The halo [m, F] to use, or the
-        gradients to add to the boundary rows, are those of the epoch before."""
+        """Put this epoch's boundary rows [s, F], or halo gradients [m, F], into the pipe. Returns what came
+        of the epoch before, smoothed if asked: the halo [m, F] to use, or the gradients [s, F] to add to
+        those of the boundary rows."""
         smooth = self.smooth_features if direction == "forward" else self.smooth_gradients
         stale, arrived = self.stale[direction][layer], self.pipes[direction][layer].push(rows, depth=1)
         if arrived is not None:
@@ -101,8 +103,8 @@ class Pipegcn(System):
 
 
 class StaleHalo(Crossing):
-    """This epoch's rows are sent when h is there; the gradients of the halo in use are sent, and stale ones
-    added to h's, in the backward pass."""
+    """Forward, this epoch's boundary rows are sent when h is there, and the halo of the epoch before is used.
+    Backward, that halo's gradients go into the pipe, and those of the epoch before are added to h's."""
 
     def __init__(self, system: Pipegcn, layer: int, h: torch.Tensor):
         self.system = system

@@ -4,36 +4,44 @@ Inclusion-Aware Caching".
 Implements Algorithm 1 (pipelined training with staleness tau), Algorithm 2 with Theorem 2 (sampling
 probabilities, eqs. 15-19), and the inclusion-aware feature cache of section V.
 
+In iteration t, which is an epoch here, a worker draws the graph SG(t), to be trained on tau iterations later,
+and tells the owners of its boundary vertices that it needs their rows. It trains on TG(t), drawn tau
+iterations before. Layer by layer it sends the boundary rows that others asked for SG(t), and uses those that
+came for TG(t). Backward it sends the gradients of boundary rows to their owners, who add them to their own
+tau iterations later.
+
 Notation: TG(t) the sampled graph trained on in iteration t, SG(t) the one drawn in iteration t for t + tau,
 so TG(t + tau) = SG(t); the queue Q holds the tau graphs between. p_ij probability of edge j -> i; eps
 sampling rate; H^(t,l) the input of layer l; J its gradient.
 
-    Z_i = P_ii H_i + sum_{j drawn} P_ij / p_ij H_j,  H_j of iteration t if j is inner, of t - tau if it is a
-    boundary vertex   (3), (15) J of the boundary rows of TG(t) is sent to their owners in t and added to
-                      their own gradient in t + tau                      (7)
+    Z_i = P_ii H_i + sum_{j drawn} P_ij / p_ij H_j,   H_j of iteration t if j is inner,           (3), (15)
+                                                      of t - tau if it is a boundary vertex
+    J of the boundary rows of TG(t) is sent to their owners in t
+    and added to their own gradient in t + tau                                                         (7)
 
 Decisions
 - each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no
   neighbour and always kept.
 - B_i = eps |N_i| is real-valued, and sum_j p_ij = B_i.
 - ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration; P_ij = r_i c_j, and r_i cancels.
-  Where all of a row are 0, eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
+  Where all ||y_ij|| of a row are 0, p_ij = eps. a_j, 1.1 for an inner and 1 for a boundary vertex, enters as
+  sqrt(a_j) ||y_ij||.
 - `norms=code`: sqrt(a_j) ||y_ij|| = sqrt(a_j sum_l ||H_j^(l)||), l = 1..L-1 the inputs of the layers after
   the first: sqrt(1.1 sum_l ||H_j^(l)||) for an inner vertex, as in the authors' code, which leaves out the
   last of these layers (and so fails with two).
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
 - p and the cache are renewed every R iterations. `refresh=null` makes R a tenth of the run's iterations, at
   least 1 and at most 100: the paper says "every certain iterations", and 100 would govern half of 200. Before
-  the first time p = eps and the cache goes by degree. What that takes is sent and counted then: 4 bytes per
-  boundary vertex for p, 1 byte for the cache, and the rows that are new in it.
-- boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero
-  where TG(t) had none.
+  the first renewal p = eps and the cache goes by degree. What a renewal takes is sent and counted then: 4
+  bytes per boundary vertex for p, 1 byte for the cache, and the rows that are new in it.
+- boundary gradients: `tg` sends those of TG(t)'s boundary rows, `sampled` those of SG(t)'s (Algorithm 1,
+  lines 24-25), which are zero for a row that TG(t) does not have.
 - first tau iterations: halo rows and incoming gradients are 0.
 - layer 0: `features=once`, exact since features are static, fetches all boundary features in the first epoch,
   unsampled; `refetch` asks for those that are sampled and not cached, as printed.
-- a request for rows takes one bit per row that could be asked for. SG is drawn and asked for an iteration
-  before its rows are sent, but for the iterations that renew p, so that nobody waits for a request; gradients
-  leave after the weights' all-reduce.
+- a request for rows takes one bit per row that could be asked for. SG is drawn and asked for one iteration
+  before its rows are sent, so that nobody waits for a request, except in an iteration that renews p.
+  Gradients leave after the weights' all-reduce.
 - edge weights are refused: Theorem 2 knows none.
 - Adam, as all systems here.
 Departures: SampleGraph runs in the training thread, where it is compiled.
@@ -64,7 +72,7 @@ from systems.parts.sampling import Edges
 
 
 @dataclass
-class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix by what is drawn of it
+class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix by the drawn part of it
     """tau       staleness in iterations; 0: synchronous
     rate      eps, the share of a vertex's in-edges that is drawn, on average; 1 draws every edge
     sampling  how likely each edge is drawn: "variance", by Theorem 2, or "uniform", all with probability eps
@@ -132,7 +140,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             for l in range(max(first, 1), self.num_layers)
         }
         self.queue: deque[Drawn] = deque()
-        self.coming: Drawn | None = None  # of the next iteration, its boundary rows already asked for
+        self.coming: Drawn | None = None  # the next iteration's graph, whose boundary rows are asked for
         self.owner = torch.repeat_interleave(
             torch.arange(self.comm.size), torch.tensor(self.plan.receive_counts)
         ).to(self.device)
@@ -167,7 +175,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         self.inverse: np.ndarray | None = None  # 1 / p, made when it is asked for
 
     def sample_graph(self, number: int) -> Drawn:
-        """Line 8; the boundary rows are asked for, and known to their owners when it has been settled."""
+        """Line 8: draw graph `number`, and ask for its boundary rows. Once it has been settled, the owners
+        know what to send."""
         with self.recorder.inside("rest", "sample"):
             mask = self.edges.draw(self.p, (self.seed << 32) + number)
             self.recorder.work(sample(int(np.count_nonzero(mask)), len(mask)))
@@ -200,8 +209,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
                 self.renew()
             if self.features == "refetch" and epoch % self.period == 0:
                 self.features_cache.renew(epoch)
-            # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be
-            # asked.
+            # Lines 6-7. What is asked for in one iteration is sent in the next, so that nobody waits for a
+            # request. A graph for which p is renewed is drawn after the renewal.
             self.queue.append((self.coming or self.sample_graph(epoch + self.tau)).settle(self))
             self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.period else None
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
@@ -213,7 +222,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             drawn_edges = np.count_nonzero(self.now.mask) / max(len(self.now.mask), 1)
             self.recorder.metric("drawn_edges", drawn_edges)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
-        # The last iteration before a renewal keeps what ||y|| is made of.
+        # The last iteration before a renewal adds up the norms that ||y|| is made of.
         self.recording = self.sampling == "variance" and (epoch + 1) % self.period == 0
         if self.recording:
             self.norm_sums.zero_()
@@ -222,6 +231,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     @torch.no_grad()
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:
+        """Add to `norm_sums` [n] the squared norms of a layer's own rows of H W; at norms=code the norms of
+        its own rows of H, of layer 0 none."""
         if self.norms == "layers":
             self.norm_sums += rows_times(self.full.inner_rows(h), weight, self.recorder).square().sum(1)
         elif layer > 0:
@@ -248,7 +259,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         )
 
     def sparse_rows(self, h: torch.Tensor) -> Rows:
-        """Layer 0's boundary rows of TG(t)  [k, f0], sparse where that saves; those of SG(t) leave now."""
+        """Layer 0's boundary rows of TG(t)  [k, f0], sparse where that saves; sends those of SG(t)."""
         features, arrived = self.full.features, self.exchange(0, h)
         if arrived is None:
             return features.halo(h.new_zeros(len(self.now.boundary), h.shape[1]))
@@ -259,7 +270,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         return rows
 
     def halo(self, layer, h):
-        """Lines 9-14: the boundary rows of TG(t), sent in iteration t - tau; those of SG(t) leave now."""
+        """Lines 9-14: the boundary rows of TG(t), sent in iteration t - tau; sends those of SG(t)."""
         return StaleRows(self, layer, h)
 
     def exchange_rows(self, layer: int, h: torch.Tensor) -> torch.Tensor:
@@ -274,7 +285,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         return rows
 
     def exchange(self, layer: int, h: torch.Tensor) -> torch.Tensor | None:
-        """The same, without layer 0's rows that are cached; None while nothing has been sent for TG(t)."""
+        """As `exchange_rows`, but without layer 0's rows that are cached; None while nothing has been sent
+        for TG(t)."""
         asked = self.ahead.request if layer else self.ahead.missing
         assert asked is not None, "layer 0 is exchanged under refetch only"
         with self.recorder.inside("rest", "pack", layer):
@@ -285,16 +297,17 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         return pipe.push(packed, self.tau, asked.send, asked.receive)
 
     def complete(self, arrived: torch.Tensor) -> torch.Tensor:
-        """Layer 0's boundary rows of TG(t)  [k, f0], of those that arrived."""
+        """Layer 0's boundary rows of TG(t)  [k, f0]: those that arrived, and those in the cache."""
         kept = pack(len(self.now.slots), arrived.shape[1], arrived.itemsize)
         self.recorder.work(moved(arrived), *[kept] * 2)
         return self.features_cache.complete(self.now, arrived)
 
     def exchange_gradients(self, layer: int, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Lines 21-25: send the gradients of boundary rows g [k, F]; own rows and what arrived for them."""
+        """Lines 21-25: send the gradients g [k, F] of boundary rows; returns own rows and the gradients that
+        arrived for them."""
         sent = self.now
         if self.gradients == "sampled":
-            sent = self.ahead
+            sent = self.ahead  # its boundary rows that TG(t) does not have get zeros
             whole = g.new_zeros(self.shard.num_halo, g.shape[1]).index_copy(0, self.now.boundary, g)
             g = whole[sent.boundary]
         pipe = self.gradients_ahead[layer]

@@ -2,22 +2,22 @@
 
 Wang, Zhang, Wang, Chen, Zhang, Yu, "NeutronStar: Distributed GNN Training with Hybrid Dependency Management",
 SIGMOD 2022. C_L are a worker's own rows (under `rows=needed` its training vertices). For l = L-1 .. 0 layer l
-reads the rows N_l = C_{l+1} and their in-neighbours. A remote u of N_l, l >= 1, is
+reads the rows N_l = C_{l+1} and their in-neighbours. A remote u of N_l, l >= 1, is either
 
-    fetched    one of F_l: its row comes from its owner, its gradient goes back and is added there
-    cached     one of C_l: layer l-1 computes its row here
+    fetched    u is in F_l: its row comes from its owner, its gradient goes back and is added there
+    cached     u is in C_l: layer l-1 computes its row here
 
 C_l = N_l without F_l. In layer 0 rows are features, which are fetched. The loss counts own vertices alone, so
 a cached vertex is an ordinary vertex of its worker, and weight gradients summed over workers are exact.
 
-`mode=cache` (DepCache) caches all of N_l, `communicate` (DepComm) nothing, `hybrid`, from layer L-1 to 1, the
-cheapest first, what costs less than to fetch: with T(u, l) the rows H[k]_v, k <= l, that H[l]_u depends on
-and that are not computed here yet, d_v the in-degree of v,
+`mode=cache` (DepCache) caches all of N_l and `communicate` (DepComm) nothing. `hybrid` goes from layer L-1 to
+1 and caches, the cheapest first, each row that costs less than fetching it. With T(u, l) the rows H[k]_v,
+k <= l, that H[l]_u depends on and that are not computed here yet, and d_v the in-degree of v:
 
     cost of caching    sum over T(u, l) of (vertex + edge d_v) f_k
     cost of fetching   2 row f_l
 
-Rows of T(u, l) are then all computed here, and cost no other vertex anything.
+Once u is cached, all rows of T(u, l) are computed here, and add nothing to the cost of another vertex.
 
 Notation: L layers; f_l the width of H[l], H[0] = X.
 
@@ -33,8 +33,9 @@ Decisions
   measured costs would make a run depend on the clock.
 - memory bounds the vertices beyond a worker's own and their in-neighbours whose features it keeps, in
   `hybrid`. A vertex that does not fit is fetched.
-- edges into remote vertices within L - 1 edges are asked for before the first epoch, not counted among the
-  epochs' bytes; metric `structure_bytes` of epoch 0. Metric `replicated`: rows of C_l that are not its own.
+- edges into remote vertices within L - 1 edges are asked for before the first epoch. Their bytes are the
+  metric `structure_bytes` of epoch 0, and no part of an epoch's bytes. Metric `replicated`: the rows of C_l
+  that are other workers'.
 - dropout by vertex, as everywhere: a cached row has its owner's mask. Batch norm counts own rows.
 Departures: the paper's text was not at hand. The costs' form is from memory; sharing and the order are ours.
 """
@@ -108,7 +109,7 @@ class Replicate(ComputesOthers, System[Shard, PerLayer]):
 
 
 class Chooser:
-    """Which remote rows a worker computes, for `Extension`."""
+    """Decides which remote rows a worker computes, as the `choose` of `Extension`."""
 
     def __init__(self, system: Replicate, of: Around, widths: list[int]):
         self.system, self.of, self.widths = system, of, np.array(widths, float)
@@ -136,8 +137,9 @@ class Chooser:
 
 @numba.njit(cache=True, nogil=True)
 def _raise(u, depth, layer, indptr, indices, widths, vertex, edge, limit, queue, before):
-    """Give u depth `layer`, and what its row depends on the depth that this needs. What that costs, and how
-    many vertices it is: the first of `queue`, with their depths before. Undone where it costs `limit`."""
+    """Raise u to depth `layer`, and the vertices that its row depends on to the depth that this needs.
+    Returns the cost, and how many vertices were raised: `queue` begins with them, and `before` with their old
+    depths. Where the cost reaches `limit` all is undone, and (limit, 0) is returned."""
     queue[0], before[0], depth[u] = u, depth[u], layer
     count, cost, at = 1, 0.0, 0
     while at < count:  # by falling depth, so that every vertex is met at its largest first
@@ -165,7 +167,7 @@ def _undo(depth, count, queue, before):
 
 @numba.njit(cache=True, nogil=True)
 def _costs(wanted, depth, layer, indptr, indices, widths, vertex, edge, limit, queue, before):
-    """What it costs to compute each of `wanted` [k] rows by itself, at most `limit`."""
+    """What it costs to compute each of the rows `wanted` [k] by itself, at most `limit`; depths stay."""
     costs = np.empty(len(wanted))
     for i in range(len(wanted)):
         costs[i], count = _raise(
@@ -177,8 +179,8 @@ def _costs(wanted, depth, layer, indptr, indices, widths, vertex, edge, limit, q
 
 @numba.njit(cache=True, nogil=True)
 def _choose(wanted, depth, held, room, layer, indptr, indices, widths, vertex, edge, limit, queue, before):
-    """Take of `wanted`, in turn, what costs less than `limit` and whose features fit into `room` [vertices]
-    beside those that are `held` [u] already. How many vertices of it were used."""
+    """Raise each of `wanted` in turn, if it costs less than `limit` and the features that it needs beside
+    those `held` [u] already fit into `room` (a number of vertices). Returns how many vertices were used."""
     used, new = 0, np.empty(len(held), np.int64)
     for u in wanted:
         if depth[u] >= layer:

@@ -5,7 +5,11 @@ Networks: Innovations in Distributed and Decentralized Training for Billion-Scal
 Implements Algorithm 3 (training by skip-broadcast) with the staleness checks of Algorithm 4 (`epoch_fixed`,
 SCS-E), Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), and equations (2)-(7).
 
-Notation: P(i) worker i; H_j^(l) its block of the input of layer l, Ht_j^(l) the block as last broadcast,
+Forward, before every layer, the staleness check finds which blocks are ACTIVE. Their owners broadcast them
+and all others cache them; in the place of a STALE block the others use the copy that they have cached.
+Backward, every worker broadcasts its block of delta in every epoch.
+
+Notation: P(j) worker j; H_j^(l) its block of the input of layer l, Ht_j^(l) the block as last broadcast,
 cached by all others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its
 block of dL/dZ.
 
@@ -17,8 +21,8 @@ Decisions
 - under `variation_gap` peers learn F(j) from an all-gather of one byte per worker and layer, counted; the
   epoch rules are known to all from the versions and need none.
 - epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive does so by block.
-  Everything is broadcast in epoch 0, when caches are empty; for a block whose turn comes later this does not
-  move its version.
+  Everything is broadcast in epoch 0, when caches are empty; this does not move the version of a block whose
+  turn comes later.
 - `phase` of SCS-A: as printed (`paper`), all blocks have one version after epoch 0, and the procedure ends
   at the first block of another worker that P(i) finds too stale: at most two blocks per check, since all
   P(i) see the same versions. With more than 2 (eps_A + 1) workers the last blocks are then never broadcast
@@ -61,9 +65,9 @@ from systems.parts.blocks import BlockSystem
 class Sancus(SeesOutput, BlockSystem):
     """The knobs.
 
-    staleness   when a block is broadcast again: "epoch_fixed": all blocks after every `bound` epochs
-                without; "epoch_adaptive": the same for each block by itself, in turns; "variation_gap": where
-                its rows have changed by more than `bound`
+    staleness   when a block is broadcast again: "epoch_fixed": all blocks in every (`bound` + 1)-th epoch;
+                "epoch_adaptive": the same for each block by itself, in turns; "variation_gap": where its rows
+                have changed by more than `bound`
     bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything
                 changed)
     phase       of "epoch_adaptive": "stagger": block j is first due at epoch j mod (bound + 1), and every
@@ -73,8 +77,8 @@ class Sancus(SeesOutput, BlockSystem):
                 block; "max": largest entry; "fro": Frobenius norm; "mean": mean of the entries' sizes
     flags       "layer": one flag per layer and block; "worker": one per block
     features    "once": layer 0's blocks are broadcast in the first epoch only, and its product is kept;
-                "kept": the blocks are, and its product is computed in every epoch; "refetch": layer 0 is
-                broadcast by the rule of the other layers
+                "kept": as "once", but its product is computed in every epoch; "refetch": layer 0 is broadcast
+                by the rule of the other layers
     clip        th, the L2 norm above which gradients that are broadcast are scaled down; inf: never
     clip_scale  how th follows the number P of workers: "sqrt": th sqrt(P) at each; "inverse": th / sqrt(P)
     warmup      epochs at the start in which everything is broadcast
@@ -102,8 +106,8 @@ class Sancus(SeesOutput, BlockSystem):
         super().setup(context)
         self.epoch = 0
         layers = range(1 if self.features == "once" else 0, self.num_layers)
-        # State: Ht_j of every remote block by layer; what the rule compares with: Ht_i of the own block, or
-        # Ver(j).
+        # State, by layer: Ht_j of every remote block; and what the rule compares with, Ht_i of the own block
+        # under `variation_gap` and Ver(j) of every block under the epoch rules.
         self.cache = {l: self.blocks.empty(self.widths[l]) for l in layers}
         by_gap = self.staleness == "variation_gap"
         self.own: dict[int, torch.Tensor | None] = dict.fromkeys(layers) if by_gap else {}
@@ -112,6 +116,7 @@ class Sancus(SeesOutput, BlockSystem):
         )
 
     def initial_version(self, j: int) -> int:
+        """Ver(j) before epoch 0: block j is due in epoch 0, or in its turn at epoch j mod (bound + 1)."""
         period = int(self.bound) + 1
         staggered = self.staleness == "epoch_adaptive" and self.phase == "stagger"
         return (j % period if staggered else 0) - period
@@ -143,7 +148,7 @@ class Sancus(SeesOutput, BlockSystem):
         return self.due(self.version[layer], self.epoch)
 
     def due(self, version: list[int], epoch: int) -> list[int]:
-        """The blocks that the epoch rules broadcast in an epoch, their versions moved to it."""
+        """The blocks that the epoch rules broadcast in an epoch; moves the versions of those due to it."""
         stale = [j for j in range(len(version)) if epoch - version[j] > self.bound]
         if self.staleness == "epoch_adaptive" and self.phase == "paper" and epoch >= self.warmup:
             # "EndProcedure": every P(i) stops at the first block of another that it finds too stale.

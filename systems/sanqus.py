@@ -61,6 +61,7 @@ class Sanqus(Sancus):
 
     def halo(self, layer, h):
         pending = super().halo(layer, h)
+        # The next variation gap is measured from the copy that the others decode.
         if isinstance(pending, PendingCoded) and pending.own is not None and layer in self.own:
             self.own[layer] = dequantise(pending.own, h.shape[1], self.bits, h.dtype)
         return pending
@@ -85,7 +86,7 @@ class CodedBlocks(Blocks):
 class PendingCoded(PendingBlocks):
     """Broadcasts of quantised blocks under way.
 
-    own   this worker's block [n, bytes] as it is sent; None where it is not
+    own   this worker's block [n, bytes] as it is sent; None where it is not broadcast
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 sections 4.3.5, 5.3).
 
 The paper gives it one sentence: SANCUS's own idea applied to gradients instead of embeddings. So this is
-Algorithm 3 with the two directions exchanged: every block H_j^(l) is broadcast in every epoch, and
+SANCUS's Algorithm 3 with the two directions exchanged: every block H_j^(l) is broadcast in every epoch, and
 delta_j^(l) = dL/dZ_j is broadcast only when the cached one is too old, by the rule of Algorithm 4,
 
     delta_j is ACTIVE  <=>  Ver - Ver(j) > bound,    G_i = A^T_ii delta_i + sum_{j != i} A^T_ij delta~_j
@@ -39,7 +39,7 @@ class Skipg(BlockSystem):
     def setup(self, context):
         super().setup(context)
         first = 1 if self.features == "once" else 0
-        # State: delta~_j of every remote block by layer, and the epoch in which they were broadcast.
+        # State: delta~_j of every remote block by layer, and the epoch of the last broadcast.
         self.deltas = {l: self.blocks.empty(self.widths[l + 1]) for l in range(first, self.num_layers)}
         self.version = -self.bound - 1
         self.active: list[int] = []

@@ -3,18 +3,19 @@
 Zhuang, Zhang, Wu, Chen, Huang, Liu, Yokota, Dryden, Endo, Matsuoka, Wahib, "Scaling Large-scale GNN Training
 to Thousands of Processors on CPU-based Supercomputers" (SuperGCN / SuperGNN), ICS 2025, arXiv 2411.16025. A
 cut edge u -> v is served by u's row, or by v's partial sum over the edges from one sender; which of the two
-follows from a least vertex cover of the cut edges between two workers. With G_ij what sender j makes of its
-rows for i, S_ij what i makes of that, A_ih = sum_j S_ij G_ij:
+follows from a least vertex cover of the cut edges between two workers. Sender j multiplies its rows by G_ij,
+which gives its messages to i, and i multiplies these by S_ij; A_ih = sum_j S_ij G_ij:
 
     forward    Z_i = (A_ii H_i + sum_j S_ij Q(G_ij H_j)) W
     backward   dH_j = A_jj^T delta_j + sum_i G_ij^T Q(S_ij^T delta_i),     delta of A H
 
-Q rounds each row x of a message to the nearest of 2^B values between its ends:
+Q rounds each value of a message x to the nearest of 2^B evenly spaced values between the least and the
+largest value of that message:
 
     z = min x,   s = (max x - min x) / (2^B - 1), 1 where that is 0;   both as bfloat16
     q = (x - z) / s, halves to the even code, in 0..2^B - 1;           x' = z + s q
 
-so x' is biased, as deterministic rounding is. Of 16 bits, Q rounds each value to bfloat16.
+so x' is biased, as deterministic rounding is. At 16 bits Q rounds each value to bfloat16.
 
 Notation: k_ij messages from j to i in a layer of F columns, each a row or a partial sum.
 
@@ -50,7 +51,7 @@ HALF = 16
 
 @dataclass
 class Supergnn(MessageSystem):
-    """bits      per value of a message: 2, 4 or 8; 16: bfloat16; 32: as they are
+    """bits      bits per value of a message: 2, 4 or 8; 16: bfloat16; 32: not rounded
     features  "once": layer 0's rows are fetched one time, and kept; "refetch": in every epoch
     """
 
@@ -65,7 +66,8 @@ class Supergnn(MessageSystem):
 
 
 class RoundedMessages(Messages):
-    """Messages whose values are rounded to the nearest of few, each row by itself."""
+    """Messages whose values are rounded to the nearest of 2^bits values, each row by itself; at 16 bits to
+    bfloat16."""
 
     def __init__(self, comm, layer, send, receive, bits: int):
         super().__init__(comm, layer, send, receive)

@@ -2,8 +2,8 @@
 
 Zhang, Hu, Sun, Wen, Zhang, "Boosting Distributed Full-graph GNN Training with Asynchronous One-bit
 Communication", arXiv 2303.01277, 2023. Every halo row, and every gradient of one, is quantised with the
-stochastic rounding of `adaqp` to B bits; of one bit per value x' is the row's low or its high, with E x' = x
-and Var x' = (x - low)(high - x):
+stochastic rounding of `adaqp` to B bits. At B = 1, x' is either the least value of its row (low) or the
+largest (high), with E x' = x and Var x' = (x - low)(high - x):
 
     synchronous    Z_i^t = A_ii H_i^t + sum_j A_ij Q(H_j^t),       gradients likewise
     asynchronous   Z_i^t = A_ii H_i^t + sum_j A_ij Q(H_j^(t-1)),   gradients likewise, as `pipegcn` has it
@@ -82,7 +82,7 @@ class Sylvie(CodedSystem):
             arrived = pipe.push(wire, depth=1)
             return key, None, self.kept.pop(key, None) if arrived is None else arrived, wire
         if pipe.queue:
-            pipe.take(0)  # of the epoch before: too late
+            pipe.take(0)  # sent in the epoch before: too old for a synchronous epoch
         flight, arrived = self.comm.start_exchange(
             wire, pipe.send, pipe.receive, layer, direction, "halo", SLOT
         )
@@ -101,7 +101,7 @@ class Sylvie(CodedSystem):
             return decoded(arrived, width, self.bits, dtype, self.recorder)
 
     def pipe(self, layer: int, direction: str) -> Pipe:
-        """What carries a layer's rows, or their gradients, from one epoch to the next."""
+        """The pipe that carries a layer's rows, or their gradients, from one epoch to the next."""
         key = f"{direction} {layer}"
         if key not in self.pipes:
             counts = self.plans[layer].counts(direction)

@@ -1,10 +1,10 @@
 """VARCO: a part of the columns of every row, which grows to all of them.
 
 Cervino, Turja, Mostafa, Himayat, Ribeiro, "Distributed Training of Large Graph Neural Networks with Variable
-Communication Rates", arXiv 2406.17611, 2024. In epoch t of T, with S the columns that are sent of F:
+Communication Rates", arXiv 2406.17611, 2024. In epoch t of T, S is the set of columns that are sent, of F:
 
     r = max(1, c - a (c - 1) t / T),   |S| = ceil(F / r)
-    x' = x on S, 0 elsewhere           forward; backward the gradients of x' on S
+    x' = x on S, 0 elsewhere           forward; backward the gradients of x' on S, 0 elsewhere
 
 Notation: c `compression`, a `slope`; M the halo vertices of all workers.
 
@@ -40,7 +40,7 @@ MASK = 2**64 - 1
 
 @dataclass
 class Varco(CodedSystem):
-    """compression  of the first epoch: columns of a row over those that are sent; 1: exact
+    """compression  in the first epoch, the columns of a row divided by those that are sent; 1: exact
     slope        compression falls to 1 within the first 1 / slope of the epochs
     rescale      whether what arrives is multiplied by columns over columns sent
     features     "once": layer 0's halo rows are fetched once, whole; "refetch": compressed in every epoch
@@ -75,7 +75,8 @@ class Varco(CodedSystem):
         sent = columns(self.seed, self.epoch, layer, width, math.ceil(width / self.rate())).to(self.device)
         part = rows.index_select(1, sent) if len(sent) < width else rows
         self.recorder.work(moved(part))
-        # Some columns are of another number in the next epoch, whole rows are not.
+        # A part of the columns has another size in the next epoch, so its memory is not kept; whole rows
+        # keep their size.
         with self.comm.for_once() if len(sent) < width else nullcontext():
             send, receive = self.plans[layer].counts(direction)
             flight, arrived = self.comm.start_exchange(part, send, receive, layer, direction, "halo")
