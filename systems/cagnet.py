@@ -27,8 +27,8 @@ Departures: all broadcasts of a layer are posted together and the local product 
 are held, but only the rows that local edges touch are multiplied. With c > 1 the owner of a row applies its
 dropout, and each worker computes the dense product of its own rows only, where in the paper each of the c
 workers computes that of the whole block row; a block is sent to each of its readers one by one, since no
-group of workers has a broadcast of its own here. The formulas
-of the 1.5D algorithm are from notes of the paper; its code was not at hand.
+group of workers has a broadcast of its own here. The formulas of the 1.5D algorithm are from notes of the
+paper; its code was not at hand.
 """
 
 from dataclasses import dataclass

@@ -68,7 +68,8 @@ class Blocks:
         self.halo_rows, self.out_rows = (
             BlockRows(edges.halo_counts, edges.halo_rows, device) for edges in (shard, shard.outward)
         )
-        # by width; overwritten before it is read, layers take turns
+        # By width: blocks that layers use in turn where nothing is cached; each overwrites them before it
+        # reads them.
         self.scratch: dict[int, list[torch.Tensor]] = {}
 
     def empty(self, width: int) -> list[torch.Tensor]:
@@ -80,11 +81,12 @@ class Blocks:
     def embeddings(
         self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks"
     ) -> PendingBlocks:
-        """The halo's rows of h [n, F]."""
+        """Broadcast the own block h [n, F] of H; what is returned waits for the halo's rows [m, F]."""
         return self.broadcast(h, cache, active, self.halo_rows, layer, "forward", purpose)
 
     def deltas(self, layer: int, delta: torch.Tensor, cache=None, active=None) -> PendingBlocks:
-        """The rows of delta [n, F] that this worker's out-edges lead to."""
+        """Broadcast the own block delta [n, F]; what is returned waits for the rows that this worker's
+        out-edges lead to."""
         return self.broadcast(delta, cache, active, self.out_rows, layer, "backward", "deltas")
 
     def features(self, x: torch.Tensor, form: str = "dense") -> torch.Tensor:
@@ -97,7 +99,7 @@ class Blocks:
 
     def broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
         """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), one root after the other;
-        the others' stay as cached. The cache (None: nothing is kept) is written in place."""
+        the blocks of others stay as cached. `cache` (None: nothing is kept) is written in place."""
         if cache is None:
             width = own.shape[1]
             if width not in self.scratch:

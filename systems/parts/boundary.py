@@ -1,4 +1,5 @@
-"""What a worker of PSC-GCN asks of boundary vertices: drawn graphs and the rows they need; the feature cache.
+"""What a worker of PSC-GCN needs of other workers: the boundary rows of the graphs that it draws (`Drawn`),
+and a cache of boundary vertices' features (`FeatureCache`).
 
 Both know the system they belong to (`systems.pscgcn`): its shard, halo plan, sampled edges and knobs.
 """
@@ -18,7 +19,10 @@ from systems.parts.sampling import SampledAdjacency
 
 @dataclass
 class Request:
-    """rows     [q] own rows that peers asked for, by peer; send, receive: counts to and from each worker"""
+    """Which rows are to be sent, as asked for, and how many will come.
+
+    rows     [q] own rows that peers asked for, by peer; send, receive: counts to and from each worker
+    """
 
     rows: torch.Tensor
     send: list[int]
@@ -26,8 +30,8 @@ class Request:
 
     @staticmethod
     def of(plan: HaloPlan, asked: torch.Tensor, owner: torch.Tensor) -> Request:
-        """asked [s] bool, of the rows that could be sent; owner [q], the workers whose rows are wanted,
-        ascending.
+        """asked [s] bool: which of the plan's rows peers ask for; owner [q], ascending: the workers that own
+        the rows that this worker asks for.
         """
         # All counts are read together: a device would wait for each read.
         sent = [part.sum() for part in asked.split(plan.send_counts)]
@@ -48,7 +52,7 @@ class Drawn:
         self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
         self.boundary = self.adjacency.drawn
         cache = system.features_cache
-        self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
+        self.hit = cache.kept[self.boundary]  # [k] bool, whose features are in the cache
         self.slots = cache.place[self.boundary[self.hit]].long()
         self.rows, self.sparse = cache.rows, cache.sparse
         self.missing: Request | None = None  # what the cache lacks, under `refetch`
@@ -119,7 +123,7 @@ class FeatureCache:
     nothing.
 
     kept   [m] bool; place [m] int32, the row of `rows` where kept: the map of section V-A, 5 bytes per vertex
-    told   [s] bool, whether the peer that row would be sent to has it
+    told   [s] bool, by row of the plan: whether the peer that it would be sent to has it in its cache
     """
 
     def __init__(self, system: Any):
@@ -140,7 +144,8 @@ class FeatureCache:
         return found if isinstance(found, SparseRows) else None
 
     def priority(self, epoch: int) -> np.ndarray:
-        """[m], the larger the better."""
+        """How much each halo vertex is worth keeping [m], the larger the more: under `policy=inclusion` how
+        likely it is drawn, but its degree in epoch 0, when no p has been renewed."""
         shard, system = self.system.shard, self.system
         if system.policy == "random":
             order = np.random.default_rng((system.seed, 0)).permutation(shard.num_vertices)
@@ -150,7 +155,7 @@ class FeatureCache:
         return system.edges.inclusion(system.p)
 
     def renew(self, epoch: int) -> None:
-        """Choose again, tell the owners, and fetch what is new."""
+        """Choose again what is kept, tell the owners, and fetch the rows that are new."""
         system, device = self.system, self.system.device
         best = np.lexsort((system.shard.halo, -self.priority(epoch)))[: self.size]  # ties to the lowest id
         kept = torch.zeros_like(self.kept)
@@ -181,7 +186,7 @@ class FeatureCache:
         if self.sparse is None:
             self.sparse = self.without_zeros(rows)
         else:
-            # As `without_zeros` of all rows, which a run that goes on from here makes of them.
+            # The same as `without_zeros` of all rows, which is what a run resumed from here makes.
             there = np.arange(len(rows)) < len(slots)
             self.sparse = interleaved(self.sparse, slots.numpy(), there, arrived, rows.numel() // 2)
         self.kept, self.rows, self.place = kept, rows, torch.zeros_like(self.place)

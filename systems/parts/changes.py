@@ -13,9 +13,9 @@ KEYS = {torch.float32: np.int32, torch.float64: np.int64}  # whole numbers of as
 
 
 def changed(x: torch.Tensor, kept: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which rows of x [k, F] differ from the kept ones by more than epsilon, ||x - kept||_inf > epsilon
-    ||kept||_inf, or have a value that is not a number, and which are 0 as their kept ones are  [k] bool each.
-    F is 1 or more.
+    """Two answers by row of x [k, F], F >= 1, each [k] bool. Whether the row differs from the kept one by
+    more than epsilon, ||x - kept||_inf > epsilon ||kept||_inf, or has a value that is not a number; and
+    whether both the row and the kept one are 0.
     """
     if hollow(x, kept):
         same = torch.full((len(x),), not either())
@@ -54,10 +54,10 @@ def _compare(
     fresh: np.ndarray,
     zero: np.ndarray,
 ) -> None:
-    """Fill fresh and zero [k]; keys [2, F] are the bits of row [2, F], where one row is worked on,
-    and `unsigned` all but that of the sign."""
-    # Without its sign a floating-point number orders as its bits do, and what is not a number comes last: the
-    # largest of whole numbers is found many at a time, and tells of values that are none.
+    """Fill fresh and zero [k]. One row is worked on in row [2, F]; keys [2, F] is the same memory as whole
+    numbers, and `unsigned` has every bit but the sign's."""
+    # Without their sign, floating-point numbers order as their bits do, and what is not a number comes last.
+    # So the maximum is taken of whole numbers, many at a time, and shows also a value that is not a number.
     for r in range(len(x)):
         for k in range(x.shape[1]):
             row[0, k] = x[r, k] - kept[r, k]

@@ -1,5 +1,5 @@
-"""Halo rows and their gradients that travel in another form than that of rows; and the form that several
-systems give them, codes of a few bits that are rounded without bias (`harness.core.quantise`).
+"""The exchange of halo rows, and of their gradients, in a form other than plain rows; and the form that
+several systems give them, codes of a few bits that are rounded without bias (`harness.core.quantise`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class CodedSystem(System):
         return CodedHalo(self, layer, h)
 
     def start(self, layer: int, direction: str, rows: torch.Tensor) -> Any:
-        """Send `rows` [k, F], "forward" of the plan's senders or "backward" of its receivers; returns what
-        `finish` takes."""
+        """Start sending `rows` [k, F]: "forward", own rows that others read; "backward", the gradients of
+        halo rows, to the owners. Returns what `finish` takes."""
         raise NotImplementedError
 
     def finish(self, under_way: Any, count: int, width: int, dtype: torch.dtype) -> torch.Tensor:
@@ -72,14 +72,15 @@ class CodedHalo(Crossing):
 
 
 def noise(system: System, epoch: int, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
-    """u [k, F] in [0, 1) for the rows that this worker sends: of the seed, epoch, layer, direction and worker
-    alone, so that a run repeats and resumes."""
+    """u [k, F] in [0, 1) for the rows that this worker sends, drawn by the seed, epoch, layer, direction and
+    worker alone, so that a run repeats and resumes."""
     rank, shape = system.comm.rank, rows.shape
     return draws(system.seed, epoch, layer, direction, rank, shape, rows.dtype, system.device)
 
 
 def coded(rows: torch.Tensor, bits: int, u: torch.Tensor, recorder: Recorder) -> torch.Tensor:
-    """The wire form [k, bytes] of rows [k, F] in codes of `bits` bits, rounded by u [k, F]; counted."""
+    """The wire form [k, bytes] of rows [k, F] in codes of `bits` bits, rounded by u [k, F]. The work is
+    counted."""
     wire = quantise(rows, bits, u)
     recorder.work(code(len(rows), rows.shape[1], rows.nbytes + u.nbytes, wire.nbytes))
     return wire
@@ -88,7 +89,7 @@ def coded(rows: torch.Tensor, bits: int, u: torch.Tensor, recorder: Recorder) ->
 def decoded(
     wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype, recorder: Recorder
 ) -> torch.Tensor:
-    """The rows [k, width] that a wire form stands for; counted."""
+    """The rows [k, width] that a wire form stands for. The work is counted."""
     rows = dequantise(wire, width, bits, dtype)
     recorder.work(code(len(rows), width, wire.nbytes, rows.nbytes))
     return rows

@@ -5,7 +5,7 @@ sum of the rows of one sender, which the sender aggregates. Rows and sums that s
 cover of the bipartite graph of cut edges (vertices v of the receiver on one side, remote vertices u on the
 other), and the fewest are as many as the edges of a maximum matching (Koenig's theorem). The matching is
 scipy's, by Hopcroft and Karp; the cover follows from it by alternating paths, in linear time. The graphs of
-all senders are apart and are matched in one pass: a vertex v has a sum of its own for each sender.
+all senders are disjoint and are matched in one pass: a vertex v has a sum of its own for each sender.
 
 Notation: n rows of the receiver, m remote vertices in halo order (grouped by owner), P owners.
 """
@@ -27,7 +27,7 @@ class Cover:
     target   [d] int64: the receiver's row of each partial sum, ascending by owner, then by row
     owner    [d] int64: the worker that makes each of them
     entries  [e] int64: places in the block's entries that a partial sum adds up, grouped by sum
-    starts   [d + 1] int64: where each sum's begin
+    starts   [d + 1] int64: where each sum's entries begin
     """
 
     rows: np.ndarray
@@ -114,7 +114,7 @@ def _sums(
     left = np.flatnonzero(~rows[block.indices])  # edges that sums serve
     owners = np.repeat(np.arange(len(counts)), counts)
     row = np.searchsorted(block.indptr, left, side="right") - 1
-    # Both are sorted by owner, then by row: each edge that is left is of one sum.
+    # Edges and sums are both sorted by owner, then by row: each edge that is left belongs to one sum.
     key = owners[block.indices[left]] * np.int64(block.num_rows) + row
     by_sum = np.argsort(key, kind="stable")
     starts = np.searchsorted(key[by_sum], owner * np.int64(block.num_rows) + target)

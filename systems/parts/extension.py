@@ -5,8 +5,8 @@ gives the rows C_{l+1}; C_L are its own rows, or its training vertices. From the
 
     N_l = C_{l+1} and its in-neighbours,    C_l = N_l without the remote rows F_l that are fetched
 
-Who calls says which remote rows of N_l are in C_l. In layer 0 none are computed: C_0 are C_1 and own rows,
-and features of the rest are fetched as F_0.
+The caller says which remote rows of N_l are in C_l. In layer 0 none are computed: C_0 are the rows of C_1 and
+own rows, and the features of the other remote vertices of N_0 are fetched as F_0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from systems.parts.neighbours import ALL, Chosen, Expander, Names, everybodys
 class Around:
     """What a worker knows: u vertices, its n own ones as in its shard, then others by owner and row.
 
-    shard   the worker's own with all of them, as `ComputesOthers.rows_of_layers` gives it
+    shard   the worker's own shard with all u vertices, as `ComputesOthers.rows_of_layers` gives it
     own     n
     owners, rows   [u - n] of the others: who owns each, and its row there
     asked   bytes that this worker's questions for lists and their answers took
@@ -52,7 +52,7 @@ class Around:
 
 
 def around(shard: Shard, comm: Comm, hops: int) -> Around:
-    """The vertices within `hops` + 1 edges of the worker's own, and the lists of those within `hops`.
+    """The vertices within `hops` + 1 edges of the worker's own, and the in-neighbours of those within `hops`.
     Collective, outside the train clock.
     """
     names = Names.gathered(comm, shard, np.asarray(shard.degrees))
@@ -62,16 +62,18 @@ def around(shard: Shard, comm: Comm, hops: int) -> Around:
     frontier = own = np.arange(first, first + shard.num_inner, dtype=np.int32)
     seen = np.zeros(len(names.ids), bool)
     listed, found, asked = [], [], 0
+    # Hop by hop each owner is asked for the in-neighbours of the vertices that the last hop has found.
     for hop in range(hops + 1):
         seen[frontier] = True
         listed.append(frontier)
         found.append(expander.choose(frontier, 0, ALL, -1))
-        if hop:  # an id and the length of its list, and the list
+        if hop:  # per vertex its id and the length of its list, and the lists
             asked += 8 * len(frontier) + found[-1].edges.nbytes
         frontier = np.unique(found[-1].edges[:, 0])
         frontier = frontier[~seen[frontier]]
     seen[frontier] = True
     seen[own] = False
+    # Own vertices come first; all others follow by name, and so by owner and row.
     every = np.concatenate([own, np.flatnonzero(seen).astype(np.int32)])
     place = np.empty(len(names.ids), np.int32)
     place[every] = np.arange(len(every))
@@ -86,7 +88,7 @@ def around(shard: Shard, comm: Comm, hops: int) -> Around:
 
 
 def _block(listed: np.ndarray, found: Chosen, place: np.ndarray, count: int) -> Csr:
-    """Lists of the vertices `listed`, in rows and columns by `place`; [count, count]."""
+    """A block [count, count] of the lists of the vertices `listed`; its rows and columns are by `place`."""
     rows = place[listed]
     edges = found.of(np.argsort(rows)).edges
     lengths = np.zeros(count, np.int64)
@@ -98,12 +100,13 @@ def _block(listed: np.ndarray, found: Chosen, place: np.ndarray, count: int) -> 
 
 
 class Extension:
-    """The rows that each layer takes and gives, and how features of others' rows that layer 0 takes come.
+    """The rows that each layer takes and gives, and the exchange that brings the features of other workers'
+    vertices that layer 0 takes.
 
-    choose   choose(layer, wanted, depth), of layers L-1 to 1: which of the remote rows `wanted` [k] of N_l,
-             which are places in `of`, are computed here. It raises `depth` [u] to l or more for these, and
-             for all that they then need of lower layers and shall not be fetched: a row is in C_l where its
-             depth is at least l
+    choose   choose(layer, wanted, depth), called for layers L-1 to 1, decides which of the remote rows
+             `wanted` [k] of N_l (places in `of`) are computed here. It raises `depth` [u] to l or more for
+             these, and to what lower layers must compute for them, if that shall not be fetched: a row is in
+             C_l where its depth is at least l
     rows     for `ComputesOthers.rows_of_layers`
     others   by layer: how many rows of C_l are other workers'
     fetched  by layer: rows of F_l of all workers; where there are none, nobody needs to ask
@@ -123,6 +126,8 @@ class Extension:
         depth[:own] = np.where(train, layers, -1) if needed else layers
         halos: list[np.ndarray] = []
         asked: list[tuple[np.ndarray, list[int], list[int]]] = []
+        # From the last layer back: the rows of N_l; which remote ones are computed here; the rest, F_l, is
+        # asked of the owners, who must then compute what others ask of them.
         for layer in reversed(range(layers)):
             sources = touched(of.edges, depth > layer)
             depth[:own][sources[:own] & (depth[:own] < layer)] = layer
@@ -135,6 +140,7 @@ class Extension:
         theirs, send, receive = _told(comm, of, kept)
         self._raise(depth, theirs, 0)
         halos, asked = halos[::-1], asked[::-1]
+        # Numbers of rows over all workers, so that all know which exchanges are empty.
         counted = np.array([*map(len, halos), len(kept)], np.int64)
         *self.fetched, self._kept = everybodys(comm, counted).reshape(comm.size, -1).sum(0).tolist()
         order, counts, place = ordered(depth, layers)
@@ -167,8 +173,8 @@ class Extension:
 
 
 def _told(comm: Comm, of: Around, wanted: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
-    """Tell owners which of their rows this worker wants; outside the train clock. The own rows that others
-    want, by them, and how many go to each worker and come from it."""
+    """Tell owners which of their rows this worker wants; outside the train clock. Returns the own rows that
+    others want, grouped by who wants them, and how many go to each worker and come from it."""
     at = wanted - of.own
     receive = np.bincount(of.owners[at], minlength=comm.size)
     theirs = comm.tell(np.split(of.rows[at], np.cumsum(receive)[:-1]), torch.int64)

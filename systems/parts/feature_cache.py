@@ -33,7 +33,7 @@ class KeptRows:
     """Features by name; what has been kept is never pulled again.
 
     pulls   whose array `features` has the rows
-    counts   of the latest `rows`: "inputs", of them "remote"; and rows "pulled", some perhaps more than once
+    counts   of the latest call of `rows`: "inputs", of them "remote"; and rows "pulled", each pull counted
     """
 
     def __init__(self, names: Names, pulls: Pulls):
@@ -51,7 +51,8 @@ class KeptRows:
         """Features [q, F] of the names `wanted`, which are unique; those that must be pulled are kept where
         `keep` says so.
 
-        pulled   those, where they have been pulled already, some perhaps more than once
+        pulled   the missing ones and their rows, some perhaps more than once, where they have been pulled
+                 already; None: they are pulled here
         """
         own = self.pulls.own["features"]
         remote = wanted[(wanted < self.low) | (wanted >= self.low + len(own))]
@@ -79,14 +80,14 @@ class KeptRows:
         return rows
 
     def work(self, rows: np.ndarray) -> list[Work]:
-        """Of the latest `rows`, which it gave: they were gathered, and what was pulled was joined, ordered
-        and kept."""
+        """The work of the latest call of `rows`, which returned `rows`: they were gathered, and what was
+        pulled was joined, ordered and kept."""
         pulled = pack(self.counts["pulled"], rows.shape[1], rows.itemsize)
         table = len(self.pulls.own["features"]) + self.taken
         return [moved(rows, of=table), *([pulled] * 3 if pulled.rows else [])]
 
     def keep(self, wanted: np.ndarray, purpose: Purpose) -> None:
-        """Pull and keep the rows of other workers' vertices that are not kept yet. All workers together."""
+        """Pull and keep the rows `wanted` of other workers' vertices, which are not kept yet. Collective."""
         self._put(wanted, in_order(self.names, self.pulls, "features", wanted, purpose))
 
     def _put(self, wanted: np.ndarray, pulled: np.ndarray) -> None:

@@ -10,7 +10,8 @@ from harness.data.partition.shard import Shard
 
 def lists_of(shard: Shard, local: bool) -> dict[str, np.ndarray]:
     """The in-neighbours of a worker's vertices as arrays to be pulled from: `starts` [n, 2] (where a vertex's
-    list begins and ends), `lists` [E, c] (names, and where edges have weights the bits of each), `ids` [n].
+    list begins and ends), `lists` [E, c] (names, and where edges have weights the bits of each), and `ids`
+    [n] (global).
 
     local   only neighbours that the worker owns
     """

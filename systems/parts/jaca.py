@@ -30,7 +30,7 @@ MIB = 1024**2
 
 
 class Halos:
-    """Every worker's halo set, told once.
+    """Every worker's halo set, which all workers tell each other once.
 
     hosts    hosts that the workers are spread over, each with a global tier of its own
     ids      by worker: [m_p] global ids in halo order;  counts [P, P]: of p's halo, how many are q's
@@ -140,8 +140,8 @@ def shares(halos: Halos, share: float) -> tuple[list[int], int]:
 
 
 def global_tier(halos: Halos, capacity: int, best: np.ndarray) -> Selection:
-    """The first `capacity` keys on each host of `best` [c]. Slots are counted on each host anew: it keeps its
-    own alone.
+    """The tier that holds, on each host, the first `capacity` keys of `best` [c] that are of that host. Each
+    host counts its slots from 0, since it keeps only its own rows.
     """
     host, keys = halos.host_of(best), len(halos.union)
     tier, *others = (Selection(keys, capacity, best[host == k]) for k in range(halos.hosts))
@@ -252,17 +252,19 @@ class Tiers:
         self.fetches: dict[bool, Fetch] = {}
 
     def advance(self) -> None:
-        """The lookups of a new epoch."""
+        """Look up the whole halo of every worker for a new epoch; only `fifo` and `lru` change the tiers."""
         if isinstance(self.local, Selection) or isinstance(self.shared, Selection):
             return  # nothing is replaced
         me, keys = self.comm.rank, self.halos.keys
         self.fetches = {}
         self.found = self.local.access(np.arange(len(keys[me])))
         absent = torch.from_numpy(np.flatnonzero(self.found == NONE).astype(np.int32)).to(self.comm.device)
-        # Also what tells everybody that the rows taken in after the last epoch are in host memory.
+        # This exchange also tells everybody that the rows taken in after the last epoch are in host memory.
         told = [t.cpu().numpy() for t in self.comm.all_gather(absent, -1, "ids")]
         self.held = [np.isin(np.arange(len(keys[p])), places, invert=True) for p, places in enumerate(told)]
         self.shared_found = self.shared.slots.copy()
+        # What no own tier has is looked up in the global one. Every worker makes the same changes in the same
+        # order: first the uses of what the global tier holds, then the misses, worker by worker.
         asked = [keys[p][places] for p, places in enumerate(told)]
         for looked_up in asked:
             self.shared.touch(looked_up)
@@ -273,8 +275,8 @@ class Tiers:
         self.taken = distinct[self.shared.slots[distinct] != NONE]
 
     def fetch(self, expired: bool) -> Fetch:
-        """What to do in this epoch for a layer; `expired`: nothing held may be used, and all that is held is
-        fetched anew.
+        """What to do in this epoch for a layer. `expired`: nothing that a tier holds may be used, and all of
+        it is computed and fetched anew.
         """
         if expired not in self.fetches:
             self.fetches[expired] = self._fetch(expired)
@@ -282,6 +284,8 @@ class Tiers:
 
     def _fetch(self, expired: bool) -> Fetch:
         halos, me = self.halos, self.comm.rank
+        # Of every worker, since each knows what the others ask it for: the places that a tier serves. In a
+        # refresh the own tier serves none, and the global tier the rows that its owners put there first.
         in_shared = [self.shared_found[keys] != NONE for keys in halos.keys]
         if self.exclusive:
             in_shared = [mask & ~held for mask, held in zip(in_shared, self.held)]
@@ -295,7 +299,7 @@ class Tiers:
             if expired
             else np.empty(0, np.int64)
         )
-        # Held at the end, and not by then holding what it should.
+        # Places whose rows go to the own tier: of those it is to hold, all in a refresh, else the new ones.
         keep = np.flatnonzero((self.local.slots != NONE) & (expired | (self.found == NONE)))
         either = in_shared[me] | self.held[me]
         return Fetch(
@@ -328,8 +332,8 @@ class Tiers:
         return Part(plan, self._tensor(np.flatnonzero(masks[me])), any(mask.any() for mask in masks))
 
     def taken_in(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Own rows that the global tier takes in at the end of the epoch, their slots, and all slots that
-        change then.
+        """Own rows that the global tier takes in at the end of the epoch, their slots, and the slots of all
+        workers' rows that it then takes in.
         """
         mine = self.taken[self.halos.owner[self.taken] == self.comm.rank]
         slots = self.shared.slots

@@ -1,5 +1,5 @@
-"""A cut edge's way between workers as two sparse products: what the sender sends, and what the receiver does
-with it.
+"""The exchange over cut edges as two sparse products: G makes what a sender sends, and S is what its receiver
+multiplies that with.
 
 With (U, D) a cover of the needed cut edges from worker j to worker i (`systems.parts.cover`), the messages
 from j to i are the rows of U and the partial sums of D:
@@ -7,8 +7,8 @@ from j to i are the rows of U and the partial sums of D:
     G_ij [k, own rows of j]     unit rows for U; A_vu over the edges of each sum for D
     S_ij [rows of i, k]         A_vu over the edges that rows of U serve; unit columns for D
 
-and A_ih [..] over all senders is sum_j S_ij G_ij. Both are linear: backwards what is sent is S^T delta, and
-what the sender does with it is G^T.
+and A_ih [..] over all senders is sum_j S_ij G_ij. Both are linear: backward, the receiver of messages sends
+S^T delta back, and their sender multiplies that by G^T.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from systems.parts.cover import Cover, least_cover, rows_alone
 
 
 class MessageAdjacency(Propagation):
-    """A_ii, S in the place of A_ih, and G, of one layer.
+    """The operators of one layer: A_ii, S in the place of A_ih, and G.
 
     send         G [messages sent, own rows], grouped by receiver
     receive      S [rows, messages received], grouped by sender
@@ -56,6 +56,7 @@ class MessageAdjacency(Propagation):
         rows = np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
         block = block_of(rows, block.indices, weights, (block.num_rows, block.num_columns))
         assert block.values is not None
+        # The receiver finds the cover, and tells each sender which rows and which sums to send.
         found = (least_cover if cover else rows_alone)(block, plan.receive_counts)
         receive, received, told = _receiving(block, block.values, found, plan.receive_counts)
         sent, send = _sending(plan, of.num_inner, *tell(comm, *told))
@@ -69,7 +70,7 @@ class MessageAdjacency(Propagation):
         self.passes = of.passes
 
     def sending(self, of: Propagation, transformed: bool, spared: int) -> MessageAdjacency:
-        """The same of a layer that sends X W but `spared` columns, or X."""
+        """The same operators for a layer that sends X W without its last `spared` columns, or sends X."""
         made = copy.copy(self)
         made.transformed, made.spared = transformed, spared
         # Sparse features are never aggregated as they are: where X is sent, it is dense.
@@ -86,7 +87,9 @@ _NONE = np.zeros(0, np.int32)
 def _receiving(
     block: Csr, weights: np.ndarray, cover: Cover, counts: list[int]
 ) -> tuple[list[int], Csr, tuple[list[np.ndarray], list[np.ndarray]]]:
-    """Messages from each worker, S, and what each sender is told: whole numbers and weights."""
+    """How many messages come from each worker, S, and what each sender is told: whole numbers (of rows, of
+    sums, each sum's length; then, as places in the sender's part of the halo, the rows and the sums' entries)
+    and the weights of the sums' entries."""
     workers = len(counts)
     owners, first = np.repeat(np.arange(workers), counts), np.cumsum([0, *counts])
     rows = np.flatnonzero(cover.rows)
@@ -94,6 +97,7 @@ def _receiving(
     num_rows, num_sums = (np.bincount(each, minlength=workers) for each in (of_rows, of_sums))
     # A sender's messages: its rows in halo order, then its sums in the receiver's order of rows.
     start = np.cumsum(num_rows + num_sums) - (num_rows + num_sums)
+    # By halo row, and by sum: its message's place among all that come, which is a column of S.
     place = np.zeros(block.num_columns, np.int64)
     place[rows] = start[of_rows] + np.arange(len(rows)) - (np.cumsum(num_rows) - num_rows)[of_rows]
     by_sum = start[of_sums] + num_rows[of_sums]
@@ -127,7 +131,7 @@ def tell(
 def _sending(
     plan: HaloPlan, own: int, numbers: list[np.ndarray], values: list[np.ndarray]
 ) -> tuple[Csr, list[int]]:
-    """G, and how many of its rows go to each worker."""
+    """G, of what `_receiving` told on each worker, and how many of its rows go to each worker."""
     rows, columns, weights = [], [], []
     counts: list[int] = []
     sent = plan.send_rows.cpu().split(plan.send_counts)
@@ -232,7 +236,7 @@ class CodedMessages(Messages):
             return rows
 
     def _code(self, direction: str, width: int) -> tuple[Code, Code]:
-        """Of what is sent and of what comes."""
+        """The code of what is sent and that of what comes, made once per direction and width."""
         if (direction, width) not in self._codes:
             send, receive = (self._code_of(counts, width, self.bits) for counts in self.counts[direction])
             self._codes[direction, width] = send, receive
@@ -255,15 +259,15 @@ class MessageHalo(CodedHalo):
 
 
 class _Served(torch.autograd.Function):
-    """One node for what could be a node for each product and exchange: where few rows are sent, the nodes
-    would take longer than what they do."""
+    """Both products and the exchange as one node of the autograd graph: where few rows are sent, a node for
+    each would take longer than the work."""
 
     @staticmethod
     def forward(ctx: Any, y: torch.Tensor, adjacency: MessageAdjacency, messages: Messages) -> torch.Tensor:
         ctx.adjacency, ctx.messages = adjacency, messages
         ctx.due = messages.recorder.due(ctx.needs_input_grad[0])
         sent = adjacency.send.forward(y)
-        if adjacency.spared:  # the last column is taken from the others: a shift of each row
+        if adjacency.spared:  # each row is shifted so that its last column is 0, and need not be sent
             sent = sent[:, :-1] - sent[:, -1:]
         messages.recorder.metric("messages", len(sent), messages.layer)
         messages.start("forward", sent)
@@ -281,7 +285,7 @@ class _Served(torch.autograd.Function):
         messages.start("backward", back[:, :-1].contiguous() if adjacency.spared else back)
         g = adjacency.inner.adjoint(delta)
         sent = messages.finish("backward")
-        if adjacency.spared:
+        if adjacency.spared:  # a row of these gradients adds up to 0, which gives its last column
             sent = torch.cat([sent, -sent.sum(1, keepdim=True)], 1)
         adjacency.send.adjoint(sent, out=g, accumulate=True)
         messages.recorder.work(*ctx.due)
@@ -289,9 +293,9 @@ class _Served(torch.autograd.Function):
 
 
 def served(y: torch.Tensor, adjacency: MessageAdjacency, messages: Messages) -> torch.Tensor:
-    """A_ii Y + sum_j S_ij M_ij of the own rows y, with what `messages` bring for M; differentiable in y.
+    """A_ii Y + sum_j S_ij M_ij of the own rows y, where M_ij are the messages that come; differentiable in y.
 
-    Of its columns the last `spared` ones do not travel.
+    The last `adjacency.spared` columns of y do not travel.
     """
     return applied(_Served, y, adjacency, messages)
 
@@ -304,7 +308,7 @@ class MessageSystem(System[Shard, PerLayer]):
 
     messages   "cover": the fewest rows and partial sums; "rows": rows alone
     narrow     whether H W travels where it is narrower than H, and in the last layer C - 1 of C columns
-    bits       per value of a message; 32: as they are
+    bits       bits per value of a message; 32: not coded
     """
 
     messages: str = "cover"
@@ -312,7 +316,8 @@ class MessageSystem(System[Shard, PerLayer]):
     bits: int = AS_THEY_ARE
 
     def coded(self, layer: int, send: list[int], receive: list[int]) -> Messages:
-        """So many messages of a layer to and from each worker, where they do not travel as they are."""
+        """What exchanges a layer's messages in a coded form: `send` and `receive` [P] of them to and from
+        each worker."""
         raise NotImplementedError
 
     def supports(self, run):
@@ -368,7 +373,8 @@ class MessageSystem(System[Shard, PerLayer]):
         return MessageHalo(self, self.messages_of(layer, *plan.counts("forward")), h)
 
     def messages_of(self, layer, send, receive):
-        """So many messages to and from each worker, as they are or coded, the same object in every epoch."""
+        """What exchanges a layer's messages, as they are or coded: `send` and `receive` [P] of them to and
+        from each worker. The same object in every epoch."""
         if layer not in self.under_way:
             exact = self.bits == AS_THEY_ARE
             given = layer, send, receive

@@ -50,7 +50,7 @@ class Names:
         return np.searchsorted(self.bounds, names, side="right") - 1
 
     def by_owner(self, names: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The order [q] in which names stand by owner, and by owner their local rows there."""
+        """The order [q] that sorts names by owner, and for each owner the local rows of its names."""
         if len(self.bounds) == 2:
             return np.arange(len(names)), [names]
         owners = self.owners(names)
@@ -130,6 +130,7 @@ def _draw_again(starts, lists, ids, rows, key, most, items):
 
 @numba.njit(cache=True, nogil=True)
 def _draw(starts, lists, ids, rows, key, most, items):
+    """Without replacement: `most` of a vertex's d places, ascending; all d where there are no more."""
     lanes = min(most, len(items)) + VECTOR - 1
     found = np.full(lanes - lanes % VECTOR, LAST, np.int32)
     at, places = 0, np.empty(len(items), np.int64)
@@ -174,14 +175,14 @@ class Chosen:
 
     @staticmethod
     def joined(parts: Sequence[Chosen]) -> Chosen:
-        """Of the vertices of one after those of another."""
+        """The draws of all parts, those of one part's vertices after those of another's."""
         if len(parts) == 1:
             return parts[0]
         counts, taken, edges = zip(*((part.counts, part.taken, part.edges) for part in parts))
         return Chosen(np.concatenate(counts), np.concatenate(taken), np.concatenate(edges))
 
     def of(self, places: np.ndarray) -> Chosen:
-        """Of the vertices at these places."""
+        """The draws of the vertices at these places."""
         taken = self.taken[places]
         # An edge's place: where its vertex's edges begin, and how far it is from the first of them.
         shift = np.repeat(_starts(self.taken)[places] - _starts(taken)[:-1], taken)
@@ -210,11 +211,16 @@ class Expander:
 
     def hop(self, frontier: np.ndarray, key: int, most: int, layer: int) -> tuple[Sampled, np.ndarray]:
         """The block of one hop: its destinations are `frontier` [n] int32 names, unique; and the names of all
-        sources that have rows, destinations first."""
+        sources that have rows, destinations first.
+
+        key     `hop_key` of the hop
+        most    the fan-out, or ALL
+        layer   the layer that the bytes are counted for
+        """
         return self.block(frontier, self.choose(frontier, key, most, layer))
 
     def choose(self, vertices: np.ndarray, key: int, most: int, layer: int) -> Chosen:
-        """What `vertices` [n] int32 names draw, each at its owner."""
+        """What `vertices` [n] int32 names draw, each at its owner; arguments as in `hop`."""
         fan_out = FanOut(most, self.replace)
         order, asked = self.names.by_owner(vertices)
 
@@ -239,7 +245,7 @@ class Expander:
         return np.concatenate([frontier, new])
 
     def block(self, frontier: np.ndarray, chosen: Chosen) -> tuple[Sampled, np.ndarray]:
-        """As `hop`, of what has been chosen."""
+        """As `hop`, of what `choose` gave for the frontier."""
         starts, edges = _starts(chosen.taken), chosen.edges
         n, columns = len(frontier), np.ascontiguousarray(edges[:, 0])
         local, new, leaves = _number(frontier, columns, self.low, self.high, self.place)

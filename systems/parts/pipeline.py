@@ -16,8 +16,8 @@ from harness.comm.flight import InFlight
 
 @dataclass
 class Parcel:
-    """Rows that will leave (`start` posts them), that are under way (`flight`), or that are here: `rows` [k,
-    F].
+    """Rows that are still to be sent (by `start`), that are under way (`flight`), or that have arrived:
+    `rows` [k, F].
     """
 
     start: Callable[[], tuple[InFlight, torch.Tensor]] | None
@@ -40,13 +40,13 @@ class Parcel:
 
 
 class Pipe:
-    """One direction of one layer.
+    """The queue of one direction of one layer.
 
     send, receive   rows to and from each worker, where they are the same in every epoch; `push` may give
                     others
-    held            what is pushed leaves when `post` is called. For gradients: a backward pass ends in the
-                    all-reduce of the weights, which would wait behind them for the link, and nobody needs
-                    them before the next one
+    held            what is pushed is not sent before `post` is called. For gradients: a backward pass ends in
+                    the all-reduce of the weights, which would wait behind them for the link, and nobody needs
+                    them before the next backward pass
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Pipe:
         self.pushed = 0
 
     def outgoing(self, shape: tuple[int, int], dtype: torch.dtype, depth: int) -> torch.Tensor:
-        """A tensor to fill and to push next, which is sent as it lies where the transport can."""
+        """A tensor to fill and to push next. Where the transport can, it is sent without a further copy."""
         key = (self.direction, "halo", self.layer, self.pushed % (depth + 1), "pack")
         return self.comm.outgoing(key, shape, dtype, self.comm.halved(dtype, self.layer, "halo"))
 
@@ -70,7 +70,8 @@ class Pipe:
         receive: list[int] | None = None,
         tag: torch.Tensor | None = None,
     ) -> torch.Tensor | None:
-        """Post `rows` [sum(send), F] and take what was pushed `depth` pushes ago, as `take` does."""
+        """Push `rows` [sum(send), F], send them unless `held`, and take what was pushed `depth` pushes ago,
+        as `take` does. `tag` comes back with these rows."""
         slot = self.pushed % (depth + 1)
         self.pushed += 1
         self.queue.append(
@@ -86,6 +87,7 @@ class Pipe:
         return self.take(depth)
 
     def post(self) -> None:
+        """Send what has been pushed and not been sent yet."""
         for parcel in self.queue:
             parcel.post()
 

@@ -26,8 +26,8 @@ MIB = 1024**2
 
 @dataclass
 class Prices:
-    """What worker i pays a unit: eq. (13) an outer edge, eq. (14) any edge and an inner vertex. Times are
-    relative to the slowest.
+    """What each worker pays per outer edge (eq. 13), and per edge of any kind and per inner vertex (eq. 14).
+    Times are relative to the slowest.
     """
 
     outer: np.ndarray  # [P] (H2D + D2H) (1 - 1/P) + IDT / P
@@ -48,7 +48,7 @@ class Subgraph:
     """G_i while halo vertices are taken from it. `kept` [m] bool; `ratio` [m] how many workers' halos hold
     the vertex (C of eq. 16).
 
-    i           the worker, counted over those of `prices`
+    i           the worker's number among those of `prices`
     available   bytes of device memory; fixed, a_vertex, an_edge  the bytes of eq. (15), features among
                 a_vertex
     """
@@ -113,11 +113,13 @@ class Subgraph:
 
     def adjust(self, mean: float) -> bool:
         """One turn of Algorithm 3's loop for this worker; returns r_i."""
+        # A worker that costs no more than the mean, and fits its device, has nothing to do.
         now, halo, outer = self.cost(self.num_outer), int(self.kept.sum()), self.num_outer
         if now <= mean and self.memory(halo, outer) <= self.available:
             return True
         there = np.flatnonzero(self.kept)
-        # lowest score first, ties by halo order
+        # Otherwise halo vertices leave, the lowest score first, ties by halo order: as few as bring the cost
+        # halfway down to the mean and fit the device; all, if no number does.
         order = there[np.argsort(self.scores()[there], kind="stable")]
         left = outer - np.cumsum(self.edges[order])  # outer edges after each removal
         cost = self.cost(left)
@@ -152,7 +154,7 @@ def _back_edges(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass
 class Step:
-    """Worker i after an iteration of Algorithm 2; the first is before any."""
+    """A worker after an iteration of Algorithm 2; its first Step is before any iteration."""
 
     vertices: int
     edges: int
@@ -184,6 +186,7 @@ def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float, 
     done = False
     while True:
         settled = True
+        # One after the other, each worker adjusts by the latest costs of all.
         for i in order:
             if among[i] == comm.rank and not done:
                 settled = subgraph.adjust(costs.mean())
@@ -204,6 +207,7 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
               kept edges
     The out-edges of a directed shard stay whole: no system that restricts reads them.
     """
+    # Each owner is told, in one byte per row of the halo, which rows it still has to send.
     mask = torch.from_numpy(kept.astype(np.uint8)).to(comm.device)
     halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
     wanted = comm.exchange_now(mask[:, None], halo_counts, send_counts, -1, "backward", "rapa")
@@ -222,6 +226,7 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
     )
     if degrees == "global":
         return smaller
+    # Degrees are counted anew, and the new ones of halo vertices come from their owners.
     own = (np.diff(shard.inner_edges.indptr) + np.diff(smaller.halo_edges.indptr)).astype(np.int32)
     packed = torch.from_numpy(own[smaller.send_rows]).to(comm.device)[:, None]
     counts = smaller.send_counts.tolist(), smaller.halo_counts.tolist()
@@ -230,8 +235,8 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
 
 
 def apart(shard: Shard, comm: Comm, among: range) -> Shard:
-    """The shard in the graph of its host alone: without the halo vertices of workers that are not `among`
-    them, and with degrees that count what is left.
+    """The shard in the graph of its host alone: without the halo vertices whose owners are not in `among`,
+    and with degrees that count what is left.
     """
     owners = np.repeat(np.arange(comm.size), shard.halo_counts)
     return without(shard, (owners >= among.start) & (owners < among.stop), comm, "local")
@@ -258,8 +263,8 @@ def restrict(
     beta_mb: float,
     among: range,
 ) -> tuple[Shard, list[Step]]:
-    """The worker's balanced shard, and how it came about. `among`: the workers of its host; its halo has no
-    vertices of others.
+    """The worker's balanced shard, and the steps of `balance` that led to it. `among`: the workers of its
+    host; the halo has no vertices of other workers.
     """
     ids = np.concatenate(
         [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]

@@ -1,27 +1,28 @@
 """Which rows of others a worker computes, where hidden rows travel as messages (`systems.parts.messages`):
 what sends least within a budget of work.
 
-Work is counted in operations of an epoch, of the products of layers l with the rows that they give, n_l rows
-and e_l edges with self-loops, forwards and backwards:
+Work is counted in operations per epoch, forward and backward, of the products of the layers. Layer l gives
+n_l rows over e_l edges, self-loops among them:
 
     6 n_l f_l f_{l+1} + 4 e_l min(f_l, f_{l+1})     l >= 1
     4 n_0 f_0 f_1                                   l = 0, where A X is kept
     4 (z + e_0) f_1                                 l = 0, of sparse features, of which z values are not
                                                     0: where z + e_0 < n_0 f_0 / 2, as on the CPU
 
-What serves messages is not counted. A budget is a share of this work of the choice that computes no others.
+The work of making messages, and of aggregating them, is not counted. A budget is a share of the work of the
+choice that computes no rows of others.
 
 At a price in bytes per operation the best choice of one worker is a minimum cut, of all layers together. A
-node says that something is here; an arc a -> b of capacity c, that a without b costs c bytes:
+node says that something is here; an arc a -> b of capacity c says that a without b costs c bytes:
 
     x(u, l)      another's row u of H[l], computed here        x(u, l) -> sink: its operations, at the price
     a(u, l)      that row, for layer l                         a(u, l) -> x(u, l): a row travels
-    s(v, l, j)   those of worker j that v needs in layer l     x(v, l+1) -> s(v, l, j): a partial sum travels
+    s(v, l, j)   all rows of worker j that v needs in layer l  x(v, l+1) -> s(v, l, j): a partial sum travels
 
-s needs the a of its rows, and x(u, l+1) needs x(u, l), at any price. Of an own row x is the source.
-Capacities of x -> sink alone depend on the price: as it rises, the least minimum cut loses rows and gains
-none, and the messages take no fewer bytes. No choice within a budget sends less than (the cut) - price *
-budget. There the work of a row is what it takes by itself.
+s needs the a of each of its rows, and x(u, l+1) needs x(u, l), at any price. The x of an own row is the
+source. Only the capacities of x -> sink depend on the price: as it rises, the least minimum cut loses rows
+and gains none, and the messages take no fewer bytes. No choice within a budget sends less than (the cut) -
+price * budget. In this bound the work of a row is what it takes by itself.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from systems.parts.extension import Around, Extension
 from systems.parts.neighbours import everybodys
 
 SOURCE, SINK, ROWS = 0, 1, 2  # nodes of a network: these two, and from 2 on the rows that may be computed
-NEVER, UNIT = 2**30, 2**20  # capacities: of what may not be, and about that of the dearest message
+NEVER, UNIT = 2**30, 2**20  # capacities: of an arc that must not be cut, and roughly of the dearest message
 OCTAVES, STEPS = 24, 128  # of prices, from the highest down
 ROUNDED = 1 + 1e-14  # of a share that is exactly what a choice takes
 BUDGETS = [2.0 ** (k / 2) for k in range(-8, 9)]  # shares of a worker's own work that cuts are made for
-SPREAD = 1 / 8  # prices of rows alike differ by as much, so that a price takes few of them at a time
+SPREAD = 1 / 8  # prices of equal rows differ by up to this share, so that a price takes few of them at a time
 
 Choose = Callable[[int, np.ndarray, np.ndarray], None]
 
@@ -84,8 +85,8 @@ class Sent:
 
 
 def operations(of: Around, widths: list[int], filled: np.ndarray) -> np.ndarray:
-    """[L + 1, u] of an epoch for each row of each H[l] by itself, where features are sparse if that is less;
-    none for those of H[0]."""
+    """[L + 1, u] operations per epoch that each row of each H[l] takes by itself, with sparse features if
+    that takes fewer; 0 for the rows of H[0]. filled [u]: how many features of each vertex are not 0."""
     edges = np.diff(of.edges.indptr).astype(np.int64) + 1
     first = 4 * widths[1] * np.minimum(filled + edges, widths[0])
     later = [6 * f_in * f_out + 4 * edges * min(f_in, f_out) for f_in, f_out in zip(widths[1:], widths[2:])]
@@ -105,10 +106,12 @@ class Cuts:
         row = np.repeat(np.arange(of.edges.num_rows), np.diff(of.edges.indptr))
         remote = of.edges.indices >= of.own
         target, source = row[remote], of.edges.indices[remote]
+        # depth [u]: the last H[l] that a row may be needed of; for remote rows from the last layer back.
         depth = np.concatenate([top, np.zeros(len(of.owners), np.int64)])
         for layer in reversed(range(1, layers)):
             reached = source[depth[target] > layer]
             depth[reached] = np.maximum(depth[reached], layer)
+        # Nodes x(u, l): the remote rows that may be computed. number: the node of each row of each H[l].
         others = [of.own + np.flatnonzero(depth[of.own :] >= layer) for layer in range(layers)]
         self.rows = np.concatenate([np.zeros(0, np.int64), *others[1:]])
         self.layers = np.repeat(np.arange(1, layers), [len(each) for each in others[1:]])
@@ -121,20 +124,22 @@ class Cuts:
         self.unit = max(1, UNIT // max(*costs, 1))
         self.arcs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for layer in range(0 if sent.passes[0] else 1, layers):
+            # Nodes a(u, layer), one per remote row that the layer may aggregate.
             used = depth[target] > layer
             v, u = target[used], source[used]
             vertices, a = np.unique(u, return_inverse=True)
             a, here = a + self.count, self.count + np.arange(len(vertices))
             self.count += len(vertices)
-            if sent.sums:
+            if sent.sums:  # nodes s(v, layer, j), one per row v and owner j of its remote sources
                 groups, s = np.unique(v * np.int64(2**20) + of.owners[u - of.own], return_inverse=True)
                 s, sums = s + self.count, self.count + np.arange(len(groups))
                 self.count += len(groups)
                 self._arcs(number[layer + 1, groups // 2**20], sums, costs[layer] * self.unit)
                 self._arcs(s, a, NEVER)
-            else:
+            else:  # x(v, layer + 1) needs each a itself
                 both = np.unique(number[layer + 1, v] * np.int64(2**32) + a)
                 self._arcs(both // 2**32, both % 2**32, NEVER)
+            # A row that is not computed here travels; features travel, unless they are kept for x(u, 1).
             computed = number[max(layer, 1), vertices]
             self._arcs(here, np.where(computed < 0, SINK, computed), costs[layer] * self.unit)
             if layer:
@@ -143,7 +148,7 @@ class Cuts:
         self.kept = np.where(self.layers == 1, sent.kept * self.unit, 0)
         mixed = np.asarray(of.shard.inner, np.uint64)[self.rows] * np.uint64(0x9E3779B1) % np.uint64(2**32)
         self.worth = self.ops * (1 + SPREAD * mixed / 2**32)  # of a row, at price 1
-        # A row that costs what the messages of two layers do is computed at no price from there on.
+        # At this price a row's operations cost as much as messages of two layers: none is computed.
         self.highest = 2 * UNIT / self.ops.min() if len(self.ops) else 0.0
         self.cuts: dict[int, tuple[np.ndarray, int]] = {}
 
@@ -151,7 +156,8 @@ class Cuts:
         self.arcs.append((tails, heads, np.full(len(tails), min(capacity, NEVER))))
 
     def price(self, step: int) -> float:
-        """From 0 at step 0 to the highest, in `STEPS` to an octave; exact, so the same everywhere."""
+        """The price of a step, 0 at step 0, `STEPS` steps per octave, up to the highest price; exact, so the
+        same on every machine."""
         octave, part = divmod(step, STEPS)
         return self.highest * 2.0 ** (octave - OCTAVES) * (1 + part / STEPS) if step else 0.0
 
@@ -166,8 +172,8 @@ class Cuts:
         return self.cuts[step]
 
     def within(self, most: float) -> np.ndarray:
-        """[u] the last H[l] that each row of another is computed of, at the lowest price at which all take
-        at most so many operations; 0 for none."""
+        """[u] the last H[l] that each remote row is computed of, 0 for none, at the lowest price at which the
+        computed rows take at most `most` operations together."""
         chosen = np.zeros(self.vertices, np.int64)
         if len(self.rows):
             steps = range(OCTAVES * STEPS)
@@ -177,8 +183,8 @@ class Cuts:
         return chosen
 
     def bound(self, most: float) -> float:
-        """Bytes that every choice of at most so many operations sends, at the best of the prices of cuts that
-        were made; without what coding a column rounds up and scales."""
+        """Bytes that every choice of at most `most` operations sends at least: the best bound that the cuts
+        made so far give; without what coding a column rounds up and scales."""
         return (
             max(
                 (size - self.price(step) * (1 + SPREAD) * most for step, (_, size) in self.cuts.items()),
@@ -191,7 +197,7 @@ class Cuts:
 def _source_side(
     tails: np.ndarray, heads: np.ndarray, capacity: np.ndarray, count: int
 ) -> tuple[np.ndarray, int]:
-    """[count] bool: the least of the source's sides of minimum cuts, and their capacity."""
+    """The smallest source side of a minimum cut [count] bool, and the capacity of the cut."""
     from scipy import sparse  # most runs need no plan, and start without it
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -205,9 +211,10 @@ def _source_side(
 
 
 class Plan:
-    """One choice, made by all workers: `extension`, and of this worker's
+    """One choice of rows, made by all workers together.
 
-    work   operations of an epoch
+    extension   the rows
+    work        this worker's operations per epoch
     """
 
     def __init__(self, of: Around, widths: list[int], filled: np.ndarray, extension: Extension):
@@ -224,8 +231,8 @@ class Plan:
             self.work += 4 * f_out * (z + e + n if 2 * (z + e) < n * f_in else n * f_in)
 
     def sizes(self, sent: Sent) -> tuple[int, int]:
-        """Bytes of the messages that this worker receives, and of their gradients that it sends back; and
-        without what coding a column rounds up and scales."""
+        """Bytes per epoch of the messages that this worker receives and of their gradients that it sends
+        back; and the same without what coding a column rounds up and scales."""
         from scipy import sparse  # most runs need no plan, and start without it
 
         of, found = self.of, self.extension.rows
@@ -272,14 +279,14 @@ def least(
     share: float,
     more: Sequence[Choose],
 ) -> tuple[Extension, float, float | None]:
-    """The choice that sends least of those whose work is within a share of every worker's own. Compared are
-    none, `more`, and for each of `BUDGETS` up to the share each worker's largest cut that fits it, where all
-    workers take as large a one. At a larger share there are more to compare, so more work never sends more.
-    Collective.
+    """The choice that sends least, of those whose further work is at most `share` of every worker's own.
+    Compared are: none; each of `more`; and for each of `BUDGETS` up to the share, every worker's largest cut
+    whose work fits it when all workers take cuts for the same budget. A larger share compares more choices,
+    so more work never sends more. Collective.
 
-    Its extension; the share that this worker uses, negative where it computes less; and a bound: at least
-    this share of the bytes that it receives is received by every choice of rows that take as many operations,
-    each by itself; None where what one worker chooses decides what others receive.
+    Returns its extension; the share that this worker uses, negative where it computes less; and a bound:
+    every choice of rows that take as many operations, each row by itself, receives at least this share of
+    the bytes that this worker receives; None where what one worker chooses decides what others receive.
     """
     layers, shard = len(widths) - 1, of.shard
     bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
@@ -292,12 +299,14 @@ def least(
     def made(choose: Choose) -> Plan:
         return Plan(of, widths, filled, Extension(of, layers, needed, comm, choose))
 
+    # The work of each budget's cuts, and for each budget the largest cut that in fact fits it.
     alone, best, fewest, plain = made(none), None, 0, 0
     chosen = [none, *(of_depths(cuts.within(each * own)) for each in BUDGETS)]
     work = np.array([made(choose).work for choose in chosen])
     each_its_own = [
         chosen[np.flatnonzero(work <= (1 + each) * alone.work).max()] for each in BUDGETS if each <= share
     ]
+    # Of all choices that fit on every worker, the one with the fewest bytes over all workers.
     for plan in chain([alone], map(made, [*each_its_own, *more])):
         if everybodys(comm, np.array([plan.work <= (1 + share) * alone.work * ROUNDED])).all():
             mine = plan.sizes(sent)

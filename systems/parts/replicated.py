@@ -70,8 +70,9 @@ class ReplicatedRows(Propagation):
         return False
 
     def _operators(self, of: Adjacency, shard: Shard, edges: Shard | OutEdges) -> Operators:
-        """From in-edges, or from out-edges. Each worker knows the edges of its own rows, and tells each other
-        worker of its group those that lead to that one's column."""
+        """A's two operators from in-edges (`edges` is the shard), or those of A^T from out-edges: over the
+        group's own block, and over the other blocks of the column. Each worker knows the edges of its own
+        rows, and tells each other worker of its group those that lead to that one's column."""
         starts, rank, width = np.cumsum([0, *self.sizes]), self.comm.rank, len(self.members)
         row, column, weight = self._entries(of, shard, edges, starts)
         group = (np.searchsorted(starts, column, side="right") - 1) // width
@@ -104,8 +105,8 @@ class ReplicatedRows(Propagation):
     def _entries(
         self, of: Adjacency, shard: Shard, edges: Shard | OutEdges, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row, column and value of each entry of A, or of A^T, in this worker's rows, numbered over the rows
-        of all workers, of which each one's begin at `starts`."""
+        """Row, column and value of each entry of A, or of A^T, in this worker's rows. Rows and columns are
+        numbered over all workers' rows; each worker's begin at its `starts`."""
         turned = 1 if edges is shard else -1  # A^T: row and column scales change places
         into, near = scales(shard.degrees, of.normalisation)[::turned]
         far = scales(edges.halo_degrees, of.normalisation)[::turned][1]
@@ -131,6 +132,7 @@ class ReplicatedRows(Propagation):
     def times(self, x: torch.Tensor, layer: int, direction: str) -> torch.Tensor:
         """The own rows [n, F] of A X, or backward of A^T X, of own rows x [n, F]. No autograd."""
         recorder, sizes = self.comm.recorder, [self.sizes[m] for m in self.members]
+        # gather: the group's workers send each other their rows, which make up the group's block.
         flight, received = self._start(x, self.own, self.theirs, layer, direction, "gather")
         flight.wait()
         with recorder.inside("rest", "unpack", layer):
@@ -138,6 +140,7 @@ class ReplicatedRows(Propagation):
             pieces[self.number] = x
             block = torch.cat(pieces)
             recorder.work(moved(block))
+        # blocks: the column's blocks arrive while the group's own block is multiplied, if this column has it.
         purpose = "blocks" if direction == "forward" else "deltas"
         flight, received = self._start(block, self.to, self.come, layer, direction, purpose)
         inside, others = self.operators[direction]
@@ -145,6 +148,7 @@ class ReplicatedRows(Propagation):
         flight.wait()
         if others is not None:
             others.forward(received, sums, accumulate=True)
+        # sums: each worker of the group gets its own rows' sums from all others, and adds them up.
         with recorder.inside("rest", "pack", layer):
             parts = list(sums.split(sizes))
             mine = parts.pop(self.number)

@@ -28,7 +28,7 @@ class Selection:
 
 
 class Queue:
-    """A cache of `capacity` keys that makes room by putting out the key that came first (`fifo`) or was used
+    """A cache of `capacity` keys that makes room by evicting the key that came first (`fifo`) or was used
     longest ago (`lru`).
 
     slots [num_keys]   of every key, NONE where it is not held
@@ -40,7 +40,7 @@ class Queue:
         self.slots = np.full(num_keys, NONE, np.int64)
         self.keys = np.full(self.capacity, NONE, np.int64)  # by slot
         self.links = np.full((2, self.capacity), NONE, np.int64)  # by slot: who came before, who after
-        self.ends = np.array([NONE, NONE, 0], np.int64)  # the first out, the last out, slots in use
+        self.ends = np.array([NONE, NONE, 0], np.int64)  # first and last to be evicted, slots in use
 
     def touch(self, keys: np.ndarray) -> np.ndarray:
         """Use keys [k] in order, taking none in; returns the slot of each, NONE where it is not held."""
@@ -90,6 +90,8 @@ def _append(slot, links, ends):
 
 @numba.njit(cache=True)
 def _use(accessed, take_in, renews, slots, keys, links, ends):
+    """The slot in which each key was found; with `take_in` a key that was not gets a slot. Slots in use are a
+    list by `links`, the next to be evicted first; with `renews` a key that is used moves to its end."""
     found = np.empty(len(accessed), np.int64)
     capacity = len(keys)
     for i in range(len(accessed)):

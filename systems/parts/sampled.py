@@ -31,9 +31,9 @@ class Drawn:
     """A step's structure: this worker's seeds, by name, and how many all workers have; by hop what was
     chosen; and the names of the inputs.
 
-    reads   what was read for it by other threads than the training one
-    pulled  the features among that: of every input of another worker that is not kept; None: still to be
-            pulled
+    reads   what other threads than the training one have read for the step
+    pulled  the features that they have pulled: of every input of another worker that is not kept; None: the
+            features are still to be pulled
     """
 
     seeds: np.ndarray
@@ -51,7 +51,7 @@ class SampledBatches(BatchSystem):
     batch     seeds per worker and step; null: all, one step per epoch
     batches   "worker" shuffles each worker's own seeds, "global" those of all workers
     drop_last  a batch with fewer than `batch` seeds is left out
-    split     who trains which vertex: "even" or "owner"
+    split     who trains which vertex: "even": equal shares for all workers; "owner": each worker its own
     loss      gradients are of the mean over all workers' seeds ("global"), or of the mean of each "worker"'s
     replace   neighbours are drawn with replacement
     key       what a draw depends on, beside seed, epoch, step and hop: the "vertex", or the "worker" that
@@ -59,7 +59,7 @@ class SampledBatches(BatchSystem):
     features  "once": a row is pulled the first time it is an input, and kept; "refetch": in every step
     remote    "all"; the controls "zero" (rows of other workers' vertices are 0) and "drop" (they are no
               neighbours)
-    scale     "global" degrees or those of the "block"
+    scale     by which degrees rows are scaled: the "global" ones, or those counted in the "block"
     """
 
     fanouts: list[int] | None = field(default_factory=lambda: [25, 10], metadata={KEY: Bounds(1, MOST)})
@@ -151,15 +151,15 @@ class SampledBatches(BatchSystem):
         raise NotImplementedError
 
     def expands(self, pulls: Pulls) -> Expander:
-        """What makes blocks of what is drawn through `pulls`."""
+        """An expander, which draws neighbours through `pulls` and makes blocks of them."""
         return Expander(self.names, pulls, self.remote, self.replace, self.key == "worker")
 
     def structure(self, epoch: int, step: int) -> Drawn:
-        """A step's, in the training thread; waits for it where another thread makes it."""
+        """The structure of a step, asked for in the training thread; waits where another thread makes it."""
         raise NotImplementedError
 
     def make_batch(self, epoch, step):
-        """A step's blocks, and the inputs' features. All workers come by here in every step."""
+        """A step's blocks, and the inputs' features. All workers run this in every step."""
         drawn = self.structure(epoch, step)
         book(self.comm, drawn.reads)
         seeds, found = drawn.seeds, drawn.found
@@ -184,5 +184,5 @@ class SampledBatches(BatchSystem):
         return {"kept": torch.from_numpy(self.kept.names_kept())}
 
     def load_state_dict(self, state):
-        # Features do not change: what was kept is pulled again, outside the clock. It was counted then.
+        # Features do not change: what was kept is pulled again, outside the clock. Its first pull counted.
         self.kept.keep(state["kept"].cpu().numpy(), FEATURES)

@@ -22,7 +22,9 @@ from harness.data.partition.shard import Csr, Shard
 
 @dataclass
 class Edges:
-    """indptr [n + 1] int64, columns [E] int32; ids [n + m] global ids of the columns, the first n those of
+    """The edges into a worker's inner rows, as one CSR.
+
+    indptr [n + 1] int64, columns [E] int32; ids [n + m] global ids of the columns, the first n those of
     the rows.
     """
 
@@ -48,8 +50,8 @@ class Edges:
         return p
 
     def draw(self, p: np.ndarray, key: int) -> np.ndarray:
-        """[E] bool: edge (i, j) with probability p_ij, by (key, global i, global j) alone: the same for any
-        partition.
+        """Which edges are drawn [E] bool: (i, j) with probability p_ij, by (key, global i, global j) alone,
+        so the same for any partition.
         """
         return _draw(self.indptr, self.columns, self.ids, p, np.uint64(key & (2**64 - 1)))
 
@@ -74,6 +76,8 @@ def _merge(indptr, inner_indptr, inner, halo_indptr, halo, n, columns):
 
 @numba.njit(cache=True, nogil=True)
 def _water_fill(indptr, columns, weight, rate, p):
+    """p <- `Edges.probabilities`, row by row: the row's budget is shared out by weight; edges that would get
+    1 or more get 1, and what is left of the budget is shared out among the others, until none is capped."""
     for v in range(len(indptr) - 1):
         start, end = indptr[v], indptr[v + 1]
         budget, free = rate * (end - start), end - start
@@ -190,8 +194,8 @@ class HaloSampler:
     """Makes A_ih over the halo rows drawn in an epoch, whose entries are those of the whole A_ih in their
     order.
 
-    Only they are multiplied, forward and backward. Making it reads every entry once, which costs about as
-    much as a product of width 1 or 2.
+    Only these entries are multiplied, forward and backward. To make the block reads every entry of A_ih once,
+    which costs about as much as a product of width 1 or 2.
     """
 
     def __init__(self, full: Adjacency, shard: Shard):

@@ -1,5 +1,5 @@
-"""Which vertices each worker takes in each step: of training vertices every one at most once per epoch, over
-all workers, and exactly once where no batch is dropped; or clusters of its own, each once per epoch."""
+"""Which vertices each worker takes in each step: training vertices, each at most once per epoch over all
+workers, and exactly once where no batch is dropped; or clusters of its own, each once per epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def permutation(count: int, key: int) -> torch.Tensor:
 
 
 class Seeds:
-    """The batches of one worker, the same on every worker that asks about another.
+    """The batches of training vertices that one worker takes. All workers divide these in the same way.
 
     training  [t] names of all training vertices, ascending
     ids       [t] their global ids
@@ -37,7 +37,7 @@ class Seeds:
     drop_last a batch with fewer seeds than the others is left out: with "worker" each worker's own last one,
               with "global" the last step
 
-    InputError where that leaves none, on all workers alike.
+    InputError where drop_last leaves no batch, on all workers alike.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class Seeds:
         shares = np.full(parts, total // parts) + (np.arange(parts) < total % parts)
         self.bounds = np.concatenate([[0], np.cumsum(shares if split == "even" else counts)])
         self.training, self.rank, self.seed, self.together = training, rank, seed, batches == "global"
-        # Where the shuffle is of all, it knows no partition: places in `training` by global id.
+        # A shuffle of all seeds must not depend on the partition: it takes them by global id. `line` holds
+        # places in `training`.
         self.line = np.argsort(ids) if self.together else np.arange(len(training))
         lists = np.array([total]) if self.together else np.diff(self.bounds)  # what is shuffled, and cut
         most = int(lists.max())
@@ -122,7 +123,7 @@ class ClusterBatches:
     batch  clusters per step of a worker; None: all of them
 
     Every epoch shuffles each worker's clusters and cuts them into batches. A batch without training vertices
-    is left out, so that the workers' batches of a step are those that each has left.
+    is left out; step k takes the k-th batch that each worker has left.
 
     steps  of the epoch; before the first, how many an epoch has at most
     """
@@ -146,6 +147,7 @@ class ClusterBatches:
         self.totals: list[int] = []  # by step, the training vertices of all workers
 
     def begin(self, epoch: int) -> None:
+        """Shuffle for an epoch. Each worker shuffles for all, so nothing is sent to agree on `totals`."""
         everybodys = [self._batches(epoch, worker) for worker in range(len(self.seeds))]
         self.own = everybodys[self.rank]
         self.steps = max(1, *(len(batches) for batches in everybodys))

@@ -24,8 +24,8 @@ from harness.core.system import Refuses, System, Traits
 
 class Representations:
     """The halo rows of every hidden layer. The store keeps what the owners pushed, each push under a number,
-    its stamp; this keeps what was pulled. Layer l's pull is asked for while layer l - 1 computes (DIGEST,
-    Figure 2). One worker has no remote row and no store.
+    its stamp; this object keeps what was pulled. Layer l's pull is asked for while layer l - 1 computes
+    (DIGEST, Figure 2). A worker alone has no remote row and no store.
 
     rows  {layer: [m, F]} as last pulled, zeros before; read {layer: [stamp of each owner]} of these rows
     address, slots   of the store
@@ -71,8 +71,8 @@ class Representations:
         self.pushing = []
 
     def pull(self, layer: int, wanted: Sequence[int | None]) -> None:
-        """Start fetching the halo rows of `layer` as pushed under stamp wanted[owner], None for the
-        newest."""
+        """Start fetching the halo rows of `layer`, of each owner those pushed under stamp wanted[owner];
+        None: those pushed last."""
         if self.store is not None and layer in self.rows:
             self.pulling[layer] = self.store.pull(layer, wanted)
 
@@ -164,7 +164,7 @@ class StaleSystem(OwnLoss, BesideClock, System):
     def setup(self, context):
         super().setup(context)
         self.context, self.round, self.pulling = context, 0, False
-        self.wanted: list[int | None] = []  # of each owner the stamp of the push to pull; None: of its last
+        self.wanted: list[int | None] = []  # by owner, the stamp of the push to pull; None: of its last one
         self.representations = Representations(context, self.store, self.slots)
         context.closing.callback(self.representations.close)
 

@@ -14,8 +14,8 @@ from systems.parts.neighbours import hop_key
 
 
 def induced(graph: Csr, rows: np.ndarray, place: np.ndarray | None = None) -> tuple[Csr, np.ndarray]:
-    """The edges between the vertices `rows` [q] int32, of one or two ascending runs, which are numbered as
-    they are given; and where each stands among the edges of `graph`. Columns ascend in both.
+    """The edges between the vertices `rows` [q] int32, numbered in the order given, which is one or two
+    ascending runs; and the place of each of these edges among those of `graph`. Columns ascend in every row.
 
     place   [n] int32, all -1 before and after; None: a new one
     """
@@ -102,7 +102,7 @@ class Sampler:
 
 @numba.njit(cache=True, nogil=True)
 def _below(key, number, most):
-    """A number from 0 to most - 1, of a key's draw of that number."""
+    """Draw `number` of a key: a whole number from 0 to most - 1."""
     bits = mix(key + np.uint64(number) * np.uint64(GOLDEN)) >> np.uint64(32)
     return np.int64((bits * np.uint64(most)) >> np.uint64(32))
 
@@ -145,8 +145,8 @@ class Counts:
 
     @staticmethod
     def of(sampler: Sampler, coverage: float) -> Counts:
-        """Of the sets 0, 1, ..., as few as have more than coverage * n vertices together. One where a set is
-        the whole graph, none where the graph has no vertex."""
+        """Count over the sets 0, 1, ...: the fewest that have more than coverage * n vertices together. That
+        is one set where a set is the whole graph, and none where the graph has no vertex."""
         graph, sets, together = sampler.graph, 0, 0
         vertices, edges = np.zeros(graph.num_rows, np.int32), np.zeros(graph.num_entries, np.int32)
         enough = 0 if sampler.budget is None else coverage * graph.num_rows

@@ -42,21 +42,21 @@ def idle(used: float) -> float:
 
 
 def score(gap: float, used: float, sample: float, train: float, waiting: int) -> float:
-    """Algorithm 1's. gap in milliseconds, used in per cent; sample and train in one unit, of which only the
-    ratio counts."""
+    """Algorithm 1's score. gap in milliseconds, used in per cent; sample and train in the same unit, since
+    only their ratio counts."""
     return gap * idle(used) * sample / (train * (waiting + 1))
 
 
 def turn(order: str, batch: int, cost: float, added: int) -> tuple[float, ...]:
-    """Which of the ready tasks is run next: that of the least turn. order: "dag", of the oldest batch the
-    cheapest | "fifo", that which became ready first. batch and added: numbers in the order in which batches
-    were begun and tasks became ready."""
+    """A task's turn; of the ready tasks that of the least turn is run next. order: "dag", of the oldest batch
+    the cheapest task | "fifo", the task that became ready first. batch and added: numbers in the order in
+    which batches were begun and tasks became ready."""
     return (batch, cost, added) if order == "dag" else (added,)
 
 
 def tell(recorder: Recorder, seconds: float, threads: int, ahead: float) -> None:
-    """Note of an epoch the CPU seconds of the threads that made its batches beside the training, how many
-    they are, and how many batches they begin beyond the one that is asked for."""
+    """Record for an epoch the CPU seconds of the threads that made its batches beside the training, how many
+    threads there are, and how many batches they begin beyond the one that is asked for."""
     recorder.metric(SAMPLER, seconds)
     recorder.metric(SAMPLER_THREADS, threads)
     recorder.metric(SAMPLER_AHEAD, ahead)
@@ -95,9 +95,14 @@ class Dag(Generic[Work]):
 
 @dataclass
 class Tally:
-    """Since it was last asked for: batches that were begun; those that waited when one was taken, summed over
-    the batches that were taken, and those that were begun beyond it; and the CPU seconds of the tasks that
-    made these, by kind."""
+    """What has happened since the tally was last taken.
+
+    begun     batches that were begun
+    waiting   batches that were made when one was taken, summed over those taken
+    ahead     batches that were begun beyond the one taken, summed likewise
+    taken     batches that were taken
+    spent     CPU seconds of the tasks that made these, by kind
+    """
 
     begun: int = 0
     waiting: int = 0
@@ -163,8 +168,9 @@ class Scheduler(Generic[Work]):
     # -- the training thread --
 
     def take(self, epoch: int, step: int) -> Work:
-        """What has been made for a step; waits until it is. Steps are taken in order, from any on.
-        ServiceLost, in one sentence, where making it failed; MemoryError and InputError as they are."""
+        """What has been made for a step; waits until it is. Steps are taken in order, the first being any.
+        Where making it failed with a MemoryError or an InputError, that is raised; else ServiceLost, with one
+        sentence."""
         number = epoch * self.steps + step
         with self.changed:
             now = time.monotonic()
@@ -174,6 +180,7 @@ class Scheduler(Generic[Work]):
             elif step:
                 self.train.add(now - self.taken_at)  # between epochs there is more than training
             assert number == self.expected, "steps are taken in order"
+            # Begin what is to be begun by now, then wait for this step's batch.
             self.expected += 1
             self.tally.taken += 1
             self.tally.waiting += sum(dag.made for dag in self.dags.values())
@@ -225,11 +232,12 @@ class Scheduler(Generic[Work]):
             self.changed.notify_all()
 
     def hold(self, dag: Dag[Work]) -> None:
-        """The batch is not made before `release`, though no task of it be left."""
+        """Keep the batch from being made before `release`, even if no task of it is left."""
         with self.changed:
             dag.left += 1
 
     def release(self, dag: Dag[Work]) -> None:
+        """End a hold or a task; the batch is made when none is left."""
         with self.changed:
             dag.left -= 1
             if not dag.left:
@@ -251,7 +259,7 @@ class Scheduler(Generic[Work]):
                 with self.changed:
                     dag.error = dag.error or error
                     self.changed.notify_all()
-                continue  # what else the batch needs is never done
+                continue  # the batch is never made, and `take` raises the error
             with self.changed:
                 dag.spent.setdefault(kind, Mean()).add(time.thread_time() - began)
                 self.release(dag)

@@ -58,7 +58,8 @@ class Request:
 
     @staticmethod
     def restore(layer: int, state: dict[str, Any], fetch: Fetch) -> Request:
-        """A collected request from its state; `fetch` stands in for what is no longer asked of its own."""
+        """A collected request from its state. `fetch` takes the place of the request's own, of which only the
+        part for the gradients is still needed."""
         plan = HaloPlan(state["send_rows"], state["send_counts"], state["receive_counts"])
         fetch = replace(fetch, gradient=Part(plan, state["places"], state["anyone"]))
         rows = state["rows"]
@@ -84,7 +85,8 @@ class TierRows:
         self.staged: dict[int, torch.Tensor] = {}  # by layer: own rows for the global tier, put there later
 
     def renew_shared(self, layer: int, fetch: Fetch, h: torch.Tensor, epoch: int) -> None:
-        """In a refresh every owner puts its rows of h [n, F] there. Nobody reads before all have."""
+        """In a refresh every owner puts its rows of h [n, F] into the global tier. Nobody reads it before all
+        have announced that they are done."""
         with self.recorder.inside("rest", "pack", layer):
             rows = h.index_select(0, fetch.publish_rows)
             self._moved(rows)
@@ -132,14 +134,14 @@ class TierRows:
         arrived: torch.Tensor | None,
         shared: tuple[torch.Tensor, torch.Tensor],
     ) -> tuple[torch.Tensor, int | None]:
-        """The halo [m, F] that was asked for in `epoch`; in the own tier, what it is to hold from now on.
+        """The halo [m, F] that was asked for in `epoch`. The own tier gets the rows that it is to hold.
 
         arrived  [k, F] rows that came from their owners, None where no worker asked for any
         shared   what `from_shared` gave
         Returns also the epoch in which the oldest row was computed; None where the halo is empty.
 
         Raw features never change: layer 0's halo is one tensor, to which only what comes in is written. Where
-        the own tier holds all of it nothing is, and what was made of it stays good.
+        the own tier holds the whole halo nothing is written, and what was computed of it stays valid.
         """
         rows, ages = self.local[layer], self.local_born[layer]
         kept = self.features if layer == 0 else None
@@ -170,7 +172,7 @@ class TierRows:
         return halo, int(born.min()) if len(born) else None
 
     def _moved(self, *copies: torch.Tensor) -> None:
-        """Count that rows [k, F] were gathered or put into places, once for each time that they are given."""
+        """Count that rows [k, F] were gathered or put into places, once per time that they are given."""
         self.recorder.work(*(moved(rows) for rows in copies if len(rows)))
 
     def state_dict(self) -> dict:

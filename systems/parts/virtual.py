@@ -89,7 +89,7 @@ class _Clock:
         self._give_turns()
 
     def _follow(self, batch: int, stage: int | None) -> None:
-        """What waited for a stage, or for none, is ready."""
+        """Stages of the batch that waited for this stage are ready; None: those that wait for no stage."""
         for number, each in enumerate(self.stages):
             if each.after == stage and not each.in_order:
                 self._become_ready(batch, number)
