@@ -174,6 +174,7 @@ class Bytegnn(SampledBatches):
     # -- a batch's tasks --
 
     def begin(self, number: int, epoch: int, step: int) -> Making:
+        """A batch before any of its tasks: its seeds, as one chain or under `dedup=task` as one per task."""
         if self.turn < 0:  # the first batch of the run, or after a checkpoint was loaded
             self.turn = number
             self.claimed = self.kept.slot >= 0
@@ -182,6 +183,7 @@ class Bytegnn(SampledBatches):
         return Making(epoch, step, seeds, total, chains, len(chains))
 
     def first(self, dag: Dag[Making]) -> None:
+        """A batch's first tasks: to draw for its seeds and, under refetch, to fetch their features."""
         self.scheduler.hold(dag)  # until its fetches are known
         for chain in dag.work.chains:
             if self.features == "refetch":
@@ -202,6 +204,7 @@ class Bytegnn(SampledBatches):
             self.scheduler.task(dag, cost, partial(self.nsc, dag, chain, place, chunk), (NSC, layer))
 
     def nsc(self, dag: Dag[Making], chain: Chain, place: int, chunk: np.ndarray) -> None:
+        """An NSC task: draw for the vertices `chunk`, part `place` of the chain's frontier."""
         batch, expander = dag.work, self.expander()
         hop = len(chain.drawn) + 1
         layer, key = self.num_layers - hop, hop_key(self.seed, batch.epoch, batch.step, hop)
@@ -280,6 +283,7 @@ class Bytegnn(SampledBatches):
             self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(chain.drawn)))
 
     def fetch_rows(self, dag: Dag[Making], chunk: np.ndarray) -> None:
+        """A fetch task: pull the features of the names `chunk`."""
         self.expander()  # makes `local.beside`
         rows = in_order(self.names, self.local.beside, "features", chunk, FEATURES)
         with self.lock:

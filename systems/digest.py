@@ -4,12 +4,12 @@ Representation Synchronization" (2022).
 Implements Algorithm 1 in its synchronous form. In a round every worker pulls its halo's hidden rows from a
 store, if the schedule has a pull (lines 5-6), and computes its layers with the halo rows that it pulled last
 as constants; it pushes its own hidden rows to the store, if the schedule has a push (lines 9-10), and takes
-the gradient of its own loss. Then the workers' gradients are averaged for one step (AGG, line 13). With the
-layer of eq. 5
+the gradient of its own loss. Then the workers' gradients are averaged for one step (AGG, line 13). The layer
+is that of eq. 5
 
     H^(l+1)_in = sigma(P_in H^(l)_in W + P_out Ht^(l)_out W)
 
-and the update of Theorem 2's proof (appendix A.5.2)
+and the update that of Theorem 2's proof (appendix A.5.2)
 
     W^(r+1) = W^(r) - eta / M sum_m grad L_m(W^(r)).
 
@@ -185,6 +185,7 @@ class Digest(StaleSystem):
 
 
 def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]) -> None:
+    """Copy values into the parameters, in place."""
     with torch.no_grad():
         for parameter, value in zip(parameters, values):
             parameter.copy_(value)

@@ -173,6 +173,7 @@ class DigestA(StaleSystem, AsynchronousSystem):
             self.put(self.weights)
 
     def values(self) -> list[torch.Tensor]:
+        """The model's weights, without autograd."""
         return [p.detach() for p in self.context.model.parameters()]
 
     @staticmethod
@@ -181,6 +182,7 @@ class DigestA(StaleSystem, AsynchronousSystem):
 
     @torch.no_grad()
     def put(self, weights: torch.Tensor) -> None:
+        """Copy weights, all in one vector as `flat` gives them, into the model."""
         parameters = list(self.context.model.parameters())
         for parameter, part in zip(parameters, weights.split([p.numel() for p in parameters])):
             parameter.copy_(part.view_as(parameter))

@@ -93,6 +93,7 @@ class Drawn:
 
     @staticmethod
     def restore(system: Any, state) -> Drawn:
+        """A settled graph from its state."""
         drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
         request, missing = state["requests"]
         drawn.request, drawn.missing = Request(*request), None if missing is None else Request(*missing)

@@ -55,6 +55,7 @@ class KeptRows:
                  already; None: they are pulled here
         """
         own = self.pulls.own["features"]
+        # What neither is the worker's own nor is kept is put into the store first, pulled here or before.
         remote = wanted[(wanted < self.low) | (wanted >= self.low + len(own))]
         missing = remote[self.slot[remote] < 0]
         before, count = self.taken, len(missing)
@@ -67,6 +68,7 @@ class KeptRows:
             each, first = np.unique(names, return_index=True)
             assert len(each) == len(missing), "every row that is missing has been pulled"
             self._put(each, np.concatenate([own[:0], *(rows for _, rows in pulled)])[first])
+        # All rows are then gathered from the own table and the store.
         rows = np.empty((len(wanted), own.shape[1]), own.dtype)
         if isinstance(own, Csr):
             at = wanted - self.low

@@ -166,7 +166,7 @@ class Part:
 
 @dataclass
 class Fetch:
-    """Where each place's row comes from: of local slots, of global slots, or directly from its owner.
+    """Where each place's row comes from: a local slot, a global slot, or directly its owner.
 
     gradient   the places whose rows are computed in this epoch
     publish    own rows to put into global slots, before anyone gets them; `announced`: whether anyone has any

@@ -47,6 +47,7 @@ class Names:
         return Names(bounds, everybodys(comm, np.asarray(shard.inner)), everybodys(comm, degrees), shard.rank)
 
     def owners(self, names: np.ndarray) -> np.ndarray:
+        """The worker that owns each of `names` [q]."""
         return np.searchsorted(self.bounds, names, side="right") - 1
 
     def by_owner(self, names: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -288,6 +289,8 @@ def _number(frontier, columns, low, high, place):
     """Every edge's source as a number among the sources: destinations first, then other names in [low, high)
     as they are met, then the rest likewise. `place` [V] is all -1, before and after.
     """
+    # Number destinations, then each other name when it is first met; a name beyond the range gets a negative
+    # number, -2 and below, until it is known how many come before.
     n, local = len(frontier), np.empty(len(columns), np.int32)
     for i in range(n):
         place[frontier[i]] = i

@@ -36,6 +36,7 @@ class Prices:
 
     @staticmethod
     def of(devices: list[Device], workers: int, alpha: float) -> Prices:
+        """The prices on these devices; alpha weighs edges against vertices (eq. 14)."""
         mm, spmm, h2d, d2h, idt = (np.array(relative(devices, name)) for name in TIMES)
         return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
 

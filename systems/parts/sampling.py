@@ -35,6 +35,7 @@ class Edges:
 
     @staticmethod
     def of(shard: Shard) -> Edges:
+        """The edges of a shard, inner and halo blocks merged row by row."""
         inner, halo = shard.inner_edges, shard.halo_edges
         indptr = inner.indptr.astype(np.int64) + halo.indptr.astype(np.int64)
         columns = np.empty(indptr[-1], np.int32)

@@ -82,7 +82,7 @@ class Mean:
 
 @dataclass
 class Dag(Generic[Work]):
-    """The tasks of one batch: `left` of them are not done, among them those that are not known yet."""
+    """The tasks of one batch. `left` counts those that are known and not done, and the holds on the batch."""
 
     number: int  # counted over epochs
     work: Work
