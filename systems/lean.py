@@ -18,7 +18,7 @@ nothing is stale.
    minimum cut at a price of work, the lowest price that fits a budget (systems/parts/recompute.py). Exact.
 
 Sender j multiplies its rows by G_ij, which gives its messages to i, and i multiplies these by S_ij;
-A_ih = sum_j S_ij G_ij, and Q is the rounding of 4.:
+A_ih = sum_j S_ij G_ij, and Q is the rounding of point 4:
 
     forward    Y = H W or H;   M_ij = Q(G_ij Y_j);   Z_i = A_ii Y_i + sum_j S_ij M_ij     (times W for Y = H)
     backward   N_ij = Q(S_ij^T delta_i);   dY_j = A_jj^T delta_j + sum_i G_ij^T N_ij
