@@ -117,6 +117,21 @@ def test_redis_keys_are_taken_back(pool, redis_server):
     assert server.keys("halobench:*") == []
 
 
+def test_who_leaves_takes_no_keys_of_others(redis_server):
+    """Nor those of another worker whose block has this worker's number."""
+    comm, (shard,) = Comm(0, 1, torch.device("cpu"), Recorder()), shards_of(parts=1)
+    store = Store(redis_server.url, comm, shard, {1: 3})
+    store.push(1, torch.ones(40, 3), 7).wait()
+    prefix = store.backend.prefix
+    others = {f"{prefix}:1:2:0:0", f"{prefix}:1:20", f"{prefix}:index:2:1:0:0"}
+    server = redis_store.redis.Redis.from_url(redis_server.url)
+    for key in others:
+        server.set(key, "", ex=60)
+    store.close()
+    assert set(map(bytes.decode, server.keys(f"{prefix}:*"))) == others
+    server.delete(*others)
+
+
 @pytest.mark.parametrize(
     "address, shown",
     [

@@ -175,17 +175,11 @@ class Redis:
     def close(self) -> None:
         """Delete this worker's keys; a server that is gone is left alone."""
         try:
-            mine = [
-                key
-                for pattern in (
-                    f"{self.prefix}:*:{self.layout.rank}",
-                    f"{self.prefix}:*:{self.layout.rank}:*:*",
-                    f"{self.prefix}:index:{self.layout.rank}:*",
-                )
-                for key in self.server.scan_iter(pattern, count=1000)
-            ]
-            if mine:
-                self.server.delete(*mine)
+            # A pattern's * stands for ":" too, so that it may only be the end of a key.
+            stamps = [self.key(layer, self.layout.rank) for layer in self.layout.widths]
+            begins = [*stamps, f"{self.prefix}:index:{self.layout.rank}"]
+            found = [key for begin in begins for key in self.server.scan_iter(f"{begin}:*", count=1000)]
+            self.server.delete(*stamps, *found)
             self.server.close()
         except (redis.RedisError, OSError):
             pass
