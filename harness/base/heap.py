@@ -92,7 +92,7 @@ class Heap:
                     begin, size, resident = min(start, begin), size + room, resident + more
                     del self._gaps[near]
         if begin + size == self._end:
-            self._end = begin
+            self._end, self._touched = begin, self._touched - (size - resident)
         else:
             bisect.insort(self._gaps, (begin, size, resident))
 

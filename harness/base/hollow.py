@@ -156,7 +156,10 @@ def count_filled(x: np.ndarray) -> np.ndarray:
     """[rows, 2] int64: for each float32 row of x, how many values are not 0, and the bits of that value where
     they are all alike, else UNLIKE."""
     words = np.ascontiguousarray(x, np.float32).view(np.int32)
-    low, high = words.min(1, initial=2**31 - 1, where=words != 0), words.max(1, initial=0, where=words != 0)
+    low, high = (
+        words.min(1, initial=2**31 - 1, where=words != 0),
+        words.max(1, initial=-(2**31), where=words != 0),
+    )
     return np.stack([np.count_nonzero(words, 1), np.where(low == high, high, UNLIKE)], 1)
 
 
@@ -346,8 +349,10 @@ class Held:
     def elsewhere(self) -> Iterator[None]:
         """Tensors made while this is open lie in memory that is counted already, so they add nothing."""
         self._elsewhere = True
-        yield
-        self._elsewhere = False
+        try:
+            yield
+        finally:
+            self._elsewhere = False
 
     def made(self, tensor: torch.Tensor, size: int | None = None) -> None:
         """Count a tensor, from now until its storage is freed: `size` bytes (None: those of its storage)."""
