@@ -34,9 +34,9 @@ WRONG = {
     r"an alias, \*a: give": "a: &a [*a]",
     "larger than 1048576 bytes": "a: " + "y" * (1 << 20),
     "a control character": 'a: "\\x1b[31m"',
-    "a number of more than 400 digits, 59:59": "a: " + ":".join(["59"] * 3000),
-    "a number of more than 400 digits, 0xff": "a: [{b: 0x" + "f" * 9000 + "}]",
-    "a number of more than 400 digits, -99": "a: -" + "9" * 9000,
+    "a number of 400 digits or more, 59:59": "a: " + ":".join(["59"] * 3000),
+    "a number of 400 digits or more, 0xff": "a: [{b: 0x" + "f" * 9000 + "}]",
+    "a number of 400 digits or more, -99": "a: -" + "9" * 9000,
 }
 
 

@@ -120,6 +120,7 @@ def test_fennel_follows_its_equation(graph, parts, gamma, nu):
         owners[v] = max(scores, key=lambda i: (scores[i], -sizes[i], -i))
     found = Fennel(gamma=gamma, nu=nu, order="given").vertex_owners(graph, parts, 0)
     assert found.tolist() == owners.tolist()
+    assert [Fennel(order=order).seed_of(parts, 7) for order in ("given", "random")] == [None, 7]
 
 
 def test_an_empty_part_takes_half_of_the_largest():
@@ -167,7 +168,7 @@ class Given(EdgeCutPartitioner):
     [
         (np.zeros(9, int), r"partition=given gave int64 of shape \[9\] as owners of each vertex"),
         (np.zeros(10), r"gave float64 of shape \[10\] .* it must give integers of shape \[10\]"),
-        (np.arange(10), r"gave owners 0 to 9; with gpus=3 it must give 0 to 2"),
+        (np.arange(10), r"gave owners 0 to 9; with workers=3 it must give 0 to 2"),
         (np.full(10, -1), r"gave owners -1 to -1"),
     ],
 )

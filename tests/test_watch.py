@@ -76,7 +76,7 @@ def test_a_run_without_patience_waits_for_ever_and_hears_of_failures(tmp_path, m
 
 
 def test_who_stands_still_is_named():
-    assert "workers 1 and 2 furthest behind, in epoch 3" in stalled(5, [4, 3, 3])
+    assert "workers 1 and 2 furthest behind, in epoch 4" in stalled(5, [4, 3, 3])
     assert "worker 0 furthest behind, before the first epoch" in stalled(5, [-1, 0])
 
 

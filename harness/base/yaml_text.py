@@ -49,7 +49,7 @@ def read(path: Path, as_written: bool = False) -> str:
             add(*known[event.anchor])
         elif isinstance(event, yaml.ScalarEvent):
             if event.implicit[0] and DIGITS.fullmatch(event.value.lstrip("+-")):
-                raise Damaged(f"it holds a number of more than 400 digits, {event.value[:20]}...")
+                raise Damaged(f"it holds a number of 400 digits or more, {event.value[:20]}...")
             if CONTROL.search(event.value):
                 raise Damaged("it holds a control character: leave it out")
             if as_written and "${" in event.value:

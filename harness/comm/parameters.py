@@ -141,9 +141,10 @@ class Parameters:
             if answer is None:
                 raise ConnectionError("it hung up")
         except OSError as error:
+            when = f" in epoch {epoch + 1}" if op in (server.UPDATE, server.SNAPSHOT) else ""
             raise ServiceLost(
-                f"the parameter server (process {self.pid}) went away in epoch {epoch + 1} ({error}); the"
-                " same command goes on from the last checkpoint"
+                f"the parameter server (process {self.pid}) went away{when} ({error}); the same command goes"
+                " on from the last checkpoint"
             ) from error
         weights = torch.from_numpy(np.frombuffer(bytearray(answer), self.dtype)) if size else torch.empty(0)
         return version, number, weights.to(self.comm.device)

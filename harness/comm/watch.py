@@ -120,7 +120,7 @@ def stalled(patience: float, epochs: Sequence[int]) -> str:
     """The error message for workers that make no progress, each in its epoch (-1: before the first)."""
     least = min(epochs)
     behind = workers([k for k, epoch in enumerate(epochs) if epoch == least])
-    where = f"in epoch {least}" if least >= 0 else "before the first epoch"
+    where = f"in epoch {least + 1}" if least >= 0 else "before the first epoch"
     return (
         f"no worker has made progress for patience={patience:g} s ({behind} furthest behind, {where}); give a"
         " longer patience if a step takes so long, else see whether a host or a process stands still"

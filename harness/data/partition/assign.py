@@ -58,8 +58,8 @@ def checked_owners(owners: Any, count: int, parts: int, method: Partitioner, wha
         )
     if count and not (owners.min() >= 0 and owners.max() < parts):
         raise InputError(
-            f"partition={method.name} gave owners {owners.min()} to {owners.max()}; with gpus={parts} it must"
-            f" give 0 to {parts - 1}"
+            f"partition={method.name} gave owners {owners.min()} to {owners.max()}; with workers={parts} it"
+            f" must give 0 to {parts - 1}"
         )
     return owners.astype(np.int32, copy=False)
 

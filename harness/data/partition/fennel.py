@@ -45,6 +45,9 @@ class Fennel(EdgeCutPartitioner):
     def __post_init__(self) -> None:
         choice("order", self.order, ("random", "given"))
 
+    def seed_of(self, parts: int, seed: int) -> int | None:
+        return super().seed_of(parts, seed) if self.order == "random" else None
+
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
         n = graph.num_vertices
         starts, neighbours = pattern(graph, np.dtype(np.int64))
