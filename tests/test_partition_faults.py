@@ -81,6 +81,13 @@ def test_a_place_that_is_none_is_refused_before_it_is_followed(cut, data, tmp_pa
         assert fault(damaged, ranges=False) is None  # which looks at no numbers
 
 
+@pytest.mark.parametrize("name", ["degrees", "halo_degrees", "out_halo_degrees"])
+@pytest.mark.parametrize("bad", [-1.0, np.nan])
+def test_a_degree_that_is_none_is_refused(name, bad):
+    damaged = changed(shards("edge"), name, lambda degrees: np.append(degrees[:-1].astype(float), bad))
+    assert fault(damaged) == f"{name} has a number that is out of range"
+
+
 @pytest.mark.parametrize("cut", PLACES)
 @given(data=st.data())
 def test_an_array_of_another_length_or_type_is_refused(cut, data):

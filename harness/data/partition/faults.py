@@ -68,13 +68,13 @@ def _edge_cut(shard: Shard, ranges: bool):
             # The row of a halo vertex is below the number of vertices that its owner has.
             owners = np.repeat(shard.sizes, getattr(shard, counts))
             yield _range(shard, f"{out}halo_rows", 0, owners)
+            yield _range(shard, f"{out}halo_degrees", 0, None)
     if not shard.symmetric:
         yield _block(shard, "out_inner_edges", own, own, ranges)
     if ranges:
         yield _range(shard, "inner", 0, all_vertices)
         yield _range(shard, "send_rows", 0, own)
         yield _range(shard, "degrees", 0, None)
-        yield _range(shard, "halo_degrees", 0, None)
     return own
 
 
