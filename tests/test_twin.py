@@ -155,6 +155,10 @@ def test_unknown_names_and_scales_get_one_sentence():
         twin.generate("redit")
     with pytest.raises(InputError, match="mean degree"):
         twin.generate("reddit", scale=0.001)
+    for name in SPECS:  # the scale that is advised is enough
+        with pytest.raises(InputError) as refused:
+            twin._scaled(name, SPECS[name], 1e-9)
+        twin._scaled(name, SPECS[name], float(str(refused.value).rpartition("scale=")[2].split()[0]))
     with pytest.raises(InputError, match="scale"):
         twin.generate("reddit", scale=0.0)
     with pytest.raises(InputError, match="scale"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,9 +102,11 @@ def _scaled(name: str, spec: Spec, scale: float) -> int:
     # under 8 vertices.
     least = int(max(4 * (spec.mean_degree + 1), 8 * spec.classes))
     if vertices < least:
+        unit = 10.0 ** (math.floor(math.log10(least / spec.vertices)) - 1)  # of two digits the last
+        enough = unit * math.ceil(least / spec.vertices / unit)
         raise InputError(
             f"scale={scale} leaves twin/{name} {vertices} vertices, fewer than the {least} that its mean "
-            f"degree and classes need: give scale={least / spec.vertices * 1.01:.2g} or more"
+            f"degree and classes need: give scale={enough:.2g} or more"
         )
     return vertices
 
