@@ -46,9 +46,8 @@ RUN = re.compile(r"[\w.-]+/[\w.-]+")
 LARGEST = 64 * 2**20  # bytes of a file of a bundle
 # Keys of a summary that cannot be derived from a bundle, since it leaves out the spans and other files.
 OF_SPANS = frozenset({"core_share", "cpu_slowest", "notes", "files", "checksum"})
-# Blocks of the config in which the rows of a ranking are alike (but for the partition, which
-# `Submitted.setting` leaves out); in the tuned track those of TUNED may differ too.
-SETTING = ("dataset", "partition", "model", "optimiser", "schedule", "evaluate", "score")
+# Blocks of the config in which the rows of a ranking are alike; in the tuned track those of TUNED may differ.
+SETTING = ("dataset", "model", "optimiser", "schedule", "evaluate", "score")
 TUNED = ("model", "optimiser", "schedule")
 
 
@@ -138,11 +137,9 @@ class Submitted(Trace):
 
     def setting(self, track: str) -> tuple[Any, ...]:
         """What a run has in common with those that it is ranked with: graph, workers, epochs and the keys of
-        SETTING. Keys of the partition are left out, since a system over vertex-cuts brings its own."""
+        SETTING. The partition is not among them, since a system over vertex-cuts brings its own."""
         blocks = [block for block in SETTING if track == "fixed" or block not in TUNED]
-        keys = {k: v for k, v in self.keys.items() if k.partition(".")[0] in blocks}
-        keys = {k: v for k, v in keys.items() if not k.startswith("partition.")}
-        alike = sorted((k, str(v)) for k, v in keys.items())
+        alike = sorted((k, str(v)) for k, v in self.keys.items() if k.partition(".")[0] in blocks)
         return graph_name(self), self.keys.get("workers"), self.keys.get("epochs"), tuple(alike)
 
     def check(self) -> None:

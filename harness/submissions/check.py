@@ -192,7 +192,10 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
             f" (read {bundle.folder / CODE}, and where you trust it set {ALLOW}={allow} in the environment)"
         )
     if lacks:
-        raise InputError(f"{bundle.folder} cannot be checked here, which lacks {', and '.join(lacks)}")
+        beside = f"; what is wrong already: {'; '.join(wrong)}" if wrong else ""
+        raise InputError(
+            f"{bundle.folder} cannot be checked here, which lacks {', and '.join(lacks)}{beside}"
+        )
     return made, wrong
 
 
