@@ -343,6 +343,8 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     fourth = experiment.Experiment("mine", "t", {"a": "system=a gpus=GPUS/4"}, {"small": size})
     with_gpus = replace(fourth, sizes={"small": Size(["cora"], "gpus=8 seed=1", 1)})
     assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
+    by_workers = replace(fourth, sizes={"small": Size(["cora"], "workers=8 seed=1", 1)})
+    assert by_workers.sweeps("a", "small") == with_gpus.sweeps("a", "small")
 
 
 def test_an_axis_has_a_name_for_every_claim():

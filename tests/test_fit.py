@@ -66,6 +66,13 @@ def test_waits_that_no_rate_takes_away_are_told(monkeypatch, capsys):
     )
 
 
+@pytest.mark.parametrize("waiting, printed", [(0.0, 0.5), (2.0, 0.0)])
+def test_no_rate_fits_a_wait_of_nothing(waiting, printed, monkeypatch):
+    monkeypatch.setattr(fit, "replayed", modelled(3.0, waiting, 0.0))
+    with pytest.raises(InputError, match=r"^r waits \d s for messages on g, and .* s in print: no rate of"):
+        fit._fit(ROW, NAMED, Target(3.0, printed), [None])
+
+
 def test_what_is_printed_of_many_epochs_is_an_epoch_s_share():
     values = {"values": {"a": 10, "b": 4, "c": "OOM"}}
     entry = replace(published.entry("capgnn_table7"), published=values)

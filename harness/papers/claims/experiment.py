@@ -78,11 +78,11 @@ class Experiment:
         runs, more = key_values(self.sizes[size].runs.split()), key_values(words)
         own = self.rows[row].split()
         both = {**runs, **more}
-        for key in {"epochs", "gpus"} & both.keys():
-            own = [_part(word, key.upper(), int(both[key])) for word in own]
-        keys = key_values(own).keys()
-        beside = [f"{key}={value}" for key, value in more.items() if key not in keys]
-        common = [f"{key}={value}" for key, value in runs.items() if key not in keys | more.keys()]
+        for key in {"epochs", "gpus", "workers"} & both.keys():
+            own = [_part(word, _one_name(key).upper(), int(both[key])) for word in own]
+        keys, of_graph = set(map(_one_name, key_values(own))), set(map(_one_name, more))
+        beside = [f"{key}={value}" for key, value in more.items() if _one_name(key) not in keys]
+        common = [f"{k}={value}" for k, value in runs.items() if _one_name(k) not in keys | of_graph]
         return " ".join([*own, option, *beside, *common])
 
     def on(self, size: str, graph: str | None) -> list[int]:
@@ -91,6 +91,11 @@ class Experiment:
         graphs = self.sizes[size].graphs
         same = [i for i, each in enumerate(graphs) if graph == each]
         return same or [i for i, each in enumerate(graphs) if graph in (None, named(each))]
+
+
+def _one_name(key: str) -> str:
+    """The key, which is "gpus" under both of its names."""
+    return "gpus" if key == "workers" else key
 
 
 def _part(word: str, name: str, total: int) -> str:

@@ -179,6 +179,12 @@ def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]
             float(np.mean([replayed(run, what, words, row.whole) for run in runs]))
             for what in ("epoch", "exposed")
         )
+        if row.link is not None and 0 in (waiting, target.waiting):
+            raise InputError(
+                f"{named['row']} waits {waiting:g} s for messages on {named['graph']}, and"
+                f" {target.waiting:g} s in print: no rate of link={row.link} fits that, leave link and"
+                " printed.waiting out"
+            )
         off = {"efficiency": 1.0, key: 1.0}
         if target.waiting is None:
             off["efficiency"] = (epoch - waiting) / max(target.computing - waiting, 1e-12)

@@ -160,7 +160,9 @@ def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[
     def folders(sweep: str) -> list[Path]:
         if not places.results.is_dir():
             return [places.results / "none"]
-        graph = " ".join(w for w in sweep.split() if w.startswith(("dataset=", "dataset.path=")))
+        graph = " ".join(
+            w for w in sweep.split() if w.startswith(("dataset=", "dataset.path=", "dataset.name="))
+        )
         there = [places.results / name for name in _graph_folders(graph, own_config())]
         return runner.folders(sweep, places) if any(map(Path.is_dir, there)) else [there[0] / "none"]
 
