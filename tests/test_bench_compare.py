@@ -41,6 +41,8 @@ FAST, SLOW = [1.0, 1.01, 1.02, 1.03, 1.04], [1.2, 1.21, 1.22, 1.23, 1.24]
 def test_a_verdict(old, new, unit, word, failed):
     found = judged(old, new, unit=unit)
     assert (found.word, found.failed) == (word, failed)
+    busy = against.judge(line(new, unit=unit, peer_samples=old, busy=True))
+    assert (busy.word, busy.failed) == ((word, failed) if unit == "bytes" else (lines.NOT_JUDGED, False))
 
 
 samples = st.lists(st.floats(0.1, 10), min_size=4, max_size=9)

@@ -125,7 +125,7 @@ def _beside(
     console.say(str(load))
     verdicts = [judge(line, asked.margin) for line in lines]
     console.say(f"old: {other}, revision {revision(other)}; new: this code")
-    return show(verdicts, console, asked.margin)
+    return show(verdicts, console, asked.margin) or (UNJUDGED if load.busy else 0)
 
 
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:

@@ -25,7 +25,7 @@ from harness.base.errors import InputError
 from harness.base.places import ROOT
 from harness.base.terminal import Terminal
 from harness.base.words import key_values
-from harness.dev.bench.lines import BenchLine
+from harness.dev.bench.lines import NOT_JUDGED, BenchLine
 from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, seconds_per_epoch, train
 from harness.dev.bench.start import start_seconds
 from harness.results.report.estimate import side_of_samples
@@ -120,7 +120,8 @@ class Verdict:
 
     old, new   medians of the samples
     p          of the Mann-Whitney test; NaN: not asked
-    word       "faster", "slower", "no difference", "too few samples", "equal" or "differ"
+    word       "faster", "slower", "no difference", "too few samples", "equal" or "differ", or that the
+               machine was too busy
     failed     whether it is worse by more than the margin, or bytes differ
     """
 
@@ -145,6 +146,8 @@ def judge(line: BenchLine, margin: float = MARGIN) -> Verdict:
         equal = set(old) == set(new)
         return Verdict(line, before, now, math.nan, "equal" if equal else "differ", not equal)
     side, p = side_of_samples(old, new, ALPHA)
+    if line.busy:
+        return Verdict(line, before, now, p, NOT_JUDGED, False)
     if not side:
         word = "too few samples" if side is None else "no difference"
         return Verdict(line, before, now, p, word, False)
