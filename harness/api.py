@@ -6,7 +6,8 @@
     halobench.compare(runs)
     halobench.plot(runs, "bytes")
 
-What cannot be used raises InputError, whose text is one sentence that names it and says what to give instead.
+A value that cannot be used raises InputError: one sentence that names the value and says what to give
+instead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING
 from harness.base.errors import InputError
 from harness.results.reader import Trace
 
-# What brings in torch, statistics or matplotlib is imported where it is used: reading a trace needs none.
+# Modules that bring in torch, statistics or matplotlib are imported where they are used: reading a trace
+# needs none of the three.
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("InputError", "Runs", "Trace", "compare", "load", "plot", "run", "sweep")
 
 Runs = Trace | Path | str | Iterable[Trace | Path | str]
-PATIENCE = 5  # seconds in which a run that Ctrl-C has reached ends by itself
+PATIENCE = 5  # seconds that a run which Ctrl-C has reached is given to end by itself
 
 
 def run(
@@ -45,9 +47,9 @@ def run(
     config_dir  a folder with the yaml files of systems, datasets or models of one's own
     say         called with each line that the command prints, for instance `print`
 
-    A process of its own trains it, so this one may hold threads and a GPU. Relative paths (results=results)
-    are relative to the working directory. Raises InputError where the words make no run, and where the run
-    failed, with the error that it ended with.
+    The run is trained in a process of its own, so the calling process may hold threads and a GPU. Relative
+    paths (results=results) are relative to the working directory. Raises InputError where the words make no
+    run, and where the run fails, with the run's own error message.
     """
     (trace,) = _trained(words, False, config_dir, say)
     return trace
@@ -57,7 +59,7 @@ def sweep(
     *words: str, config_dir: Path | str | None = None, say: Callable[[str], object] | None = None
 ) -> list[Trace]:
     """Train a run for each combination of the values that the words list ("system=vanilla,sancus",
-    "seed=1,2,3"), one after another, as `halobench run -m` does; the traces in the order of the runs.
+    "seed=1,2,3"), one after another, as `halobench run -m` does. Returns the traces in the order of the runs.
 
     Parameters and errors are those of `run`. After an error the same call trains only what is missing.
     """
@@ -69,7 +71,7 @@ def load(folder: Path | str) -> Trace:
     docs/trace.md describes, and the dictionaries `summary` (None until the run has finished) and `config`.
 
     Of a run that has not finished the tables hold every epoch that all its workers have finished so far.
-    Raises InputError where the folder is none of a run.
+    Raises InputError where the folder is not a run folder.
     """
     return Trace(folder)
 
@@ -86,7 +88,7 @@ def compare(runs: Runs) -> pd.DataFrame:
     that of exact training under the same setting; `best_of` names the columns in which a row is the best of
     its table; a column that no table shows is left out.
 
-    Warns of runs that have not finished an epoch. Raises InputError where there is none that has.
+    Warns of runs that have not finished an epoch. Raises InputError where no run has finished one.
     """
     from harness.results.report import formats
 
@@ -132,7 +134,10 @@ def plot(runs: Runs, over: str = "time") -> Figure:
 def _trained(
     words: Sequence[str], several: bool, config_dir: Path | str | None, say: Callable[[str], object] | None
 ) -> list[Trace]:
-    """Compose and check the runs here, train those that are not finished in a process, read all of them."""
+    """Compose and check the runs in this process, train the unfinished ones in another, and read all traces.
+
+    several   whether the words may list several values, so that they make a sweep
+    """
     from harness.run import overrides, prepare, runner
 
     for word in words:
@@ -158,7 +163,7 @@ def _trained(
 
 
 def _command(words: Sequence[str], say: Callable[[str], object] | None) -> None:
-    """`python -m harness` with these words. InputError with what it said where it fails."""
+    """Run `python -m harness` with these words. Where it fails, InputError with the error that it printed."""
     # A process from scratch: this one may hold threads or a GPU, which no fork survives.
     code, said = _process([sys.executable, "-m", "harness", *words], say)
     if code:
@@ -168,8 +173,8 @@ def _command(words: Sequence[str], say: Callable[[str], object] | None) -> None:
 
 
 def _process(command: Sequence[str], say: Callable[[str], object] | None) -> tuple[int, list[str]]:
-    """The exit code of a command, and the lines that it printed. It does not outlive this call."""
-    # It finds what this process can import.
+    """Run a command; returns its exit code and the lines that it printed. It never outlives this call."""
+    # The command's process can import whatever this one can.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         command,
@@ -190,7 +195,7 @@ def _process(command: Sequence[str], say: Callable[[str], object] | None) -> tup
                     say(said[-1])
         return process.wait(), said
     except KeyboardInterrupt:
-        # A terminal and a notebook send it to the whole process group, so the run is ending already.
+        # A terminal and a notebook send Ctrl-C to the whole process group, so the run is ending already.
         try:
             process.wait(PATIENCE)
         except subprocess.TimeoutExpired:

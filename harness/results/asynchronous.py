@@ -1,8 +1,9 @@
 """Writing the trace of an asynchronous run, whose workers make rounds at their own pace (docs/trace.md).
 
 A worker's round is a row of that worker, under the round's number. An epoch of the run is P updates of the
-weights, from whichever workers they come, and so is no worker's: it is a row of its own, under the worker
-RUN. A round's metric UPDATE says which update it made: u falls in epoch u // P of the run."""
+weights, from whichever workers they come. It belongs to no single worker, so it is a row of its own, with RUN
+in the place of the worker. A round's metric UPDATE says which update the round made: update u falls in epoch
+u // P of the run."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ from harness.results.writer import TraceWriter
 
 
 class AsynchronousTrace:
-    """A worker's trace of its rounds, and on worker 0 the streams of the run's epochs beside it.
+    """A worker's trace of its rounds; on worker 0 also the streams of the run's epochs.
 
-    own              what the worker's rounds are written to; closed with this
-    attempt, first   of the run's epochs: see `TraceWriter`
-    share            of all training vertices that is this worker's, 0 to 1
+    own              the writer of the worker's rounds; `close` closes it too
+    attempt, first   as `TraceWriter` takes them, for the streams of the run's epochs
+    share            this worker's share of all training vertices, 0 to 1
     """
 
     def __init__(self, run_dir: Path, own: TraceWriter, comm: Comm, attempt: int, first: int, share: float):
         self.own, self.comm, self.share = own, comm, share
         self.run = TraceWriter(run_dir, RUN, attempt, first) if comm.rank == 0 else None
-        # Of this worker's latest round: its share of the loss, and of the training vertices.
+        # This worker's share of the loss in its latest round, and its share of the training vertices.
         self.latest = (0.0, 0.0)
 
     def epochs(
@@ -35,10 +36,11 @@ class AsynchronousTrace:
     ) -> list[tuple[Epoch, float | None]]:
         """Write this worker's rounds since the workers last met, each with its share of the loss. Collective.
 
-        Returns the run's epochs from `first` up to `done`, still to be evaluated and written, each with what
-        this worker adds to its loss: the mean over the training vertices of all workers, each in its latest
-        round up to the epoch. Workers that have made no round since the run was started (or resumed) are
-        left out of the mean; the loss of an epoch in which nobody with training vertices is left is None."""
+        Returns the run's epochs from `first` up to `done`, exclusive, which are still to be evaluated and
+        written, each with this worker's term of its loss. That loss is the mean over the training vertices of
+        all workers, each worker at its latest round up to the epoch. Workers that have made no round since
+        the run was started (or resumed) are left out of the mean; where no worker with training vertices is
+        left, the term is None."""
         for record, loss in rounds:
             self.own.write(record, loss=float(loss), scores=None, peak_rss_bytes=peak_rss_bytes)
         updates = [(record.metrics.get((-1, UPDATE)), float(loss)) for record, loss in rounds]
@@ -48,7 +50,7 @@ class AsynchronousTrace:
             if epoch in falls_in:
                 self.latest = falls_in[epoch], self.share
             latest.append(self.latest)
-        if done in falls_in:  # rounds that went beyond before the workers met
+        if done in falls_in:  # rounds of the next epoch, made before the workers met
             self.latest = falls_in[done], self.share
         seen = self.comm.total([share for _, share in latest])
         shares = [loss / whole if whole else None for (loss, _), whole in zip(latest, seen)]
@@ -57,9 +59,10 @@ class AsynchronousTrace:
     def write(
         self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
-        """Append one epoch of the run, on worker 0."""
+        """Append one epoch of the run on worker 0; does nothing on the others."""
         if self.run is not None:
-            self.run.write(epoch, loss=loss, scores=scores, peak_rss_bytes=0)  # memory is the workers'
+            # Memory stands in the workers' own rows.
+            self.run.write(epoch, loss=loss, scores=scores, peak_rss_bytes=0)
 
     def close(self) -> None:
         self.own.close()

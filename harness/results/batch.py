@@ -1,8 +1,8 @@
 """Rows of the trace as Arrow record batches, without pandas.
 
-`RecordBatch.from_pylist` imports pandas in order to see whether it was given one of its objects: half a
-second in every worker, which only writes. Arrow's memory layout is what numpy arrays have, so columns are
-handed over as buffers."""
+`RecordBatch.from_pylist` imports pandas to see whether it was given one of pandas' objects. That takes half a
+second in every worker, and a worker only writes. Arrow's memory layout is that of numpy arrays, so columns
+are handed over as buffers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def write_sealed(stream: pa.ipc.RecordBatchStreamWriter, batch: pa.RecordBatch) 
 
 
 def sealed_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
-    """The batches of a stream. Damaged at the first whose checksum is not its own. pa.ArrowException or
-    OSError where the stream is cut off."""
+    """The batches of a stream. Raises Damaged at the first batch whose checksum is not that of its rows, and
+    pa.ArrowException or OSError where the stream is cut off."""
     while True:
         try:
             found = stream.read_next_batch_with_custom_metadata()
@@ -71,7 +71,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(parts: Sequence[Sequence[Any]]) -> pa.Buffer:
-    """Where each part begins, and the last one ends, when they stand one after another."""
+    """[len(parts) + 1]: where each part begins, and where the last ends, when one stands after another."""
     return pa.py_buffer(np.cumsum([0, *map(len, parts)], dtype=np.int32))
 
 

@@ -1,4 +1,4 @@
-"""Whether the tables of a run can be what its workers traced, whoever wrote the files."""
+"""Checks whether the tables of a run can be what its workers traced, whoever wrote the files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from harness.base.errors import InputError
 from harness.results.reader import AGAIN, BY, Trace
 from harness.results.schema import RUN, SCORES
 
-# Never null, and never below 0; `rest_s` is a difference, and may round to less.
+# Columns that are never null and never below 0. `rest_s` is a difference that may round to below 0, so it is
+# not among them.
 COUNTS = {
     "epochs": (
         *("train_s", "compute_s", "comm_s", "exposed_s", "cpu_s"),
@@ -20,8 +21,8 @@ COUNTS = {
 
 
 def check(trace: Trace, spans: bool = True) -> None:
-    """Raise InputError, which names the table, where rows are doubled, missing or null, a share is none, or
-    what the tables tell of the bytes, the operations and the epochs does not agree.
+    """Raise InputError, which names the table, where rows are doubled, missing or null, where a score is not
+    between 0 and 1, or where the tables contradict each other in the bytes, the operations or the epochs.
 
     spans   whether the table `spans` is there
     """
@@ -31,7 +32,7 @@ def check(trace: Trace, spans: bool = True) -> None:
         if keys.isna().any(axis=None) or keys.duplicated().any():
             raise _wrong(trace, name, "has a row twice, or one of no epoch or worker")
         for column in COUNTS[name]:
-            if not (frame[column].to_numpy() >= 0).all():  # null is not a number, so not either
+            if not (frame[column].to_numpy() >= 0).all():  # null is read as NaN, for which >= is false
                 raise _wrong(trace, name, f"has a {column} that is null or below 0")
     for column in SCORES:
         shares = epochs[column].to_numpy()
@@ -50,12 +51,12 @@ def check(trace: Trace, spans: bool = True) -> None:
 
 
 def _round(frame: pd.DataFrame) -> np.ndarray:
-    """Of each row its epoch and worker in one number, which is grouped by in a third of the time."""
+    """[rows] each row's epoch and worker as one number: grouping by it takes a third of the time."""
     return np.asarray(frame["epoch"], np.int64) * 2**16 + np.asarray(frame["worker"], np.int64)
 
 
 def _check_finished(trace: Trace, epochs: pd.DataFrame, spans: bool) -> None:
-    """A run that has finished has every epoch of every worker, and the operations of each."""
+    """InputError where a finished run lacks an epoch of a worker, or operations of an epoch."""
     numbers = epochs.groupby("worker")["epoch"]
     count = numbers.count()
     of_run = count.loc[[RUN]] if RUN in count.index else count

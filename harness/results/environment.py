@@ -46,8 +46,12 @@ def environment() -> dict[str, Any]:
 
 
 def of_hosts(found: Sequence[dict[str, Any]], workers: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """environment.json of a run on several hosts, from `environment()` on each: `hosts` lists each one's,
-    with the ranks of its `workers`; cores, GPUs and memory are those of all hosts, the rest is the first's.
+    """environment.json of a run on several hosts, made of what `environment()` gave on each. Cores, GPUs and
+    memory are those of all hosts together, all else is the first host's; `hosts` lists what each host gave,
+    with the ranks of its `workers`.
+
+    found     of each host what `environment()` gave there
+    workers   of each host the ranks of its workers
     """
     if len(found) == 1:
         return dict(found[0])
@@ -68,7 +72,8 @@ def _version(package: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Read from the driver's files: to ask CUDA would make a context in the launcher, which forks."""
+    """The models of the GPUs that CUDA sees, read from the driver's files: asking CUDA for them would make a
+    context in the launcher, which forks."""
     count = torch.cuda.device_count()
     models = [
         line.split(":", 1)[1].strip()

@@ -1,5 +1,5 @@
-"""Files of a run folder, written so that a reader sees the old one or the new one, never a part; and with a
-checksum, by which a reader sees whether they are still what was written."""
+"""Files of a run folder. They are written so that a reader sees the old file or the new one, never a part,
+and with a checksum that tells a reader whether the file is still what was written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json_atomic` wrote, without its checksum. OSError: cannot be read; ValueError: damaged."""
+    """What `write_json_atomic` wrote, without its checksum. OSError where the file cannot be read, ValueError
+    where it is damaged."""
     check_file(path)
     try:
         value = json.loads(Path(path).read_text())
@@ -55,8 +56,8 @@ def read_json(path: Path) -> Any:
 
 
 def check_file(path: Path) -> None:
-    """Damaged, a ValueError, where a pipe or a device stands in a file's place: to open one may wait for
-    ever."""
+    """Raises Damaged, a ValueError, where a pipe or a device stands in a file's place: opening one may wait
+    for ever."""
     if Path(path).exists() and not Path(path).is_file():
         raise checksum.Damaged("it is not a file")
 

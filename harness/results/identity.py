@@ -1,4 +1,4 @@
-"""What makes two runs the same run: one definition, for run folders and for tables."""
+"""Which keys make two runs the same run: one definition, for run folders and for tables."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import Any
 
 from harness.base.errors import InputError
 
-# Keys that say where a run is kept, how it is shown, how long it waits, and what a sweep chooses it by.
-# Everything else that can be asked for changes what is measured.
+# Keys that say where a run is kept, how it is shown, how long it waits, and by which value a sweep judges it.
+# Every other key changes what is measured.
 PLACE_KEYS = frozenset({
     "data_dir", "results", "cache", "run_dir", "fresh", "stale", "objective", "launch", "progress", "verbose",
     "keep_checkpoint", "rendezvous", "patience",
 })  # fmt: skip
-# Synchronous systems compute the same whenever they are saved; the workers of an asynchronous one meet there.
+# When a synchronous system saves checkpoints changes nothing that it computes. The workers of an asynchronous
+# system meet at checkpoints, so there it changes the run.
 MEETING_KEYS = frozenset({"checkpoint_every"})
 
-# Of a cluster: what only a replay reads, and is fitted to printed numbers long after runs were made.
+# The key of a cluster that only a replay reads: it is fitted to printed numbers long after runs were made.
 MODEL_KEY = "fits"
 
-# The number of workers: its key, and the name it had before, which stands for it wherever a config is read.
+# The key of the number of workers, and its former name, which is taken for the key wherever a config is read.
 WORKERS, ALIAS = "workers", "gpus"
 
 
 def canonical(config: dict[str, Any]) -> dict[str, Any]:
     """The config with its number of workers under `workers`, the one key that the program knows it by.
 
-    On the command line, in a stored config and in a dictionary it may be called `gpus` too.
-    InputError where both are given; neither is there where neither is given (null is not)."""
+    On the command line, in a stored config and in a dictionary the number may be called `gpus` too.
+    InputError where both keys are given. Where neither is, the result has neither; null counts as not given.
+    """
     given = {key: config[key] for key in (WORKERS, ALIAS) if config.get(key) is not None}
     if len(given) > 1:
         said = [f"{key}={value}" for key, value in given.items()]
@@ -38,10 +40,10 @@ def canonical(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def identity(config: dict[str, Any], asynchronous: bool) -> dict[str, Any]:
-    """The keys of a config that say what is run: everything but its place, by what was asked for (`auto`
-    stays `auto`).
+    """The keys of a config that say what is run: all but those that say where it is kept and shown
+    (PLACE_KEYS). Values are those that were asked for: `auto` stays `auto`.
 
-    asynchronous   whether its system is (`harness.core.system.System.asynchronous`)
+    asynchronous   whether the run's system is a `harness.core.mixins.AsynchronousSystem`
     """
     left_out = PLACE_KEYS if asynchronous else PLACE_KEYS | MEETING_KEYS
     found = {key: value for key, value in canonical(config).items() if key not in left_out}
@@ -51,7 +53,8 @@ def identity(config: dict[str, Any], asynchronous: bool) -> dict[str, Any]:
 
 
 def fingerprint(config: dict[str, Any], asynchronous: bool) -> str:
-    """A hash of `identity`, in which the workers keep their old name: so run folders keep theirs."""
+    """A hash of `identity`. The number of workers is hashed under its former name, so that run folders keep
+    their names."""
     hashed = {
         ALIAS if key == WORKERS else key: value for key, value in identity(config, asynchronous).items()
     }

@@ -1,5 +1,5 @@
-"""What kind of value stands where in the small files of a run folder, as far as readers rely on it: a folder
-that came from somebody else may hold a list where a number is wanted, in a file whose checksum is right."""
+"""The kinds of the values in the small files of a run folder, as far as readers rely on them. A folder that
+came from somebody else may hold a list where a number is wanted, in a file whose checksum is right."""
 
 from __future__ import annotations
 
@@ -89,7 +89,12 @@ KINDS: dict[str, dict[str, Kinds]] = {
 
 
 def check(path: Path, value: Any, mend: str) -> None:
-    """InputError where a value of the file `path` is of another kind than what is written there."""
+    """InputError at the first value of a file that is of another kind than KINDS names.
+
+    path    the file; its name chooses the keys of KINDS
+    value   what the file holds
+    mend    what the user can do, the end of the error's sentence
+    """
     for key, kinds in KINDS.get(path.name, {}).items():
         for name, found in _at(value, key.split(".")):
             if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
@@ -98,7 +103,7 @@ def check(path: Path, value: Any, mend: str) -> None:
 
 
 def as_text(config: dict[str, Any]) -> dict[str, Any]:
-    """A composed config, with numbers and truth values that stand for a text, as in label=2024, as text."""
+    """A composed config in which numbers and truth values given for a text, as in label=2024, are texts."""
     made = dict(config)
     for key in (key for key, kinds in KINDS["config.yaml"].items() if kinds[:1] == TEXT):
         block, _, name = key.rpartition(".")
@@ -111,7 +116,7 @@ def as_text(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _at(value: Any, parts: list[str], name: str = "") -> Iterator[tuple[str, Any]]:
-    """The values at a key, each with its name."""
+    """The values at a key (`parts`, split at its dots), each with the name of its place."""
     if not parts:
         yield name, value
         return

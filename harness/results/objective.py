@@ -9,9 +9,9 @@ from typing import Any
 from harness.base.errors import InputError, did_you_mean
 from harness.core.scores import SPLITS
 
-# Of the evaluation with the best validation score, and of the last one: the more the better.
+# The evaluation with the best validation score, and the last one. Of their scores higher is better.
 SCORED = ("best", "final")
-# The less the better. `bytes_epoch` is the sum of its parts, as tables show it.
+# Values of which lower is better. `bytes_epoch` is the sum of its parts, as tables show it.
 COSTS = (
     "loss", "epoch_s", "epoch_median_s", "train_total_s", "comm_s", "exposed_s", "cpu_s", "bytes_epoch",
     "bytes_total", "peak_rss_max", "peak_rss_sum",
@@ -19,10 +19,11 @@ COSTS = (
 
 
 def direction(name: str | None, own: Iterable[str] | None = None) -> str:
-    """ "maximize" or "minimize", as Optuna has them, for the value called `name` (null: the best validation
-    score).
+    """Which way the value called `name` improves: "maximize" or "minimize", as Optuna spells them.
 
-    own   the run's own scores (`score=NAME`); None: they are not known here
+    name   a value of summary.json, as "best.val" or "epoch_s"; None: the best validation score
+    own    the run's own scores (`score=NAME`); None: they are not known here
+
     InputError where there is no such value.
     """
     if name is None:
@@ -44,11 +45,11 @@ def worst(towards: str) -> float:
 
 
 def value(summary: Mapping[str, Any], name: str | None) -> float:
-    """The value called `name` of a run's summary; of a run that diverged the worst there is, minus infinity
-    for a score and infinity for a cost.
+    """The value called `name` of a run's summary. A run that diverged has the worst value there is: minus
+    infinity for a score, infinity for a cost.
 
-    null is the best validation score: AUC where the run is judged by it, else accuracy. InputError where the
-    run has no such value."""
+    Without a name it is the best validation score: AUC where the run is judged by AUC, else accuracy.
+    InputError where the run has no such value."""
     towards = direction(name, summary["scores"])
     if summary["diverged"] is not None:
         return worst(towards)

@@ -26,16 +26,17 @@ from harness.results.identity import canonical
 from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 if TYPE_CHECKING:
-    import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
+    import pandas as pd  # arrow imports pandas when a frame is asked for; a worker asks for none
 
 AGAIN = "run it again with fresh=true"
-# What a file without a checksum may lead to whose objects lack keys, or hold something else there.
+# Errors that a file without a checksum may lead to, whose objects lack keys or hold values of another kind.
 MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-# Arrow ends the process where an object of Python's, as a cell that is a list, gets no memory while it makes
-# a frame: so the memory is asked for before. A frame of spans takes 4 times what arrow's table does.
+# Arrow ends the process where it cannot allocate a Python object (a cell that is a list) while it makes a
+# frame. So the reader first checks that ROOM bytes, plus GROWN times the bytes of arrow's table, are free. A
+# frame of spans takes 4 times what arrow's table does.
 ROOM, GROWN = 32 << 20, 6
-# Bytes of memory that any table may take, and that one may take per byte of its file. A run's own reach 160;
-# zstd writes millions of equal rows into each kilobyte.
+# A table may take SPARED bytes of memory, or EXPANSION bytes per byte of its file where that is more. Tables
+# of runs take up to 160 bytes per byte; zstd can pack millions of equal rows into each kilobyte.
 SPARED, EXPANSION = 256 << 20, 200
 STREAM = re.compile(
     r"(?P<table>[a-z]+)-(worker(?P<worker>\d+)|run)-attempt(?P<attempt>\d+)(-from(?P<first>\d+))?\.arrow"
@@ -53,7 +54,8 @@ class Trace:
     .summary .shards` plain objects; each is read when first asked for.
 
     Of a run that has not finished, the tables hold every epoch that each worker has finished so far.
-    Raises InputError where the folder is no run, a file is damaged or missing, or is of another schema."""
+    Raises InputError where the folder is not a run folder, or where a file is damaged, missing or of another
+    schema version."""
 
     def __init__(self, run_dir: Path | str):
         self.run_dir = Path(run_dir)
@@ -93,7 +95,7 @@ class Trace:
 
     @cached_property
     def resolved(self) -> dict[str, Any] | None:
-        """What the run really ran on (`harness.results.resolved`); None of one that no worker has begun."""
+        """What the run really ran on (`harness.results.resolved`); None where no worker has begun."""
         self._whole(resolved.FILE)
         return resolved.read(self.run_dir)
 
@@ -112,8 +114,8 @@ class Trace:
 
     @cached_property
     def graph(self) -> dict[str, Any]:
-        """By what the run's graph was known when it began: its raw files, its generator, its keys
-        (docs/trace.md); nothing where shards.json does not say."""
+        """The fingerprint that the run's graph had when the run began: its raw files, its generator, its keys
+        (docs/trace.md). Empty where shards.json does not say."""
         if not (self.run_dir / "shards.json").is_file():
             return {}
         graph = self._json("shards.json").get("graph")
@@ -135,7 +137,7 @@ class Trace:
 
     @cached_property
     def unknown_losses(self) -> list[int]:
-        """The places in `epochs` whose loss is null."""
+        """Row numbers of `epochs` whose loss is null."""
         return np.flatnonzero(self._tables.table("epochs")["loss"].is_null().to_numpy()).tolist()
 
     @cached_property
@@ -151,7 +153,7 @@ class Trace:
         return self._frame("metrics")
 
     def forget(self, table: str) -> None:
-        """Let go of a table that has been read; it is read again when asked for."""
+        """Free the memory of a table that has been read; it is read again when next asked for."""
         self.__dict__.pop(table, None)
 
     @cached_property
@@ -165,7 +167,7 @@ class Trace:
         return frame_of(self._tables.table(table), path)
 
     def _whole(self, name: str) -> Path:
-        """A file's path. InputError where the run has finished and the file is not what it had then."""
+        """A file's path. InputError where the run has finished and the file has changed since."""
         path = self.run_dir / name
         expected = (self.summary or {}).get("files", {}).get(name)
         if expected is not None:
@@ -193,7 +195,7 @@ class Trace:
 
 
 def checksums(run_dir: Path) -> dict[str, str]:
-    """The checksum of each file that a run which has finished keeps, but for its summary and checkpoints."""
+    """The checksum of each file that a finished run keeps, except its summary and checkpoints."""
     names = (
         *("config.yaml", "environment.json", "shards.json", "devices.json", resolved.FILE),
         *(f"{table}.parquet" for table in TABLES),
@@ -202,11 +204,11 @@ def checksums(run_dir: Path) -> dict[str, str]:
 
 
 class Tables:
-    """The tables of a run as Arrow: its parquet files, and over them what the streams of later attempts hold.
+    """The tables of a run as Arrow: its parquet files, overlaid with the streams of its attempts.
 
-    An attempt goes on from a checkpoint, so what a worker wrote before it at the worker's first epoch of the
-    attempt, or later, was computed again and is dropped. Of a worker that died, rows of the epoch it was in
-    are dropped too."""
+    An attempt goes on from a checkpoint and computes the epochs after it again. So rows of a worker's epochs
+    from the first of the attempt on are dropped where an earlier attempt wrote them. Rows of the epoch in
+    which a worker died are dropped too."""
 
     def __init__(self, run_dir: Path):
         self.run_dir = Path(run_dir)
@@ -258,22 +260,23 @@ class Tables:
 
 
 def frame_of(table: pa.Table, path: Path) -> pd.DataFrame:
-    """A table that was read from `path` as pandas has it. LimitReached where there is not enough memory."""
+    """A table that was read from `path`, as a DataFrame. LimitReached where there is not enough memory."""
     check_room(ROOM + GROWN * table.nbytes, path)
     frame: pd.DataFrame = table.to_pandas(use_threads=False)
     return frame
 
 
 def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
-    """The bytes that a worker has sent in its epochs up to `before`."""
+    """The bytes that a worker has sent in its epochs before epoch `before`."""
     rows = Tables(run_dir).table("epochs")
     ours = pc.and_(pc.equal(rows["worker"], worker), pc.less(rows["epoch"], before))
     return int(pc.sum(rows.filter(ours)["bytes_sent"]).as_py() or 0)
 
 
 def check_streams(run_dir: Path, attempt: int) -> None:
-    """Raise InputError where a stream that a run left before this attempt is damaged: it would come out when
-    all the rest has been computed. Other workers may be writing those of this attempt."""
+    """Raise InputError where a stream of an earlier attempt is damaged: without this check the damage would
+    come out only when all other epochs have been computed. Streams of this attempt are not read, since other
+    workers may be writing them."""
     for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
         named = STREAM.fullmatch(path.name)
         if named and named["table"] in TABLES and int(named["attempt"]) < attempt:
@@ -284,9 +287,9 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         check_file(path)
         check_room(ROOM, path)
-        with pq.ParquetFile(path, pre_buffer=False) as file:  # it would start a thread
+        with pq.ParquetFile(path, pre_buffer=False) as file:  # pre-buffering would start a thread
             _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
-            parts = file.iter_batches(use_threads=False)  # none needs to be had
+            parts = file.iter_batches(use_threads=False)  # reading works where no thread can be started
             table = pa.Table.from_batches(_bounded(parts, path), file.schema_arrow)
         return _columns(table, schema, path)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -297,7 +300,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
-    """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
+    """The whole batches of a stream. A stream that is cut off inside a batch ends with the batch before."""
     batches: list[pa.RecordBatch] = []
     try:
         check_file(path)
@@ -306,7 +309,7 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)
             batches.extend(_bounded(sealed_batches(stream), path))
-    except (Damaged, UnicodeDecodeError) as error:  # the latter where a column's name is
+    except (Damaged, UnicodeDecodeError) as error:  # UnicodeDecodeError: a column's name is damaged
         raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
     except (pa.ArrowException, OSError) as error:
         check_machine(error, path)  # else the writer died, or is writing now
@@ -314,7 +317,7 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _bounded(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches of a file, as long as they take no more memory than a run's could. Damaged beyond."""
+    """The batches of a file. Raises Damaged once they take more memory than those of a run could."""
     most, size = max(SPARED, EXPANSION * path.stat().st_size), 0
     for batch in batches:
         size += batch.nbytes
@@ -357,16 +360,16 @@ def _first_line(error: Exception) -> str:
     return (str(text).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-BUNDLE = "submission.yaml"  # in a folder of runs that `halobench submit` has made
+BUNDLE = "submission.yaml"  # the file that marks a folder of runs made by `halobench submit`
 SET_ASIDE = re.compile(r"\.old\d+$")  # what fresh=true calls a run folder that it sets aside
-STARTED = "started"  # below a folder of results: runs of a command's own, as probes of `halobench advise`
+STARTED = "started"  # folder below `results` for runs that a command starts for itself (`halobench advise`)
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
 
-    Folders set aside by fresh=true (`NAME.old1`), bundles, and what a command started for itself (STARTED)
-    count only where named. InputError for a path that holds no run."""
+    Folders set aside by fresh=true (`NAME.old1`), bundles (BUNDLE), and runs that a command started for
+    itself (STARTED) count only where a path names them. InputError for a path that holds no run."""
     found: dict[Path, None] = {}
     for given in paths:
         path = Path(given)

@@ -1,8 +1,8 @@
-"""resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself;
-docs/trace.md has its keys.
+"""resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself. Its keys
+stand in docs/trace.md.
 
-A config says what was asked for (`auto`); this file says what that became. A run that goes on from a
-checkpoint keeps the values that its bits depend on (HELD)."""
+A config says what was asked for (`auto`); this file says what `auto` became. A run that goes on from a
+checkpoint keeps the values on which the bits of its results depend (HELD)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def read(run_dir: Path) -> dict[str, Any] | None:
 
 
 def role(found: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> str:
-    """Of a run's system (`harness.core.system.System.role`); none of exact training whose sums of gradients
-    are coded (`combine=quantised`), which is exact no more.
+    """The role of a run's system in comparisons (`harness.core.system.System.role`). Exact training whose
+    sums of gradients are coded (`combine=quantised`) is no longer exact, so its role is "".
 
     found   what `read` gives
-    keys    of its config, in one level
+    keys    the run's config, flattened to one level
     """
     told = str((found or {}).get("role", ""))
     coded = not str(keys.get("combine._target_", "Exact")).endswith("Exact")
@@ -55,15 +55,16 @@ def role(found: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> str:
 
 
 def adds_alike(one: str, other: str) -> bool:
-    """Whether a sum over workers has the same bits over two transports: NCCL's order of terms is its own, all
-    others add in the order of ranks."""
+    """Whether a sum over workers has the same bits over two transports. NCCL adds in an order of its own, all
+    other transports in the order of ranks."""
     return (one == "nccl") == (other == "nccl")
 
 
 def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
-    """Add an attempt that begins at `first_epoch`; those that began there or later have traced nothing kept.
+    """Add an attempt that begins at `first_epoch`. Attempts that began there or later are dropped, since none
+    of their epochs is kept.
 
-    attempt   what it runs on
+    attempt   what the attempt runs on, by key
     system    `role`, `steps`, `asynchronous`, `devices`, `overlaps`, `combine`, `knobs` and `run`
     """
     before = read(run_dir) if first_epoch else None
@@ -74,7 +75,8 @@ def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dic
 
 
 def machine(environment: dict[str, Any]) -> str:
-    """Processor, cores and GPUs of environment.json in a few words; of several hosts, how many they are."""
+    """Processor, cores and GPUs of environment.json in a few words, with the number of hosts where there are
+    several."""
     hosts = environment.get("hosts") or []
     gpus = environment.get("gpus") or []
     return (

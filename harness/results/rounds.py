@@ -1,7 +1,8 @@
 """Reading a trace by epochs of the run, whether its workers made them together or each at its own pace.
 
-A run is asynchronous where it has rows of the worker RUN (docs/trace.md). An epoch of it is then P updates of
-the weights; a worker's round falls in the epoch of the update that it made; after the last, in none."""
+A run is asynchronous where it has rows of the worker RUN (docs/trace.md). An epoch of such a run is P updates
+of the weights. A worker's round falls in the epoch of the update that it made; a round that made no update
+falls in none."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ def epochs_of_run(epochs: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass
 class Rounds:
-    """What the workers of a run did.
+    """The rows of a run's workers, each with the epoch of the run that it belongs to.
 
-    epochs         the workers' rows; their column `of_run` is the epoch of the run they belong to, or NaN
+    epochs         the workers' rows; column `of_run` is the epoch of the run, NaN where a row is in none
     workers        P
     asynchronous   whether a row is a round of the worker's own
     """
@@ -45,17 +46,18 @@ class Rounds:
         return cls(rows.assign(of_run=rows.pop("value") // workers), workers, True)
 
     def cumulative(self, column: str) -> pd.Series:
-        """Of the slowest worker, by epoch of the run: the sum of `column` up to its end, without every
-        worker's first epoch.
+        """[epochs of the run] the sum of `column` over the slowest worker's epochs up to and including each
+        one. First epochs of workers count 0.
 
-        Workers that meet in every epoch wait for its slowest. Those of an asynchronous run wait for nobody:
-        the slowest is whose own rounds have the largest sum."""
+        Workers that meet in every epoch wait for the slowest of that epoch, so its value counts. Those of an
+        asynchronous run wait for nobody: the slowest is the one whose rounds so far have the largest sum."""
         rows = self.epochs.dropna(subset=["of_run"])
         values = rows[column].where(rows["epoch"] > 0, 0.0)
         table = values.groupby([rows["of_run"].astype(int), rows["worker"]]).sum().unstack(fill_value=0)
         return table.cumsum().max(axis=1) if self.asynchronous else table.max(axis=1).cumsum()
 
     def total(self, column: str) -> float:
-        """Of the slowest worker: the sum of `column` over the whole run, first epochs included."""
+        """The sum of `column` over the whole run for the slowest worker, as in `cumulative` but with first
+        epochs."""
         grouped = self.epochs.groupby("worker" if self.asynchronous else "epoch")[column]
         return float(grouped.sum().max() if self.asynchronous else grouped.max().sum())

@@ -1,7 +1,8 @@
 """The four tables of a trace: every column with its type, unit and meaning.
 
 The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the
-figures. SCHEMA_VERSION rises with any change to a column, and files of another version are refused."""
+printed values from the columns. SCHEMA_VERSION rises with any change to a column, and files of another
+version are refused."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from harness.comm.work import Work
 
 SCHEMA_VERSION = 5
 VERSION_KEY = b"halobench_schema"
-RUN = -1  # the worker of rows that are epochs of an asynchronous run, which are no worker's
-UPDATE = "update"  # the metric by which a round of such a run says which update of the weights it made
+RUN = -1  # stands for the worker in rows that are epochs of an asynchronous run
+UPDATE = "update"  # the metric of a round of such a run: the number of the update of the weights that it made
 
 EPOCH = pa.int32()
 RANK = pa.int16()
@@ -22,7 +23,7 @@ SECONDS = pa.float64()
 SHARE = pa.float64()
 
 
-# What a segment computed, one shape per element: `harness.comm.work` says what the numbers are.
+# What a segment computed: one element per shape, whose numbers `harness.comm.work` defines.
 WORK = pa.struct([("kind", pa.string()), *((name, COUNT) for name in (*Work._fields[1:], "launches"))])
 
 
@@ -121,8 +122,8 @@ METRICS = _schema(
 )
 # Columns of `epochs` that are null in an epoch without an evaluation.
 SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanced", "test_balanced")
-# metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
+# metric: how many vertices had logits in the evaluation that are not finite; absent where none had
 NOT_FINITE = "not_finite_logits"
-# metrics of a worker on a GPU: bytes of its memory that tensors took at most so far, and that torch held
+# metrics of a worker on a GPU: the most bytes of GPU memory so far that tensors took, and that torch held
 PEAK_ALLOCATED, PEAK_RESERVED = "gpu_peak_allocated_bytes", "gpu_peak_reserved_bytes"
 TABLES: dict[str, pa.Schema] = {"epochs": EPOCHS, "comm": COMM, "spans": SPANS, "metrics": METRICS}

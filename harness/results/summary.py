@@ -1,4 +1,4 @@
-"""summary.json: a run in one object, every value derived from its tables as docs/trace.md says."""
+"""summary.json: a run in one object. Every value is derived from the run's tables, as docs/trace.md says."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from harness.results.reader import Trace
 from harness.results.rounds import Rounds, epochs_of_run
 from harness.results.schema import NOT_FINITE, SCHEMA_VERSION, SCORES
 
-PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
+PARTS = ("layer_0", "hidden", "other")  # parts of the bytes: `comm.layer` 0, above 0, and -1
 WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
 
 
 def summarise(run: Path | Trace) -> dict[str, Any]:
-    """The run in one object; of a run that has not finished, of what it has traced so far.
+    """The run in one object. The object of an unfinished run covers what the run has traced so far.
 
-    Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once
-    (in a run of one epoch it is all there is). Wall times are of each epoch's slowest worker, so that compute
-    + exposed + rest is the epoch. Bytes are sums over workers. Scores are null where nothing was evaluated.
+    Times are means in seconds over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is
+    fetched once (it counts only in a run of one epoch). Wall times are those of each epoch's slowest worker,
+    so that compute + exposed + rest is the epoch. Bytes are sums over workers. Scores are null where nothing
+    was evaluated.
 
-    Epochs of an asynchronous run are those of the run, P updates each; `_warm` describes its means."""
+    Epochs of an asynchronous run are those of the run, P updates each; `_warm` describes its means.
+    InputError where no epoch has finished."""
     trace = run if isinstance(run, Trace) else Trace(run)
     epochs = trace.epochs
     if epochs.empty:
@@ -41,6 +43,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     sent = trace.comm
     workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
+    # Sentences for a reader: of which epochs the means are, and whatever makes the values hard to compare.
     first = "compiles, allocates and fetches what is fetched once"
     notes = [
         f"means over epochs 2 to {last + 1}: the first {first}"
@@ -118,8 +121,13 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
 
 @dataclass
 class _Warm:
-    """What means are taken over: rows of the epochs table, one per epoch and worker; of `spans` and `comm`;
-    and how many epochs that is."""
+    """The rows that means are taken over.
+
+    epochs   rows of the table `epochs`, one per epoch and worker
+    spans    rows of `spans`
+    sent     rows of `comm`
+    count    how many epochs these are
+    """
 
     epochs: pd.DataFrame
     spans: pd.DataFrame
@@ -130,9 +138,9 @@ class _Warm:
 def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
     """The epochs from 1 on, or of an asynchronous run the rounds from 1 on that are in an epoch of the run.
 
-    In no epoch of an asynchronous run do the others wait for a slowest worker. So a worker's rounds are put
-    together, and divided by the number of epochs that all workers' rounds make: one epoch, of mean length,
-    with a row per worker."""
+    The workers of an asynchronous run do not wait for the slowest one of an epoch. So each worker's rounds
+    are added up and divided by the number of epochs that all workers' rounds make together. The result is one
+    epoch of mean length, with one row per worker."""
     first = min(1, last)
     tables = rounds.epochs, trace.spans[["epoch", "worker", "kind", "cpu_s"]], trace.comm
     epochs, spans, sent = (table[table["epoch"] >= first] for table in tables)
@@ -151,9 +159,9 @@ def _takes_seeds(metrics: pd.DataFrame) -> bool:
 
 
 def _seeds(trace: Trace, rounds: Rounds, first: int) -> float | None:
-    """Training vertices whose loss an epoch takes, on all workers, mean over the epochs from `first` on: of
-    mini-batches those that were seeds, else all. None of an asynchronous run, whose rounds are not its
-    epochs, and where nothing says how many there are."""
+    """How many training vertices an epoch takes the loss of, on all workers, as a mean over the epochs from
+    `first` on: the seeds of mini-batches, else all training vertices. None for an asynchronous run, whose
+    rounds are not its epochs, and where shards.json does not say how many there are."""
     if rounds.asynchronous:
         return None
     metrics = trace.metrics
@@ -165,7 +173,7 @@ def _seeds(trace: Trace, rounds: Rounds, first: int) -> float | None:
 
 
 def _core_share(spans: pd.DataFrame, first: int) -> float:
-    """CPU seconds over wall seconds of the compute segments: well below 1, something else had the cores."""
+    """CPU seconds over wall seconds of the compute segments. Well below 1, other programs had the cores."""
     compute = spans[(spans["kind"] == "compute") & (spans["epoch"] >= first)]
     wall = float((compute["end_s"] - compute["start_s"]).sum())
     return float(compute["cpu_s"].sum()) / wall if wall else 1.0
@@ -177,7 +185,7 @@ def _gpus(trace: Trace) -> int:
 
 
 def graph_name(trace: Trace) -> str:
-    """The graph's own name; a twin's begins with "twin/"."""
+    """The graph's own name; the name of a twin begins with "twin/"."""
     if name := _shards(trace).get("graph"):
         return str(name)
     dataset = trace.config["dataset"]
@@ -191,10 +199,10 @@ def _shards(trace: Trace) -> dict[str, Any]:
 
 
 def diverged_at(trace: Trace) -> int | None:
-    """The first epoch whose loss or whose evaluation's logits are no finite numbers; None without one."""
+    """The first epoch whose loss, or whose logits in the evaluation, are not finite; None without one."""
     run, metrics = epochs_of_run(trace.epochs), trace.metrics
     broken = run.loc[~np.isfinite(run["loss"].to_numpy()), "epoch"]
-    # A loss that is not known is null, and no number that is not finite; pandas has one mark for both.
+    # A null loss is not known, which is not the same as not finite; pandas shows both as NaN.
     if len(broken):
         broken = broken[~broken.index.isin(trace.unknown_losses)]
     epochs = [*broken, *metrics.loc[metrics["name"] == NOT_FINITE, "epoch"]]
@@ -214,10 +222,9 @@ def _attempts(trace: Trace) -> list[str]:
 
 
 def leading_score(trace: Trace) -> str:
-    """The score that the run is judged by, and its best epoch chosen by: "auc" of a graph with two classes,
-    where one class may be most of the graph, else "acc": accuracy, or micro-F1 where vertices have several
-    labels. Where no AUC is known, as of test vertices of one label, it is "acc"; a trace without any score
-    goes by its graph."""
+    """The score by which the run is judged and its best epoch is chosen: "auc" for a graph with two classes,
+    of which one may be most of the graph, else "acc" (accuracy, or micro-F1 where vertices have several
+    labels). Where the run was evaluated but has no AUC, as with test vertices of one label, it is "acc"."""
     shards, epochs = _shards(trace), trace.epochs
     two = shards.get("classes") == 2 and not shards.get("multilabel")
     lacking = epochs["train_acc"].notna().any() and not epochs["test_auc"].notna().any()
@@ -250,12 +257,13 @@ def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
 
 
 def _scores(epochs: pd.DataFrame, leading: str, trace: Trace) -> dict[str, Any]:
-    """`final`: at the last evaluation; `best`: at the first with the highest leading validation score."""
+    """`final`: the scores of the last evaluation; `best`: those of the evaluation with the highest leading
+    validation score, the first of equals (of the last evaluation where the graph has no validation vertices).
+    """
     scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
     if scored.empty:
         return {"final": None, "best": None}
     by = scored[f"val_{leading}"]
-    # A graph may come without validation vertices.
     rows = {
         "final": scored.iloc[-1],
         "best": scored.iloc[by.argmax()] if by.notna().any() else scored.iloc[-1],
@@ -278,8 +286,8 @@ def _known(accuracy: float) -> float | None:
 
 
 def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFrame) -> dict[str, float]:
-    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), threads
-    that sample beside it, other threads."""
+    """CPU seconds of each epoch's busiest worker, as means over the epochs, and their parts: the training
+    thread (compute, wait, rest), threads that sample beside it, and other threads."""
     busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index("epoch")
 
     def total(rows: pd.DataFrame, column: str, named: np.ndarray) -> pd.Series:
@@ -291,7 +299,8 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFra
     kind = spans["kind"].to_numpy()
     compute, wait, rest = (total(spans, "cpu_s", kind == each) for each in ("compute", "wait", "rest"))
     beside = busiest["cpu_s"] - (compute + wait + rest)
-    # Some of what an epoch takes was sampled before it began, and is in another epoch's seconds or in none.
+    # A sampler works ahead: part of its CPU seconds fell into an earlier epoch, or into none. So they are cut
+    # to what the other parts leave.
     sampler = np.minimum(total(metrics, "value", metrics["name"].to_numpy() == SAMPLER), beside)
     return {
         "epoch_s": float(busiest["cpu_s"].mean()),
@@ -304,7 +313,7 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFra
 
 
 def _bytes(warm: _Warm) -> dict[str, Any]:
-    """Bytes per epoch, summed over workers, over the epochs that the times are taken over."""
+    """Bytes per epoch, summed over workers: means over the epochs of `warm`, as times are."""
     sent, count = warm.sent, warm.count
     layer = sent["layer"].to_numpy()
     part = np.select([layer == 0, layer < 0], ["layer_0", "other"], "hidden")

@@ -1,4 +1,4 @@
-"""Runs of `halobench tune` are told from all others by their label, SYSTEM@TRACK.
+"""The tracks of `halobench tune`, whose runs have labels of the form SYSTEM@TRACK:
 
 trial   a setting that is tried; tables leave trials out where other runs are given too
 fixed   the system's default setting, on fresh seeds
@@ -25,27 +25,27 @@ def label(system: str, track: str) -> str:
 
 
 def parted(label: str) -> tuple[str, str]:
-    """The system and the track that a label says; the label itself and "" where it says none."""
+    """(system, track) of a label SYSTEM@TRACK; (label, "") of any other label."""
     found = LABEL.fullmatch(label)
     return (found[1], found[2]) if found else (label, "")
 
 
 def of(keys: Mapping[str, Any]) -> tuple[str, str]:
-    """The same of a run's config with its keys in one level: what its label says, else its system."""
+    """(system, track) of a run, from its config flattened to one level: by its label, else its system."""
     return parted(str(keys.get("label") or system_of(keys)))
 
 
 def system_of(keys: Mapping[str, Any]) -> str:
-    """Its system's module, which is the name in `system=NAME`, whatever the config calls the run."""
+    """The module of a run's system, which is the NAME in `system=NAME`, whatever the run's label is."""
     return str(keys.get("system._target_", "?")).rpartition(".")[0].rpartition(".")[2]
 
 
 def without_trials(folders: list[Path]) -> list[Path]:
-    """The run folders that are no trials; all of them where every one is. Only their labels are read."""
+    """The run folders that are not trials; all folders where every one is a trial. Only labels are read."""
     return [folder for folder in folders if not _is_trial(folder)] or folders
 
 
 def _is_trial(folder: Path) -> bool:
-    with contextlib.suppress(OSError, ValueError):  # damage is for whoever reads the run
+    with contextlib.suppress(OSError, ValueError):  # whoever reads the run reports a damaged file
         return TRIAL_LINE.search((folder / "config.yaml").read_text()) is not None
     return False

@@ -31,10 +31,11 @@ class TraceWriter:
 
     worker    its rank; RUN: the epochs of an asynchronous run, `stream/<table>-run-attempt<n>...`
     attempt   how many times the run was started before
-    first     the epoch at which the attempt goes on; None: whichever is the first that is written
+    first     the epoch at which the attempt goes on; None or 0: not in the name, and readers take the first
+              epoch that was written
 
-    Every epoch is flushed as it is written, so a worker that dies takes nothing with it but the epoch it was
-    in and the one before, whose loss was not read yet."""
+    Every epoch is flushed as it is written. So a worker that dies loses only the epoch it was in and the one
+    before, whose loss was not read yet."""
 
     def __init__(self, run_dir: Path, worker: int, attempt: int, first: int | None = None):
         folder = Path(run_dir) / "stream"
@@ -48,15 +49,21 @@ class TraceWriter:
                 t: disk.create(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow") for t in ORDER
             }
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
-        self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
+        self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet completed
 
     def write(
         self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
-        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None: not known."""
+        """Append one finished epoch to the streams of all tables.
+
+        loss     over all workers; None: not known
+        scores   over all workers, by column of `epochs`; None: this epoch was not evaluated
+        """
+        # An operation is written once it has completed, under the epoch that posted it. `comm_s` counts the
+        # part of each operation that falls into this epoch: one still in flight counts up to the epoch's end.
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
-        through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile
+        through = [bool(s.end) for _, s in flights]  # read once: a transport's thread may end one meanwhile
         self.in_flight = [flight for flight, ended in zip(flights, through) if not ended]
         landed = [flight for flight, ended in zip(flights, through) if ended]
         begin, end = (thread[0].start, thread[-1].end) if thread else (0.0, 0.0)
@@ -108,7 +115,7 @@ class TraceWriter:
             self._append(spans=[self._span(number, s) for number, s in self.in_flight])
             self.in_flight = []
         for table, stream in self.streams.items():
-            # On a full disk what is left in the buffer cannot go out either.
+            # On a full disk, writing what is left in the buffer fails too.
             with writing(self.files[table].name, MEND):
                 stream.close()
                 self.files[table].close()
@@ -143,7 +150,7 @@ class TraceWriter:
 
 
 def attempts(run_dir: Path) -> int:
-    """How many starts of a run have left streams, by the highest number that one has."""
+    """How many starts a run has had, by the highest attempt number among its streams; 0 without streams."""
     named = (reader.STREAM.fullmatch(path.name) for path in (Path(run_dir) / "stream").glob("*.arrow"))
     return max((int(name["attempt"]) + 1 for name in named if name), default=0)
 
@@ -187,7 +194,7 @@ def finalise(run_dir: Path) -> None:
 
 
 def _check_complete(tables: reader.Tables, workers: int) -> None:
-    """Refuse streams that lack something: a mean over what is left would be a wrong figure."""
+    """InputError where streams lack something: a mean over what is left would be a wrong value."""
     epochs = tables.table("epochs")
     have = reader.frame_of(epochs.select(["epoch", "worker"]), tables.run_dir / "stream")
     if have.empty:
@@ -214,7 +221,7 @@ def _check_complete(tables: reader.Tables, workers: int) -> None:
 
 
 def _check_rounds(tables: reader.Tables, workers: int, made: list[float]) -> None:
-    """Refuse an asynchronous run in which a round, an epoch of the run or an update is missing or doubled.
+    """InputError where an asynchronous run lacks a round, an epoch of the run or an update, or has one twice.
 
     made   the numbers of the updates that the rounds made
     """
