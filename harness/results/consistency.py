@@ -1,4 +1,4 @@
-"""Checks whether the tables of a run can be what its workers traced, whoever wrote the files."""
+"""Whether the tables of a run can be what its workers traced, whoever wrote the files."""
 
 from __future__ import annotations
 

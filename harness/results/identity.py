@@ -1,4 +1,4 @@
-"""Which keys make two runs the same run: one definition, for run folders and for tables."""
+"""What makes two runs the same run: one definition, for run folders and for tables."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class Trace:
 
 
 def checksums(run_dir: Path) -> dict[str, str]:
-    """The checksum of each file that a finished run keeps, except its summary and checkpoints."""
+    """The checksum of each file that a run which has finished keeps, but for its summary and checkpoints."""
     names = (
         *("config.yaml", "environment.json", "shards.json", "devices.json", resolved.FILE),
         *(f"{table}.parquet" for table in TABLES),
@@ -300,7 +300,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
-    """The whole batches of a stream. A stream that is cut off inside a batch ends with the batch before."""
+    """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
     batches: list[pa.RecordBatch] = []
     try:
         check_file(path)

@@ -1,4 +1,4 @@
-"""summary.json: a run in one object. Every value is derived from the run's tables, as docs/trace.md says."""
+"""summary.json: a run in one object, every value derived from its tables as docs/trace.md says."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _gpus(trace: Trace) -> int:
 
 
 def graph_name(trace: Trace) -> str:
-    """The graph's own name; the name of a twin begins with "twin/"."""
+    """The graph's own name; a twin's begins with "twin/"."""
     if name := _shards(trace).get("graph"):
         return str(name)
     dataset = trace.config["dataset"]

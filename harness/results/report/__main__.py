@@ -26,7 +26,7 @@ from harness.results.report import formats, groups
 
 @command("halobench report")
 def main(words: list[str], program: str) -> None:
-    """Where what was typed ends in "plot", the words are those of `plot`."""
+    """Run a subcommand of the report. Where `program` ends in " plot", `words` are those of `plot` alone."""
     plot = program.endswith(" plot")
     parser = Parser(
         prog=program,
@@ -42,6 +42,7 @@ def main(words: list[str], program: str) -> None:
         made.set_defaults(act=act)
         return made
 
+    # One parser per subcommand, with its arguments.
     tables = add("table", _table, "runs side by side: mean and 95 % interval over seeds")
     plots = add("plot", _plot, "accuracy over time, bytes and epochs; where an epoch's time goes")
     spans = add("perfetto", _perfetto, "a run's spans as a file for ui.perfetto.dev")
@@ -61,7 +62,7 @@ def main(words: list[str], program: str) -> None:
             help="a run folder (its repeats with other seeds beside it count too), a folder above some, or a"
             " glob pattern",
         )
-    compare.add_argument("more", nargs="*", help=argparse.SUPPRESS)  # what a shell makes of a bare pattern
+    compare.add_argument("more", nargs="*", help=argparse.SUPPRESS)  # folders from a pattern without quotes
     compare.add_argument(
         "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )
@@ -119,6 +120,7 @@ def main(words: list[str], program: str) -> None:
     plots.add_argument(
         "--no-title", action="store_true", help="for a paper, whose captions say what is shown"
     )
+    # Words without a subcommand are those of `plot` or of `table`.
     if plot:
         words.insert(0, "plot")
     elif words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
@@ -130,7 +132,8 @@ def main(words: list[str], program: str) -> None:
 
 
 def span_of_epochs(given: str) -> tuple[int, int | None]:
-    """ "10-12" as the epochs 9 and 11, counted from 0; "10-" has no end. InputError where it is neither."""
+    """The first and the last epoch, counted from 0, of a span counted from 1: (9, 11) of "10-12", (9, None)
+    of "10-". InputError for any other text."""
     found = re.fullmatch(r"(\d+)-(\d*)", given)
     if not found or int(found[1]) < 1 or (found[2] and int(found[2]) < int(found[1])):
         raise InputError(f'--epochs "{given}" names no epochs: give FIRST-LAST, as 10-12, or FIRST-, as 10-')

@@ -1,10 +1,11 @@
 """Which system to take on a graph, and why: the cheapest that keeps the score of exact training.
 
-A system keeps the score where the difference to exact training, paired over seeds, has an interval that
-reaches 0 (it is not told apart from it) and a mean of at most TOLERATED points below. Of those that do, the
-cheapest is the one whose mean bytes per epoch, or time, is least; others whose difference to it reaches 0 are
-not told apart from it. Where the control, which has no remote rows, is not told apart from exact training
-either, the score cannot tell what remote rows are worth."""
+A system keeps the score of exact training where it is not told to be below: the 95 % interval of their
+difference, paired over seeds, is not wholly below 0, and its mean is at most TOLERATED points below 0. Of
+the systems that keep the score, the cheapest is the one with the least mean bytes per epoch, or time. Others
+whose difference in cost to the cheapest has an interval that reaches 0 are not told apart from it. Where
+exact training is not told to be ahead of the control, which has no remote rows, the score cannot tell what
+remote rows are worth."""
 
 from __future__ import annotations
 
@@ -22,17 +23,18 @@ from harness.results.report.style import SCORE_NAMES, told_apart
 from harness.results.report.table import Section, competes, estimate_of
 
 TOLERATED = 1.0  # points that the mean may lie below exact training's
-SEVERAL = 3  # so many rivals are named, of more the number is given
+SEVERAL = 3  # rivals that are named; of the others only the number is given
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The cheapest of those that keep the score.
+    """The cheapest of the groups that keep the score.
 
     cost     bytes or time of an epoch
-    share    of what exact training costs at its cheapest
-    rivals   those that are not told apart from it in cost
-    next     the cheapest of the others, None where there is none
+    best     the cheapest group
+    share    its cost over that of the cheapest exact training
+    rivals   groups that are not told apart from it in cost
+    next     the cheapest of the other groups; None where there is none
     """
 
     cost: Column
@@ -46,8 +48,8 @@ class Choice:
 class Advice:
     """One sentence for a graph, and what it rests on.
 
-    decided   whether a system can be named: not where the control does as well, where intervals overlap or
-              where something lacks
+    decided   whether a system can be named. False where a run that the advice needs is missing, where exact
+              training is not told to be ahead of the control, and where the best of every cost has rivals
     """
 
     decided: bool
@@ -57,8 +59,8 @@ class Advice:
 
 
 def comparable(section: Section) -> list[Section]:
-    """The parts of a table whose rows can be held against each other: equal in everything but the system and
-    where it is placed (partition, cluster). The part with most rows comes first."""
+    """The parts of a table whose rows can be compared: they differ only in the system and in PLACES (such as
+    partition and cluster). The part with most rows comes first."""
     parts: dict[str, list[Group]] = defaultdict(list)
     for group in section.groups:
         parts[setting(group, PLACES)].append(group)
@@ -69,7 +71,7 @@ def comparable(section: Section) -> list[Section]:
 
 
 def advise(section: Section) -> Advice:
-    """The advice on the rows of a part that `comparable` gives; on the tuned ones alone if there are any."""
+    """The advice on the rows of one part from `comparable`; on its tuned rows alone if there are any."""
     if tuned := [group for group in section.groups if group.first.track == track.TUNED]:
         section = replace(section, groups=tuned)
     score, *costs = section.compared
@@ -77,6 +79,7 @@ def advise(section: Section) -> Advice:
     exact = [g for g in finished if g.first.role == "reference"]
     if not exact:
         return _unknown("no finished run of exact training is among these; add one at the same setting")
+    # Which rows keep the score of exact training, and which of those is cheapest by each cost.
     ahead = {id(g): _ahead(g, exact, score) for g in finished if competes(g)}
     scored = [g for g in finished if competes(g) and ahead[id(g)].n]
     if all(ahead[id(g)].n < 2 for g in scored if g not in exact):
@@ -85,6 +88,7 @@ def advise(section: Section) -> Advice:
     kept = [g for g in scored if g in exact or keeps(ahead[id(g)])]
     names = dict(zip(map(id, section.groups), told_apart(section.groups)))
     choices = [_cheapest(cost, kept, exact) for cost in costs]
+    # The sentences: what to take, and what that rests on.
     blind = _blind(section, score)
     said = [_said(choice, exact, names, ahead[id(choice.best)], score) for choice in choices]
     if len(kept) == 1:  # exact training is always among them
@@ -99,6 +103,7 @@ def advise(section: Section) -> Advice:
     ]
     text = "; ".join(said)
     taken = f"{text[0].upper()}{text[1:]}."
+    # What leaves the advice undecided stands before the sentence.
     without = [choice.best.partition for choice in choices if choice.best.partition in blind]
     if without:
         more = " or fewer training vertices"
@@ -122,7 +127,7 @@ def advise(section: Section) -> Advice:
 
 
 def _sent_by_control(section: Section, partitions: Collection[str], cost: Column) -> str:
-    """What the control sends, where it is told on one partition."""
+    """What the control sends, as the end of a sentence; "" where these partitions have not exactly one."""
     controls = [g for g in section.groups if g.first.role == "control" and g.partition in partitions]
     if len(controls) != 1:
         return ""
@@ -134,13 +139,14 @@ def _unknown(why: str) -> Advice:
 
 
 def _ahead(group: Group, exact: list[Group], score: Column) -> Estimate:
-    """The score less exact training's; of exact training itself 0 over its seeds."""
+    """The score minus that of exact training, paired over seeds; 0 for exact training itself."""
     reference = reference_of(group, exact, elsewhere=True)
     assert reference is not None  # all of a part share the setting but for the places
     return paired(group, group if group in exact else reference, score.value)
 
 
 def keeps(ahead: Estimate) -> bool:
+    """Whether a score that is `ahead` points above exact training's is kept; never by a single seed."""
     return ahead.side() >= 0 and ahead.n >= 2 and ahead.mean >= -TOLERATED
 
 

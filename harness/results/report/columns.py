@@ -50,7 +50,7 @@ def _communication_cpu(s: Summary) -> float:
 
 
 def _rest_cpu(s: Summary) -> float:
-    """With the threads that sample beside the training."""
+    """CPU seconds of segments of kind rest, and of the threads that sample beside the training."""
     return float(s["cpu_slowest"]["rest_s"] + s["cpu_slowest"]["sampler_s"])
 
 
@@ -73,7 +73,8 @@ AUC = Column("test AUC %", "test_auc_percent", _score("best", "test_auc"), ".2f"
 LAST_AUC = Column("last AUC %", "last_auc_percent", _score("final", "test_auc"), ".2f", True)
 BALANCED = Column("balanced acc %", "balanced_acc_percent", _score("best", "test_balanced"), ".2f", True)
 MAJORITY = Column("majority %", "majority_percent", _majority, ".2f", ranked=False)
-# By the score that leads: it, at the best validation and in the last evaluation, and the scores beside it.
+# By the score that leads: LEADING has its columns, at the best validation and in the last evaluation, BESIDE
+# those of the other scores.
 LEADING = {"acc": (ACCURACY, LAST), "auc": (AUC, LAST_AUC)}
 BESIDE = {"acc": (AUC, BALANCED, MAJORITY), "auc": (ACCURACY, BALANCED, MAJORITY)}
 TIMES = {
@@ -90,7 +91,7 @@ TIMES = {
         Column("rest CPU s", "rest_cpu_s", _rest_cpu, ".4f"),
     ),
 }
-# Beside mini-batches, of which an epoch has several steps.
+# Shown where a row trains on mini-batches, of which an epoch has several.
 THROUGHPUT = {
     "wall": Column("train vertices / s", "seeds_per_s",
                    _throughput(lambda s: s["epoch_s"]), ".0f", rate=True),
@@ -126,18 +127,21 @@ def _metric(name: str) -> Callable[[Summary], float | None]:
 
 
 def metrics(names: Iterable[str]) -> tuple[Column, ...]:
-    """Columns of what a component records by `recorder.metric`, where a report was asked for it."""
+    """The columns of metrics (`recorder.metric`) that a report was asked for."""
     return tuple(Column(name, f"metric_{name}", _metric(name), ".4g", ranked=False) for name in names)
 
 
 def named(column: Column, multilabel: bool) -> Column:
-    """The column as a graph's labels have it: with several labels per vertex accuracy is the micro-F1."""
+    """The column with the heading that fits the labels: accuracy of several labels per vertex is micro-F1."""
     several = multilabel and column in (ACCURACY, LAST)
     return replace(column, heading=column.heading.replace(" acc %", " F1 %")) if several else column
 
 
 def times(clock: str, mini_batches: bool = False) -> tuple[Column, ...]:
-    """The columns of time under a clock; with training vertices per second beside mini-batches."""
-    # Where CPU seconds are shown, what was waited for on the wall stands beside: no CPU column shows it.
+    """The columns of time under a clock ("wall" or "cpu").
+
+    mini_batches   whether to add training vertices per second
+    """
+    # No CPU column shows the wall seconds in which a worker waited, so they get a column of their own.
     exposed = [EXPOSED] if clock == "cpu" else []
     return (*TIMES[clock], *exposed, CPU, WORK, *([THROUGHPUT[clock]] if mini_batches else []))

@@ -24,13 +24,13 @@ PLACES = ("partition", "cluster", "rows", "features_wire")
 
 
 def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The keys on which runs do not agree, in the order of the configs, each with every run's value as one
-    would type it; "-" where a run has no such key."""
+    """By key on which the runs do not agree, in the order of the configs: each run's value as one would type
+    it, "-" where a run has no such key."""
     found = {}
     for key in dict.fromkeys(key for run in runs for key in run.keys):
         if len({repr(run.keys[key]) if key in run.keys else None for run in runs}) > 1:
             told = [typed_value(key, run.keys[key]) if key in run.keys else "-" for run in runs]
-            # Classes go by their names, which two of them may share.
+            # Classes are shown by their names; two of one name are shown with their modules.
             found[key] = told if len(set(told)) > 1 else [str(run.keys.get(key, "-")) for run in runs]
     return found
 
@@ -45,7 +45,8 @@ def paired(a: Group, b: Group, value: Value, how: Callable[[float, float], float
 
 
 def change(a: Group, b: Group, column: Column) -> Estimate:
-    """A column of a less that of b, paired over seeds; none of a score where a seed of either diverged."""
+    """A column of a minus that of b, paired over seeds. A score gets no estimate where a seed of either
+    diverged."""
     return estimate([]) if column.scored and (a.diverged or b.diverged) else paired(a, b, column.value)
 
 
@@ -55,11 +56,11 @@ def ratio(a: Group, b: Group, value: Value) -> Estimate:
 
 
 def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
-    """Exact training under the group's own setting and of its track, with raw features fetched as often as
-    the group does where that is there; None where there is none.
+    """The group of exact training with the setting and the track of `group`; None where there is none. Of
+    several, one that fetches raw features as often as `group` does is preferred.
 
-    elsewhere   take it with other PLACES where it is not there with the group's own: exact training is the
-                same with all, and a system over a vertex-cut shares its partition with no other
+    elsewhere   whether one with other PLACES will do where none has those of `group`. Exact training computes
+                the same with all of them, and no other system shares the partition of one over a vertex-cut
     """
     exact = [g for g in groups if g.first.role == "reference" and g.finished]
     exact = [g for g in exact if g.first.track == group.first.track]
@@ -71,7 +72,7 @@ def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> 
 
 
 def fixed_of(group: Group, groups: list[Group]) -> Group | None:
-    """Of a tuned group (`harness.results.track`) the same system at its default setting; None without one."""
+    """For a tuned group (`harness.results.track`), that system at its default setting; None without one."""
     found = [
         g
         for g in groups
@@ -83,9 +84,10 @@ def fixed_of(group: Group, groups: list[Group]) -> Group | None:
 
 
 def ahead_of_controls(groups: list[Group], score: Column) -> Iterator[tuple[Group, Group, Estimate]]:
-    """Each finished system without remote rows (`role` "control"), exact training ("reference") under its
-    setting, and by how much that is ahead of it, paired over seeds. Where this is not told from 0 the score
-    cannot tell whether a system uses remote rows."""
+    """(control, exact training, lead) for each finished control, a system without remote rows (`role`
+    "control"), that has exact training ("reference") under its setting. The lead is the score of exact
+    training minus the control's, paired over seeds. Where it is not told to be above 0, the score cannot tell
+    whether a system uses remote rows."""
     for control in (g for g in groups if g.first.role == "control" and g.finished):
         if (reference := reference_of(control, groups)) is not None:
             yield control, reference, paired(reference, control, score.value)
@@ -111,14 +113,14 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
 
 
 def counts(key: str, blocks: Collection[str]) -> bool:
-    """Whether two sides that differ in a key are no comparison: not in the seed, the name, what concerns
-    asynchronous systems alone, or these blocks of the config."""
+    """Whether two sides that differ in `key` cannot be compared. They may differ in the seed, the label, a
+    key that matters to asynchronous systems alone, and the `blocks` of the config."""
     return key not in {"seed", "label", *MEETING_KEYS} and key.partition(".")[0] not in blocks
 
 
 def setting(group: Group, but: tuple[str, ...] = ()) -> str:
-    """What two groups must share to be compared: all that `counts`, but the system, how gradients are summed
-    and what is scored beside, the blocks `but`, and what was tuned."""
+    """A text that is equal for two groups which can be compared: the keys that `counts`, without those of the
+    system, of how gradients are summed, of users' own scores, of the blocks `but`, and of what was tuned."""
     blocks = {"system", "combine", "score", *but}
     tuned = track.COMMON if group.first.track else ()
     keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks) and key not in tuned}
@@ -126,7 +128,7 @@ def setting(group: Group, but: tuple[str, ...] = ()) -> str:
 
 
 def repeats(path: Path) -> list[Path]:
-    """The finished runs beside a run that differ from it in their seed alone, and itself."""
+    """`path`, followed by the finished runs in the same folder that differ from it in their seed alone."""
     named = re.fullmatch(r"(.+-seed)\d+-\w+", path.name)  # as runs name their folders
     begin = named[1] if named else ""
     beside = sorted(each.parent for each in path.parent.glob("*/summary.json"))
@@ -145,10 +147,10 @@ def _unseeded(path: Path) -> dict[str, object] | None:
 
 def exact_beside(run: Run) -> tuple[Group, Group] | None:
     """A finished run and exact training at its setting, each with its repeats, from the folder that the run
-    is in; None where no such run has finished there, or the run is one itself.
+    is in. None where no exact training has finished there, or the run is exact training itself.
 
-    Folders are told apart by their names and by `resolved.json` first: reading a whole run takes longer, and
-    a sweep may have left hundreds."""
+    Folders are first chosen by their names and by `resolved.json`: reading a whole run takes longer, and a
+    sweep may have left hundreds of them."""
     if run.role == "reference":
         return None
     alike = re.search(r"-\d+w-seed\d+-", run.path.name)  # as runs name their folders

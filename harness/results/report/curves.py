@@ -33,7 +33,12 @@ from harness.results.rounds import Rounds, epochs_of_run
 
 @dataclass(frozen=True)
 class Axis:
-    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the label for a clock."""
+    """What the score is drawn over.
+
+    column   of the frame that `curve` gives
+    name     in titles and at the end of a file's name
+    label    of the axis, by clock
+    """
 
     column: str
     name: str
@@ -51,10 +56,12 @@ AXES = (
 
 
 def curve(run: Run, score: str) -> pd.DataFrame:
-    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test
-    vertices' `score` ("acc" or "auc") in %, the validation vertices' `val` and the training `loss`.
+    """A row per evaluated epoch of a run. Columns are `epoch` (1-based), `seconds` and `megabytes` up to its
+    end, `score` and `val`, which are the test and validation scores in %, and the training `loss`.
 
-    The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
+    score   which score: "acc" or "auc"
+
+    The first epoch counts 0 seconds, since mean epoch times leave it out too: it compiles and allocates.
     """
     rounds = Rounds.read(run.trace)
     seconds = rounds.cumulative("cpu_s" if run.summary["clock"] == "cpu" else "train_s")
@@ -67,7 +74,7 @@ def curve(run: Run, score: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "epoch": at + 1,
-            # Of a run that died the rounds of an epoch may be missing.
+            # Where a worker died, the rounds of an epoch may be missing.
             "seconds": seconds.reindex(at, method="ffill").fillna(0.0).to_numpy(),
             "megabytes": sent.reindex(at, method="ffill").fillna(0.0).to_numpy() / 1e6,
             "score": 100 * test.to_numpy(),
@@ -87,7 +94,7 @@ def band(group: Group, score: str) -> pd.DataFrame:
 
 
 def best_at(group: Group, score: str) -> pd.Series:
-    """Where the group's runs are at their best validation, as in tables: the mean over seeds of that row."""
+    """The mean over seeds of each run's row of `curve` at its best validation, as in tables."""
     found = []
     for run in group.runs:
         rows = curve(run, score)
@@ -108,7 +115,7 @@ class Curve:
 
     @property
     def behind(self) -> bool:
-        """Whether it is one of the many that lie behind the others."""
+        """Whether it is drawn in grey behind the others."""
         return self.stroke == BACKGROUND
 
     @property
@@ -123,8 +130,12 @@ def accuracy_over(
     seed. A marker, and the value beside a name, are the table's value: the mean over seeds of each seed's
     score at its best validation.
 
-    Lines whose stroke is `BACKGROUND` lie behind the others, and their names stand together below the axis.
-    The axis is logarithmic where finished lines end far apart. told: below the title."""
+    names     of the lines, in the order of `section.groups`
+    strokes   how each row is drawn (`style.strokes_of`); rows with `BACKGROUND` lie behind the others, and
+              their names stand together below the axis
+    told      a line of text below the title
+
+    The axis is logarithmic where finished lines end far apart."""
     lines = [
         Curve(
             group,
@@ -166,7 +177,7 @@ def accuracy_over(
 
 def _draw(ax: Axes, line: Curve, column: str, score: str) -> None:
     x, y = line.rows[column], line.rows["score"]
-    above = 0 if line.behind else 1  # of matplotlib's own heights: 1 for areas, 2 for lines
+    above = 0 if line.behind else 1  # added to matplotlib's zorder, which is 1 for areas and 2 for lines
     if len(line.group.runs) > 1 and not line.behind:
         shade = {"color": line.stroke["color"], "alpha": 0.15, "linewidth": 0}
         ax.fill_between(x, line.rows["low"], line.rows["high"], label=line.name, **shade)
@@ -181,19 +192,19 @@ def _draw(ax: Axes, line: Curve, column: str, score: str) -> None:
         ax.plot(where, line.value.mean, markersize=5, clip_on=False, **dot)
 
 
-FAR = 10.0  # times the least value at which a line ends: an axis that reaches farther is logarithmic
+FAR = 10.0  # the axis is logarithmic where one line ends at more than so many times the end of another
 
 
 def _far_apart(columns: list[pd.Series]) -> bool:
-    """Whether one line ends so far before another that it could not be seen; never where a line has no point
-    above 0, as of bytes where there is one worker."""
+    """Whether one line ends so far before another that it could not be seen on a linear axis. False where a
+    line has no value above 0 (bytes of a single worker), which a logarithmic axis could not show."""
     ends = [column.max() for column in columns]
     return bool(ends) and min(ends) > 0 and max(ends) > FAR * min(ends)
 
 
 def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
-    """A figure whose axes have the same size whatever stands to the right, and grow with many names. The
-    names of the others stand below them."""
+    """A figure with room for the names `named` to the right of its axes and for `others` below. The axes have
+    the same width whatever the names, and become higher with many of them."""
     beside = [wrapped(name).splitlines() for name in named]
     longest = max((len(line) for name in beside for line in name), default=0)
     left, wide, right = 0.75, 6.2, 0.35 + LETTER * longest
@@ -208,12 +219,13 @@ def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
     return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
 
 
-LINE, LETTER = 0.17, 0.078  # inches of a line of text beside a picture, and of a letter
-APART = 0.15  # of a line: between two names
+LINE, LETTER = 0.17, 0.078  # inches: the height of a line of text beside a picture, the width of a letter
+APART = 0.15  # space between two names, as a share of LINE
 
 
 def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Curve]) -> None:
-    """Name each line to the right of the axes, as near its end's height as others allow, with a leader."""
+    """Name each line to the right of the axes, as near the height of its end as the other names allow, and
+    join the name to the end by a thin line."""
     if not lines:
         return
     ends = [

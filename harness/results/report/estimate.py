@@ -1,8 +1,8 @@
-"""A value over seeds, and whether two sides differ in it: the one place that decides that.
+"""A value over seeds, and whether two sides differ in it. This is the one place that decides the latter.
 
-A difference, or a ratio, is paired over seeds and has a 95 % interval (`Estimate`). It is told apart where
-that interval leaves out the value of no difference. Samples that are no pairs, as repeats of a bench, are
-compared by the Mann-Whitney U test, which asks nothing of their distribution."""
+A difference or a ratio is paired over seeds and has a 95 % interval (`Estimate`). Two sides are told apart
+where that interval leaves out the value of no difference. Samples that are not pairs, such as repeats of a
+bench, are compared by the Mann-Whitney U test, which assumes nothing of their distribution."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
+ROUNDING = 1e-12  # relative size of a difference that may be rounding in double precision alone
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than
-    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where it is
-    more than the rounding of the mean."""
+    two seeds, 0 where all seeds agree (counts). A formatted estimate shows the interval only where it is more
+    than the rounding of the mean."""
 
     mean: float
     half: float | None
@@ -35,10 +35,10 @@ class Estimate:
         return f"{self.mean:{spec}} ± {self.half:{spec.removeprefix('+')}}"
 
     def side(self, neutral: float = 0.0, *, counted: bool = False) -> int:
-        """1 or -1 where the value is told to be above or below `neutral`, which is that of no difference; 0
-        where it is not told apart from it, as where fewer than two seeds have no interval.
+        """1 or -1 where the value is told to be above or below `neutral`, the value of no difference. 0 where
+        it is not told apart from it; so too with fewer than two seeds, which have no interval.
 
-        counted   the value does not vary by chance: every difference is one, whatever the seeds
+        counted   the value does not vary by chance: any difference from `neutral` is told, whatever the seeds
         """
         if not self.n or (self.half is None and not counted):
             return 0
@@ -55,6 +55,7 @@ class Estimate:
 
 
 def estimate(values: Iterable[float | None]) -> Estimate:
+    """The estimate from one value per seed; None and NaN are left out. Its mean is NaN where none is left."""
     x = np.array([v for v in values if v is not None and not np.isnan(v)], dtype=np.float64)
     if not len(x):
         return Estimate(float("nan"), None, 0)
@@ -65,10 +66,10 @@ def estimate(values: Iterable[float | None]) -> Estimate:
 
 
 def side_of_samples(old: Sequence[float], new: Sequence[float], alpha: float) -> tuple[int | None, float]:
-    """1 or -1 where the new samples are told to be above or below the old ones, 0 where they are not told
-    apart, None where so few samples could not be; and the p-value of the two-sided Mann-Whitney U test, NaN
-    with too few."""
-    # The least p-value that so many samples can have: all of one side below all of the other.
+    """(side, p) of the two-sided Mann-Whitney U test. The side is 1 or -1 where the new samples are told to
+    be above or below the old ones at the level `alpha`, 0 where they are not told apart. With too few samples
+    to reach that level it is None, and p is NaN."""
+    # The least p-value that so many samples can have: all samples of one side are below all of the other.
     if 2 / math.comb(len(old) + len(new), len(old)) >= alpha:
         return None, math.nan
     from scipy import stats  # a run ends without the third of a second that it takes

@@ -21,7 +21,7 @@ from harness.results.report.table import KEYS, Section, ahead_of_exact, estimate
 MARK = "*"  # after the best value of a column, where a format has no bold
 LEFT = ("system", "partition", "note")  # words to the left, numbers to the right
 WIDTH = 120  # characters of a line where only some columns are shown
-Names = Sequence[str] | None  # of columns; none at all: those of `table.SHORT`; None: all columns
+Names = Sequence[str] | None  # names of columns; empty: the usual few (`Section.chosen`); None: all columns
 # What LaTeX would read as something else.
 LATEX = str.maketrans(
     {
@@ -38,7 +38,7 @@ LATEX = str.maketrans(
 
 
 def check_columns(names: Sequence[str], groups: list[Group]) -> None:
-    """InputError for the first of these that no table of the groups has."""
+    """InputError for the first of these column names that no table of the groups has."""
     tables = [section.cells() for section in sections(groups)]
     known = sorted({name for cells in tables for name in (*cells.names, *cells.text)})
     for name in names:
@@ -46,8 +46,8 @@ def check_columns(names: Sequence[str], groups: list[Group]) -> None:
 
 
 def rich_tables(groups: list[Group], width: int, names: Names = None) -> list[RenderableType]:
-    """For a terminal of `width` columns: what all rows share goes into the title. Where a line of all columns
-    would be too long, scores, times and bytes have tables of their own."""
+    """The tables for a terminal of `width` characters. What all rows share stands in the title. Where all
+    columns do not fit side by side, scores, times and bytes have tables of their own."""
     shown: list[RenderableType] = []
     for section in sections(groups):
         title, frame, notes = _view(section, names)
@@ -78,7 +78,7 @@ def _titled(section: Section, shared: Iterable[str], between: str) -> str:
 
 
 def _view(section: Section, names: Names) -> tuple[str, pd.DataFrame, list[str]]:
-    """What a table has: its title, its columns, the best of each marked, and what is said below it."""
+    """The title of a table, its columns with the best of each marked, and the sentences below it."""
     if names is None:
         return section.title, section.cells().marked(MARK), section.notes(MARK)
     cells = section.chosen(names)
@@ -102,7 +102,7 @@ def _rich(section: Section, frame: pd.DataFrame) -> Table:
 
 
 def plain(groups: list[Group], names: Names = None) -> str:
-    """Aligned text for files and pipes: all columns without a limit of width, some in WIDTH characters."""
+    """Aligned text for files and pipes: all columns in lines of any length, some in WIDTH characters."""
     width, parts = tables.UNLIMITED if names is None else WIDTH, []
     for section in sections(groups):
         title, frame, notes = _view(section, names)
@@ -117,6 +117,7 @@ def _rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def markdown(groups: list[Group], names: Names = None) -> str:
+    """A Markdown table per section, with its notes as a list below."""
     parts = []
     for section in sections(groups):
         title, frame, notes = _view(section, names)
@@ -126,8 +127,8 @@ def markdown(groups: list[Group], names: Names = None) -> str:
 
 
 def latex(groups: list[Group]) -> str:
-    """A `table` per section, with \\usepackage{booktabs}: the columns that compare its rows, the best of each
-    in bold. What else is said of the numbers stands in comments above it."""
+    """A LaTeX `table` per section, with \\usepackage{booktabs}: the columns that compare its rows, the best
+    of each in bold. Its notes stand above it as comments."""
     parts = []
     for section in sections(groups):
         cells, compared = section.cells(), [column.heading for column in section.compared]

@@ -1,5 +1,6 @@
-"""The leading score against what a whole run sends: a point per row, and the front of those whose score is
-told to be above that of every row that sends less. A system's default setting is joined to its tuned one."""
+"""The leading score against the bytes of a whole run: a point per row, and the front of the rows whose score
+is told to be above that of every row on it that sends less. A line joins a system's default setting to its
+tuned one."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from harness.results.report.style import BACKGROUND, SCORE_NAMES, row_of, stroke
 from harness.results.report.sweep_plots import whiskers
 from harness.results.report.table import Section, competes, estimate_of, only_section
 
-LINE = 130  # characters of a line of the names of what is grey
-LETTER, HEIGHT = 4.8, 11.0  # points that a letter of a name takes, and a name
-# Where a name may stand beside its point, in points: the first that is free.
+LINE = 130  # characters of a line of names below the picture
+LETTER, HEIGHT = 4.8, 11.0  # points: the width of a letter of a name, the height of a name
 GREY, JOINED = "#777777", "#BBBBBB"
+# Where a name may stand beside its point, in points; the first place that is free is taken.
 BESIDE = [
     (side * 7.0, up)
     for up in (5.0, -14.0, 20.0, -29.0, 34.0, -43.0, 48.0, -57.0, 62.0, -71.0, -85.0)
@@ -37,13 +38,14 @@ def draw(
     more: Mapping[str, str] | None = None,
     coloured: Sequence[str] = (),
 ) -> Figure:
-    """Exact training, the control and the rows on the front are coloured, others grey. Names stand beside
-    their points, those for which there is no room below the picture. Of a system that `halobench tune` ran
-    its tuned point has the name, and a line leads there from the point of its default setting.
+    """Draw the picture. Exact training, the control and the rows on the front are coloured, others grey.
+    Names stand beside their points, or below the picture where there is no room. Of a system that `halobench
+    tune` ran, the tuned point has the name, and a line leads to it from the point of the default setting.
 
-    only   the end of the names of rows that are drawn, which is left out of them
-    more   by their names rows that are drawn beside, and what they are called in the picture
-    coloured   rows that are coloured too
+    says       the picture's title
+    only       draw only rows whose labels end in this; the names in the picture leave it out
+    more       further rows to draw: the name in the picture by the row's label
+    coloured   labels of further rows to colour
     """
     more = more or {}
     section = only_section([g for g in groups if g.label.endswith(only) or g.label in more])
@@ -56,6 +58,7 @@ def draw(
     step = [(estimate_of(group, cost).mean, estimate_of(group, score).mean) for group in best]
     if step:  # not where every run diverged
         ax.step(*zip(*step), where="post", color="#999999", linewidth=1.2, zorder=1)
+    # A point per row that has a score; the names that are to stand beside points are collected.
     names: list[tuple[float, float, str, str]] = []
     for group in section.groups:
         x, y = estimate_of(group, cost), estimate_of(group, score)
@@ -69,7 +72,7 @@ def draw(
         ax.errorbar(x.mean, y.mean, whiskers([y]), whiskers([x]), elinewidth=1, capsize=2, zorder=2 + telling,
                     **style)  # fmt: skip
         if group.first.track == track.FIXED and not telling:
-            continue  # its tuned point has the name
+            continue  # the tuned point of this system has the name
         name = verbatim(more.get(group.label) or _called(group, section.groups).removesuffix(only))
         colour = style["color"] if telling else GREY
         names.insert(0 if telling else len(names), (x.mean, y.mean, name, colour))  # coloured names first
@@ -78,7 +81,7 @@ def draw(
     ax.margins(x=0.08, y=0.12)
     low, high = ax.get_ylim()
     ax.set_ylim(max(0.0, low), min(100.0, high))
-    figure.draw_without_rendering()  # names stand where there is room, once the axes have their size
+    figure.draw_without_rendering()  # gives the axes their size, on which the room for names depends
     if unnamed := _name(ax, names):
         told = textwrap.fill(f"without a name: {', '.join(unnamed)}", LINE)
         figure.supxlabel(told, fontsize=8, color=GREY, x=0.01, ha="left")
@@ -86,8 +89,8 @@ def draw(
 
 
 def _called(group: Group, groups: Sequence[Group]) -> str:
-    """Its label; of a system that was tuned its name alone, as long as no other setting has it, since what
-    was tuned is a line of numbers."""
+    """The group's label. A system that was tuned goes by its name alone, as long as no other group has that
+    name, since the tuned keys in its label are a line of numbers."""
     alone = [g for g in groups if g.first.name == group.first.name] == [group]
     if not group.first.track or not alone:
         return group.label
@@ -96,7 +99,8 @@ def _called(group: Group, groups: Sequence[Group]) -> str:
 
 def front(section: Section) -> list[Group]:
     """The groups whose leading score is told to be above that of every group on the front that sends less in
-    a run, paired over seeds; of one seed each the higher score is above. The control is not on it."""
+    a run, paired over seeds. A group with one seed needs only the higher score at that seed. The control,
+    unfinished and diverged groups are not on the front."""
     cost, score = ALL["mb_run"], section.compared[0]
     found: list[Group] = []
     able = [group for group in section.groups if competes(group) and estimate_of(group, score).n]

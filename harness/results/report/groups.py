@@ -24,20 +24,21 @@ from harness.results.summary import summarise
 if TYPE_CHECKING:
     import pandas as pd
 
-# What has a column of its own, or is the name itself; all other keys go into the name where they differ.
+# Keys that have a column of their own or make the name itself. All other keys go into the name where they
+# differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
 OPTIONAL = {"straggler", "combine", "score", "labels"}
-# What the name of a partition does not say: METIS cuts for one host, as it does by itself.
+# A key that the name of a partition leaves out at this value: METIS cuts for one host unless told otherwise.
 ONE_CUT = ("harness.data.partition.assign.Metis", "partition.hosts", 1)
-# What follows the graph's name: runs of `halobench tune` have tables of their own.
+# By track, the end of the graph's name: runs of `halobench tune` have tables of their own.
 BESIDE = {"": "", track.TRIAL: " (trials)", **dict.fromkeys((track.FIXED, track.TUNED), " (fixed and tuned)")}
-# What a graph's name says where it is otherwise.
+# Keys that a graph's name says where they have another value than this.
 USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
 
 
 class Run:
-    """One run as the report sees it: finished, or as far as it has come."""
+    """One run as the report sees it: finished, or as far as it has come. InputError where it is damaged."""
 
     def __init__(self, path: Path):
         self.trace = Trace(path)
@@ -51,13 +52,14 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Derived from the tables, not from summary.json: what is shown follows from what was measured."""
+        """The run's summary, derived from the tables and not read from summary.json: what is shown follows
+        from what was measured."""
         return summarise(self.trace)
 
     @property
     def name(self) -> str:
-        """What the config calls the run, else its system's module: the name in `system=NAME`. A run of
-        `halobench tune` has its track behind the name."""
+        """The run's label, or the NAME in `system=NAME` where it has none. A run of `halobench tune` has its
+        track after the name."""
         return f"{self.system} {self.track}".rstrip()
 
     @property
@@ -67,7 +69,7 @@ class Run:
 
     @property
     def track(self) -> str:
-        """Of `halobench tune` (`harness.results.track`); "" of any other run."""
+        """The track of a run of `halobench tune` (`harness.results.track`); "" for any other run."""
         return track.of(self.keys)[1]
 
     @cached_property
@@ -77,7 +79,7 @@ class Run:
 
     @cached_property
     def resolved(self) -> dict[str, str]:
-        """What the keys that may be `auto` became; several values where attempts differ in them."""
+        """What the keys that may be `auto` became; "A+B" where attempts differ."""
         if not self.attempts:
             return {}
         return {
@@ -86,7 +88,7 @@ class Run:
 
     @cached_property
     def machine(self) -> str:
-        """Where it ran; several machines of a run that went on elsewhere."""
+        """The machine that the run ran on; all of them where it went on on another."""
         machines = dict.fromkeys(each["machine"] for each in self.attempts if "machine" in each)
         return ", then ".join(machines) or resolved.machine(self.trace.environment)
 
@@ -96,7 +98,8 @@ class Run:
 
     @property
     def code(self) -> str:
-        """The code that computed it (`harness.base.code.code_of`); the revision where that is not known."""
+        """A hash of the code that computed the run (`harness.base.code.code_of`); the revision of the
+        repository where the trace has no hash."""
         codes = dict.fromkeys(str(each["code"]) for each in self.attempts if each.get("code"))
         return "+".join(codes) or f"revision {self.trace.environment.get('revision')}"
 
@@ -106,7 +109,8 @@ class Run:
 
     @property
     def combine(self) -> str:
-        """How gradients became a step, with its knobs, whoever said so; "" of a run that does not tell."""
+        """How gradients became a step, with its knobs, whether the config or the system chose it; "" where
+        the trace does not say."""
         return str((self.trace.resolved or {}).get("combine", ""))
 
     @property
@@ -115,16 +119,16 @@ class Run:
         return self.trace.steps
 
     def key(self) -> str:
-        """Equal for repeats: the config but for seed and place, what it was resolved to, what the graph was
-        made of, the machine, and whether the run has finished."""
+        """A text that is equal for repeats of a run: the config without seed and places, what `auto` became,
+        what the graph was made of, the machine, and whether the run has finished."""
         same = {k: v for k, v in self.keys.items() if k != "seed"}
         found = [same, self.resolved, self.content, self.machine, self.finished]
         return json.dumps(found, sort_keys=True, default=str)
 
 
 def content(graph: dict[str, Any]) -> str:
-    """A hash of what a graph (`Trace.graph`) was made of, which another file of the same name changes: raw
-    files, by what is in them, and a twin's generator. "" where the trace does not say."""
+    """A hash of what a graph (`Trace.graph`) was made of: the contents of its raw files, and the generator of
+    a twin. A file of the same name with other contents changes it. "" where the trace does not say."""
     files = {
         name: {key: value for key, value in known.items() if key != "changed_ns"}
         for name, known in graph.get("files", {}).items()
@@ -138,7 +142,8 @@ def content(graph: dict[str, Any]) -> str:
 class Group:
     """Runs that differ in nothing but their seed.
 
-    dataset    the graph's name and what is not usual about it; a twin's begins with "twin/"
+    runs       at least one
+    dataset    the graph's name and what is unusual about it; for a twin it begins with "twin/"
     label      the system's name, and its knobs that differ among the groups compared
     """
 
@@ -156,7 +161,7 @@ class Group:
 
     @property
     def more_steps(self) -> str:
-        """What its name ends in: how many optimiser steps an epoch has, where that is more than one."""
+        """The end of the label: how many optimiser steps an epoch has, "" where it has one."""
         return f" ({self.first.steps} steps per epoch)" if self.first.steps > 1 else ""
 
     @property
@@ -181,6 +186,7 @@ class Group:
 
     @property
     def epochs(self) -> str:
+        """The planned number of epochs; "DONE of PLANNED" where runs are unfinished or ended at another."""
         planned = self.first.keys.get("epochs", self.first.summary["epochs"])
         done = sorted({run.summary["epochs"] for run in self.runs})
         whole = self.finished and done == [planned]
@@ -188,7 +194,7 @@ class Group:
 
     @property
     def diverged(self) -> dict[Any, int]:
-        """The first epoch without a finite loss, by seed of the runs that diverged."""
+        """By seed of the runs that diverged, the first epoch (0-based) with a loss or logits not finite."""
         return {run.seed: run.summary["diverged"] for run in self.runs if run.summary["diverged"] is not None}
 
     def by_seed(self, value: Callable[[dict[str, Any]], float | None]) -> dict[Any, Estimate]:
@@ -211,7 +217,11 @@ class Group:
 
 
 def means(table: pd.DataFrame, names: Sequence[str]) -> dict[str, float | None]:
-    """By name the mean of a metric over layers, workers and epochs but the first; None where it has none."""
+    """By name, the mean of a metric over layers, workers and all epochs but the first; None where the run has
+    no metric of this name.
+
+    table   the run's metrics
+    """
     warm = table[table["epoch"] >= min(1, table["epoch"].max())]
     known = warm.groupby("name")["value"].mean().to_dict()
     return {name: known.get(name) for name in names}
@@ -221,12 +231,11 @@ def load(
     paths: Iterable[str | Path], x: str | None = None, metrics: Sequence[str] = ()
 ) -> tuple[list[Group], list[Path]]:
     """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
-    folders of runs that have not finished an epoch. A damaged folder is named on stderr and left out, and so
-    are trials of `halobench tune` where there are other runs. InputError where nothing is left to compare.
+    folders of runs that have not finished an epoch. A damaged folder is left out and named on stderr. Trials
+    of `halobench tune` are left out where there are other runs. InputError where nothing is left to compare.
 
-    x   a key that stands on the axis of a picture, and so in no name
-    metrics   names of what systems record by themselves, to be put into the summaries as `means`; InputError
-        for one that no run has
+    x         a key on the axis of a picture, which names therefore leave out
+    metrics   names of metrics whose `means` are put into the summaries; InputError for one that no run has
     """
     together: dict[str, list[Run]] = defaultdict(list)
     empty, damaged = [], []
@@ -237,7 +246,7 @@ def load(
             if run.trace.epochs.empty:
                 empty.append(path)
             elif run.summary:
-                # Most of a run's memory, and read by nothing but its summary.
+                # Spans take most of a run's memory, and only the summary reads them.
                 run.trace.forget("spans")
                 if metrics:
                     run.summary["metrics"] = means(run.trace.metrics, metrics)
@@ -261,15 +270,15 @@ def load(
 
 
 def among(groups: Iterable[Group]) -> list[Group]:
-    """Copies of the groups, named by what tells them apart from one another alone."""
+    """Copies of the groups, with names that say only what tells these groups apart."""
     copies = [replace(group) for group in groups]
     _name(copies, None)
     return copies
 
 
 def _name(groups: list[Group], x: str | None) -> None:
-    """Give every group its dataset and label: two groups on one graph that differ in the config, or in what
-    they ran on, differ in what the table says."""
+    """Give every group its dataset and label, so that a table tells apart any two groups on one graph that
+    differ in the config or in what they ran on. `x` is left out, as in `load`."""
     by_graph: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in groups:
         by_graph[group.first.summary["dataset"], BESIDE[group.first.track]].append(group)
@@ -281,7 +290,7 @@ def _name(groups: list[Group], x: str | None) -> None:
         telling = set(_differing(members, lambda key: key.startswith("dataset.")))
         for group in members:
             alike = [g for g in members if g.first.system == group.first.system]
-            # A cluster's figures go by its name, and concern the systems that read them.
+            # The numbers of a cluster go by the cluster's name, and matter only to systems that read them.
             own = _differing(
                 alike, lambda key: key != x and (key.startswith("system.") or key == "cluster.name")
             )
@@ -308,7 +317,7 @@ def _name(groups: list[Group], x: str | None) -> None:
     for group in groups:
         if len(contents[group.dataset]) > 1:
             group.dataset += f" (content {group.first.content or 'unknown'})"
-    # What is left to tell apart was run by versions of this program that do not have the same keys.
+    # Groups that still have one name were run by versions of this program that do not have the same keys.
     told = [(*_shown(group), repr(group.first.keys.get(x) if x else None)) for group in groups]
     shown = Counter(told)
     for group, words in zip(groups, told):
@@ -322,7 +331,7 @@ _shown = attrgetter("dataset", "label", "workers", "partition", "epochs", "finis
 
 
 def _ran_on(group: Group, members: list[Group]) -> list[str]:
-    """What the keys that may be `auto` became, where groups that asked alike ran on different things."""
+    """What a key that may be `auto` became, where groups with one value of it ran on different things."""
     told = []
     for name, value in group.first.resolved.items():
         asked = [
@@ -336,14 +345,14 @@ def _ran_on(group: Group, members: list[Group]) -> list[str]:
 
 
 def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
-    """`differing` keys of groups, but for those with a column of their own."""
+    """The `wanted` keys in which groups differ, without those that have a column of their own."""
     found = differing([group.first.keys for group in groups])
     return [key for key in found if wanted(key) and key not in COLUMN_KEYS]
 
 
 def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Keys on whose value the configs that have them do not agree, in the configs' order; of a block that may
-    be left out also those that some configs lack."""
+    """Keys whose value is not the same in all configs that have them, in the order of the configs. A key of
+    an OPTIONAL block differs also where some configs lack it."""
     found = []
     for key in dict.fromkeys(key for config in configs for key in config):
         values = [config[key] for config in configs if key in config]

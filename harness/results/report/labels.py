@@ -20,9 +20,9 @@ class Named(Protocol):
 
 
 def labels(runs: Sequence[Named], unsaid: Collection[str] = ()) -> list[str]:
-    """What to call each run: its system, and the keys that differ among the runs of it.
+    """The name of each run: its system, and the keys that differ among the runs of that system.
 
-    unsaid   keys, or whole blocks of them, that are told elsewhere; the data set and the seed always are
+    unsaid   keys, or whole blocks, that names leave out; they always leave out data set, seed and label
     """
     alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in runs:

@@ -71,7 +71,7 @@ def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Ev
 
 
 def _tracks(own: pd.DataFrame) -> list[int]:
-    """The track of each of a worker's spans, which are in order of their start: an operation is on the first
+    """The track of each span of a worker. `own` is in order of start: an operation goes to the first track
     whose last operation has ended."""
     ends: list[float] = []
     tracks = []
@@ -97,8 +97,8 @@ def _placed(span: Any, track: int, origin: float) -> Placed:
 
 
 def _arrows(placed: list[Placed]) -> Iterator[Event]:
-    """An arrow's two ends lie in the middle of the slices that they join, for an end on a slice's border
-    belongs to no slice; it never leads back in time."""
+    """The events of all arrows. An arrow begins and ends in the middle of the slices that it joins, since an
+    end on the border of a slice belongs to none. It never leads back in time."""
     operations = {(each[0].worker, each[0].id): each for each in placed if each[0].kind == "comm"}
     waits = [each for each in placed if each[0].kind == "wait" and each[0].id]
     pairs = [

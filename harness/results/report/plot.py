@@ -32,12 +32,12 @@ def draw(
     format: str = "png",
     titled: bool = True,
 ) -> list[Path]:
-    """The pictures of `groups` into `folder`; returns the files. One dataset, clock and machine per picture.
-    Names of files have no space, and no dot but before the ending: LaTeX takes them.
+    """Write the pictures of `groups` into `folder`; returns the files. A picture shows one dataset, clock and
+    machine. Names of files have no space, and no dot but before the ending, so that LaTeX takes them.
 
-    of      pictures of a section by the end of the file's name; None: `pictures`
-    format  one of FORMATS
-    titled  whether what is shown, and of what, stands above a picture
+    of      makes the pictures of a section, by the end of the file's name; None: `pictures`
+    format  one of `style.FORMATS`
+    titled  whether pictures have titles
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,10 +59,10 @@ def draw(
 
 
 def pictures(section: Section, strokes: dict[Row, dict[str, Any]], titled: bool = True) -> dict[str, Figure]:
-    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name. Many
-    rows (`sweep_plots.MANY`) lie in grey behind those that matter.
+    """By the end of the file's name: score over time, bytes and epochs, and where an epoch's time goes. Of
+    more than `sweep_plots.MANY` rows, those that do not matter are grey.
 
-    titled   whether their titles will be shown: what names leave out stands there
+    titled   whether titles will be shown; what names then leave out stands in the title
     """
     names = names_of(section.groups, brief=titled)
     told = unsaid(section.groups) if titled else ""
@@ -72,8 +72,12 @@ def pictures(section: Section, strokes: dict[Row, dict[str, Any]], titled: bool 
 
 
 def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
-    """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over
-    seeds. told: below the title."""
+    """One stacked bar per group: seconds of compute, exposed communication (CPU clock: communication) and
+    rest, as means over seeds.
+
+    names   of the bars, in the order of `section.groups`
+    told    a line of text below the title
+    """
     groups, clock = section.groups, section.clock
     whole, *parts = TIMES[clock]
     figure, ax, rows = _room_for([wrapped(name) for name in names])
@@ -94,7 +98,8 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
         )
         left += width
     totals = [group.estimate(whole.value) for group in groups]
-    # Room for the figures; two seeds can have whiskers many times as long as any bar, and these are cut.
+    # The axis has room for the numbers behind the bars. Whiskers of two seeds can be many times as long as
+    # any bar, so the axis ends at 2.2 times the longest bar at most and cuts them.
     ends = [t.mean + (t.half or 0.0) for t in totals]
     rooms = [1 - (0.25 + LETTER * len(_rounded(t))) / WIDE for t in totals]
     limit = min(max(end / room for end, room in zip(ends, rooms)), 2.2 * left.max())
@@ -124,8 +129,8 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
 
 
 def _room_for(names: list[str]) -> tuple[Figure, Axes, np.ndarray]:
-    """A figure whose axes are as wide whatever the names to the left of them, and as high as these; and each
-    name's place on the vertical axis, in inches."""
+    """A figure whose axes have the same width whatever the names to their left, and the height of all names;
+    and [names] the place of each name on the vertical axis, in inches."""
     lines = [name.splitlines() for name in names]
     sizes = np.array([max(0.46, LINE * len(each) + 0.14) for each in lines])
     left = 0.25 + LETTER * max(len(line) for each in lines for line in each)
@@ -138,7 +143,8 @@ def _room_for(names: list[str]) -> tuple[Figure, Axes, np.ndarray]:
 
 
 def _rounded(e: Estimate) -> str:
-    """Two digits of the smaller of mean and interval, three of a mean without one."""
+    """The estimate with two significant digits of the smaller of mean and interval; a mean without interval
+    has three."""
     if not e.half:
         return f"{e.mean:.3g}"
     return format(e, f".{max(0, 1 - math.floor(math.log10(min(e.half, abs(e.mean) or e.half))))}f")

@@ -18,11 +18,11 @@ COLUMNS = ("panel", "title", "x_axis", "y_axis", "kind", "label", "x", "y")
 
 
 def drawn(figure: Figure) -> pd.DataFrame:
-    """One row per point, in the order of drawing.
+    """One row per point that was drawn. Columns:
 
-    panel   0-based, and its `title`, `x_axis` and `y_axis` as printed
-    kind    "line", "dots", "bar", or "low" and "high" of a shaded band; label: the line's
-    x, y    of a bar: its place (or name) and its length
+    panel   0-based; `title`, `x_axis` and `y_axis` are the panel's texts as printed
+    kind    "line", "dots", "bar", or "low" and "high" of a shaded band; `label` is its name in the legend
+    x, y    of the point; of a bar its place on the axis and its length
     """
     rows = [(panel, ax.get_title(loc="left") or ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *point)
             for panel, ax in enumerate(figure.axes) for point in _points(ax)]  # fmt: skip
@@ -53,7 +53,7 @@ def _points(ax: Axes) -> Iterator[tuple[Any, ...]]:
 
 
 def write(figure: Figure, picture: Path) -> Path:
-    """The data of a picture in a CSV of the same name beside it."""
+    """Write the data of a picture to a CSV of the same name beside it; returns its path."""
     path = picture.with_suffix(".csv")
     path.write_text(tables.csv(drawn(figure), float_format="%.6g"))
     return path

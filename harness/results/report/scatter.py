@@ -22,9 +22,9 @@ from harness.results.report.table import Section, estimate_of
 SIZE = (5.2, 3.9)  # inches: readable on a telephone, and two of them side by side
 LINE = 0.17  # inches of a line of text
 GREY = "#8A8F94"
-WIDE = 5.0  # costs that reach more than so many times the least are drawn on a logarithmic axis
-FLOOR = 2.0  # points
-FEW = 8  # so many rows have a letter each
+WIDE = 5.0  # the cost axis is logarithmic where the largest cost is more than so many times the least
+FLOOR = 2.0  # points of score: the least distance of `lowest` below the named points
+FEW = 8  # with at most so many rows each has a letter
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -32,10 +32,12 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Point:
     """A row in a picture.
 
-    gid      what its point is marked with there
-    named    it is on the front of a picture of its section, exact training or the control
-    letter   what it is called in all of them: the named ones, and where they are few all; else ""
-    says     what it shows, in words
+    gid        the id of its point in the picture
+    named      whether it is on a front of its section, is the cheapest exact training or is the control
+    letter     its letter in all pictures of the section: of named rows, and of all where there are at most
+               FEW; else ""
+    says       its name and values, in words
+    on_front   whether it is on the front of this picture
     """
 
     group: Group
@@ -49,7 +51,7 @@ class Point:
 
 
 def points(cost: Column, section: Section) -> list[Point]:
-    """The rows that have a score, by falling score. Letters do not depend on the cost."""
+    """The rows that have a score, by falling score. A row's letter is the same for all costs of a section."""
     score, *costs = section.compared
     found = [
         (group, name, estimate_of(group, cost), estimate_of(group, score))
@@ -62,7 +64,7 @@ def points(cost: Column, section: Section) -> list[Point]:
     fronts = {each.key: {id(section.groups[i]) for i in front_of(each, section)} for each in (*costs, cost)}
     called = set().union(*fronts.values()) | {id(g) for g in section.groups if g.first.role == "control"}
     exact = [group for group, *_ in found if group.first.role == "reference"]
-    for each in costs if exact else ():  # of several forms of exact training the cheapest
+    for each in costs if exact else ():  # of several rows of exact training, the cheapest is named
         called.add(id(min(exact, key=lambda group: estimate_of(group, each).mean)))
     letters, made = iter(LETTERS), []
     for number, (group, name, c, s) in enumerate(found):
@@ -75,9 +77,9 @@ def points(cost: Column, section: Section) -> list[Point]:
 
 
 def over_cost(cost: Column, section: Section) -> Figure:
-    """The picture for one of the section's costs, without a title. Bars are 95 % intervals over seeds; exact
-    training is a square, the control a diamond; what has no letter is grey; a triangle lies below the
-    picture. Letters are those of `points`."""
+    """The picture for one of the section's costs, without a title. Bars are 95 % intervals over seeds. Exact
+    training is a square, the control a diamond; rows without a letter are grey; a triangle at the lower edge
+    stands for a score below it. Letters are those of `points`."""
     score, shown = section.compared[0], points(cost, section)
     figure = Figure(figsize=SIZE, layout="constrained")
     ax = figure.subplots()
@@ -111,6 +113,7 @@ def over_cost(cost: Column, section: Section) -> Figure:
         )
         if point.letter:
             ends.append((x.mean, max(y.mean, floor), point.letter, colour))
+    # The front, then the axes and the letters at the right edge.
     line = sorted((p.cost.mean, p.score.mean) for p in shown if p.on_front)
     if line:
         ax.step(*zip(*line), where="post", color="#555555", linewidth=1.2, zorder=0)
@@ -130,15 +133,16 @@ def over_cost(cost: Column, section: Section) -> Figure:
 
 
 def lowest(shown: list[Point]) -> float:
-    """The score below which points are drawn as triangles at the lower edge: so far below the points with a
-    name as these lie apart, so that what has failed does not squeeze together what has not."""
+    """The score below which points are drawn as triangles at the lower edge, so that failed rows do not
+    squeeze the others together. It lies below the lowest named point by the range of the named points, at
+    least by FLOOR; -inf without named points."""
     named = [point.score.mean for point in shown if point.named]
     return min(named) - max(max(named) - min(named), FLOOR) if named else -math.inf
 
 
 def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
-    """The axes hold the points and their bars. Bars of few seeds may be far longer than the picture: they
-    are cut where they leave the points by more than these lie apart."""
+    """Set the limits of the axes, so that they hold all points and their bars. Bars of few seeds can be far
+    longer than the picture, so bars are cut as `_reach` says."""
     if not shown:
         return
     low, high = _reach([p.score for p in shown if p.score.mean >= floor], 5.0)
@@ -153,8 +157,8 @@ def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
 
 
 def _reach(values: list[Estimate], least: float) -> tuple[float, float]:
-    """The lowest and the highest end of the bars, none further from the means than these lie apart, nor
-    further than `least` where they lie closer together."""
+    """The lowest and the highest end of the bars, cut at the range of the means (or `least`, where that is
+    more) beyond the lowest and the highest mean; and at least a tenth of it beyond them."""
     means = np.array([value.mean for value in values])
     halves = np.array([value.half or 0.0 for value in values])  # None: of one seed
     room = max(np.ptp(means), least)

@@ -1,4 +1,4 @@
-"""What is told of one run: at its end four things; on demand scores, an epoch's time, bytes by purpose."""
+"""The report of one run: a few lines at its end; on demand scores, an epoch's time and bytes by purpose."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from harness.results.summary import PARTS
 
 
 def at_end(run_dir: Path | str, verbose: bool) -> RenderableType:
-    """What a run ends with: `run_table` where it is `verbose`, else its score, bytes and time, what they are
-    beside exact training where such a run has finished in the same folder, and what went wrong."""
+    """What a run prints at its end: with `verbose` its `run_table`; else its score, bytes and time, how they
+    compare with exact training where such a run has finished in the same folder, and notes."""
     if verbose:
         return run_table(run_dir)
     run = Run(Path(run_dir))
@@ -37,13 +37,14 @@ def at_end(run_dir: Path | str, verbose: bool) -> RenderableType:
     grid.add_row("time", f"{seconds:.4f} {'s' if wall else 'CPU s of the busiest worker'} per epoch")
     if sides := exact_beside(run):
         grid.add_row("beside exact", _beside(*sides))
-    for note in s["notes"][s["epochs"] > 1 :]:  # the first says of which epochs the means are
+    for note in s["notes"][s["epochs"] > 1 :]:  # the first note says only that means leave out epoch 1
         grid.add_row("note", note)
     return grid
 
 
 def _beside(ours: Group, exact: Group) -> str:
-    """The score less that of exact training, and bytes and time as shares of its, paired over seeds."""
+    """The score minus that of exact training, and bytes and time as shares of exact training's, paired over
+    seeds."""
     score, size, time = compared_by([ours, exact], ours.clock)
     ahead, said = change(ours, exact, score), []
     if ahead.n:
@@ -103,7 +104,7 @@ def _percent(share: float | None) -> str:
 
 
 def _shares(values: dict[str, float], unit: str, names: dict[str, str]) -> str:
-    """The parts of an epoch by their `names`, each with its share of `epoch_s`."""
+    """The parts of an epoch, with the words of `names` for their keys and each part's share of `epoch_s`."""
     whole = values["epoch_s"]
     return " + ".join(
         f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items()
@@ -117,7 +118,8 @@ def _leading(s: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _add_scores(grid: Table, s: dict[str, Any]) -> None:
-    """The leading score at the best validation and at the last evaluation, and those beside the former."""
+    """Add the leading score at the best validation and at the last evaluation, and the other scores at the
+    best validation."""
     best, last = s["best"], s["final"]
     leading, test, val = _leading(s)
     at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"

@@ -26,9 +26,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5
 BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-", "marker": "o"}  # behind the others
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
-LOOKS = len(STROKES) * len(MARKERS)  # pairs: as many as these have no divisor in common
-SALT = 213667  # of the hash that chooses: this one spreads the project's systems over colours and looks
-SHADES = (-0.5, 0.25)  # how far rows of one system are mixed: from so much of black to so much of white
+LOOKS = len(STROKES) * len(MARKERS)  # `_look` reaches all pairs, since the lengths have no common divisor
+SALT = 213667  # of the hash that chooses colours and looks; this one spreads the project's systems over them
+SHADES = (-0.5, 0.25)  # shades of the rows of one system: from half black to a quarter white mixed in
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
 STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
     "font.size": 10,
@@ -47,13 +47,17 @@ SCORE_TITLES = {score: f"T{name[1:]}" for score, name in SCORE_NAMES.items()}
 FORMATS = ("png", "pdf", "svg")
 
 
-LETTERS, HEADING = 14.0, 8.5  # that stand in an inch of a line of small text, and of a title
-TITLE = "title"  # what the texts above a picture are marked with
+LETTERS, HEADING = 14.0, 8.5  # letters per inch of a line of small text, and of a title
+TITLE = "title"  # the gid of the texts above a picture
 
 
 def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, *told: str) -> None:
-    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds
-    look, what else is `told`."""
+    """Write the title of a figure, and below it in small text the dataset (and whether it is a twin), the
+    number of workers, how repeats over seeds look, and what else is `told`.
+
+    what       the title
+    repeated   how repeats look, shown where a group has several seeds
+    """
     workers = {group.workers for group in groups}
     details = [
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
@@ -78,7 +82,8 @@ def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated
 
 
 def _grown_above(figure: Figure, room: float) -> float:
-    """The figure's height in inches, once there are `room` inches above its axes, which keep their size."""
+    """Make the figure higher until there are `room` inches above its axes, which keep their size. Returns its
+    height in inches."""
     width, height = figure.get_size_inches()
     top = max(ax.get_position().y1 for ax in figure.axes)
     grown = max(height, top * height + room)
@@ -102,8 +107,10 @@ def wrapped(name: str, width: int = 34) -> str:
 
 
 def names_of(groups: list[Group], brief: bool = True) -> list[str]:
-    """What a picture calls each group: its label and what tells it apart. brief: but for what most of them
-    have in common, which `unsaid` puts below the title."""
+    """The name of each group in a picture: its label and the facts (`FACTS`) that tell it apart.
+
+    brief   leave out the facts that most groups have in common; `unsaid` gives them for the title
+    """
     facts = _facts(groups)
     usual = _usual(groups) if brief else [""] * len(FACTS)
     return [
@@ -135,8 +142,8 @@ def _joined(group: Group, facts: list[str]) -> str:
 
 
 def _facts(groups: list[Group], without: Collection[str] = ()) -> list[list[str]]:
-    """By group its `FACTS` in words; "" in all of them where they do not differ. The epochs of a group that
-    has not finished are told beside."""
+    """[groups, FACTS] the facts in words; "" for all groups where a fact does not differ. The epochs of an
+    unfinished group are "", since `_joined` says them."""
     made = []
     for fact, said in (
         ("workers", [counted(group.workers, "worker") for group in groups]),
@@ -149,7 +156,7 @@ def _facts(groups: list[Group], without: Collection[str] = ()) -> list[list[str]
 
 
 def _usual(groups: list[Group]) -> list[str]:
-    """Of each fact what more than half of the groups say; "" where none is."""
+    """[FACTS] for each fact, what more than half of the groups say; "" where no text has that many."""
     most = [Counter(said).most_common(1)[0] for said in zip(*_facts(groups))]
     return [said if 2 * count > len(groups) else "" for said, count in most]
 
@@ -158,18 +165,17 @@ Row = tuple[str, int, str, str, bool]
 
 
 def row_of(group: Group) -> Row:
-    """What is drawn alike in all pictures: a row of a table, whatever the graph."""
+    """The row of a table that a group is, whatever the graph. A row is drawn alike in all pictures."""
     return (group.label, group.workers, group.partition, str(group.first.keys.get("epochs")), group.finished)
 
 
 def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
-    """By row its colour, line and marker.
+    """By row, its colour, line and marker, as arguments of matplotlib.
 
-    The colour is its system's in every picture, whatever stands beside it: a hash of the system's name
-    chooses it. A system of one's own takes the next colour that no other system of the picture has. Rows of
-    one system are shades of it, from dark to light. Line and marker (a look) tell rows apart where colours
-    cannot be seen. The hash chooses them too; of two rows with the same the later takes the next that is
-    free."""
+    A hash of the system's name chooses the colour, so that a system has one colour in every picture. A system
+    from outside the tree takes the next colour that no other system of the picture has. Rows of one system
+    are shades of its colour, from dark to light. Line and marker (a look) tell rows apart where colours
+    cannot be seen. The hash chooses them too; a row whose look is taken gets the next that is free."""
     rows: dict[str, set[Row]] = {}
     own = []
     for group in groups:
@@ -204,7 +210,7 @@ def _look(number: int) -> tuple[Any, str]:
 
 
 def _natural(row: Row) -> list[Any]:
-    """A key under which numbers in texts stand by their size."""
+    """A sort key by which numbers inside texts are ordered by size."""
     return [
         [float(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+(?:\.\d+)?)", str(each)))]
         for each in row
@@ -212,26 +218,30 @@ def _natural(row: Row) -> list[Any]:
 
 
 def _mixed(colour: str, shade: float) -> str:
-    """A colour with so much of white, below 0 of black."""
+    """A colour mixed with white by the share `shade`, or with black by -`shade` where that is below 0."""
     end = 1.0 if shade > 0 else 0.0
     red, green, blue = ((1 - abs(shade)) * part + abs(shade) * end for part in to_rgb(colour))
     return to_hex((red, green, blue))
 
 
 def stroke(number: int) -> dict[str, Any]:
-    """The palette's colour of a number; past the palette's end with another line."""
+    """The colour of the palette at `number`; past its end the colours come again with another line."""
     rounds, place = divmod(number, len(COLOURS))
     return {"color": COLOURS[place], "linestyle": STROKES[rounds % len(STROKES)]}
 
 
 def save(figure: Figure, path: Path, titled: bool = True) -> Path:
-    """The figure as a file of the format that its ending says, the same bytes whenever it is made."""
+    """Write the figure in the format that the path's ending names, the same bytes whenever it is made.
+    Returns the path.
+
+    titled   whether to keep the texts of `title`
+    """
     when = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[path.suffix]
     box = None
     if not titled:
         for text in [text for text in figure.texts if text.get_gid() == TITLE]:
             text.remove()
-        # The room above goes to the axes, or away where these have a place of their own.
+        # The room of the title goes to the axes; where the axes have a fixed place it is cut off.
         if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
             engine.set(rect=(0, 0, 1, 1))
         else:

@@ -33,15 +33,16 @@ from harness.results.report.style import (
 )
 from harness.results.report.table import Section, competes, estimate_of
 
-MANY = 7  # rows: of more than so many, those that say little are grey
-SPAN = 30.0  # an axis that reaches more than so many times its least value is logarithmic
-WIDE = 26  # characters of a line of a name
+MANY = 7  # with more rows than this, those that do not `matter` are grey
+SPAN = 30.0  # an axis is logarithmic where its largest value is more than so many times its least
+WIDE = 26  # characters per line of a name
 
 
 def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequence[str] = ()) -> None:
-    """InputError where a key is none of the runs', or has one value in all of them.
+    """InputError where no run has the key `x`, or all runs have the same value of it.
 
-    field, instead   where it was given, and what else could have been given there
+    field     the option or parameter in which the key was given, for the error's sentence
+    instead   what else could have been given in it
     """
     known = {key for group in groups for key in group.first.keys}
     if x not in known:
@@ -64,12 +65,13 @@ def _values(x: str, groups: Sequence[Group]) -> set[str]:
 
 
 def over_knob(x: str, section: Section) -> Figure:
-    """Leading score, bytes and time of an epoch against the key `x`: a line per group of runs that differ in
-    it alone, with 95 % intervals over seeds. Runs without the key, as those of exact training, are a level
-    line; those with one value of it a point, whose name says the value, and a dotted line.
+    """Leading score, bytes and time of an epoch against the key `x`: a line for all groups that differ in `x`
+    alone, with 95 % intervals over seeds. A group without the key, such as exact training, is a level line. A
+    group for which only one value was run is a point on a dotted level line, and its name says the value.
 
     The values are the tables' (`harness.results.report.table.estimate_of`). `section.groups` are those that
     `groups.load` gives for this `x`."""
+    # Where each value stands on the axis, and how each line is drawn.
     lines = _lines(x, section.groups)
     known = {repr(v): v for line in lines.values() for v, group in line if x in group.first.keys}
     values = _in_order(known.values())
@@ -79,6 +81,7 @@ def over_knob(x: str, section: Section) -> Figure:
     grey = []
     if len(lines) > MANY:
         grey = [name for name, line in lines.items() if not telling & {row_of(group) for _, group in line}]
+    # A panel each for score, bytes and time.
     for column, ax in zip(section.compared, panels):
         for name, line in lines.items():
             style = BACKGROUND if name in grey else strokes[row_of(line[0][1])]
@@ -109,12 +112,12 @@ def over_knob(x: str, section: Section) -> Figure:
 
 
 def in_words(key: str) -> str:
-    """What an axis calls a key, which the line below the title names."""
+    """A key in words, as an axis is labelled; the line below the title gives the key itself."""
     block, *rest = key.split(".")
     return " ".join([each for each in rest if each not in ("name", "_target_")] or [block]).replace("_", " ")
 
 
-DIGIT = 0.035  # of the axis
+DIGIT = 0.035  # the width of a digit, as a share of the axis
 
 
 def apart(values: Sequence[float], log: bool) -> list[float]:
@@ -138,8 +141,8 @@ def pareto(section: Section, key: str | None = None, titled: bool = True) -> Fig
     """The leading score against bytes and against time of an epoch: a point per group, and a grey line, the
     Pareto front, through those that can win (`table.competes`) and that no other beats in both.
 
-    key      one that the groups' labels leave out (`groups.load`): here it is part of their names
-    titled   whether its title will be shown: what names leave out stands there
+    key      a key that the groups' labels leave out (`groups.load`); here it is part of their names
+    titled   whether the title will be shown; what names then leave out stands in it
     """
     score, *costs = section.compared
     section = replace(section, groups=[_with_value(key, group) for group in section.groups])
@@ -189,8 +192,8 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def front_of(cost: Column, section: Section) -> list[int]:
-    """The places of the groups on the front of the leading score against a cost, by ascending cost. What
-    cannot win is on none: the control, and what diverged or has not finished."""
+    """Indices into `section.groups` of the groups on the front of the leading score against a cost, by
+    ascending cost. Groups that cannot win are on no front: the control, and diverged or unfinished groups."""
     score = section.compared[0]
     values = [(estimate_of(group, cost).mean, estimate_of(group, score).mean) for group in section.groups]
     can = [i for i, group in enumerate(section.groups) if competes(group) and not math.isnan(values[i][1])]
@@ -212,13 +215,14 @@ def strokes_in(section: Section, strokes: dict[Row, dict[str, Any]]) -> dict[Row
 
 
 def axis_name(column: Column, section: Section) -> str:
-    """What an axis is called: as the column of the tables."""
+    """The label of an axis: the heading of its column in tables, with whose bytes or time they are."""
     told = {"mb_epoch": "MB per epoch, all workers", "epoch_s": "epoch s, slowest worker"}
     return told.get(column.key, column.heading.replace("epoch CPU s", "epoch CPU s, busiest worker"))
 
 
 def _lines(x: str, groups: Sequence[Group]) -> dict[str, list[tuple[Any, Group]]]:
-    """Groups that differ in `x` alone, by name: of each its value of `x` (None: no such key) and itself."""
+    """By name of a line, its groups, which differ in `x` alone: each as (its value of `x`, the group). The
+    value is None where the group has no such key."""
     together: dict[str, list[Group]] = {}
     for group in groups:
         same = {key: value for key, value in group.first.keys.items() if key not in (x, "seed")}
@@ -244,8 +248,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _places(values: list[Any]) -> tuple[dict[str, float], list[str], bool]:
-    """Where each value (by its repr) stands on the axis, the names of ticks where values stand side by side,
-    and whether the axis is logarithmic."""
+    """The place of each value (by its repr) on the axis, the texts of the ticks, and whether the axis is
+    logarithmic. Values that an axis of numbers cannot show stand side by side; all others need no texts."""
     if all(map(_is_number, values)) and (not _is_wide(values) or min(values) > 0):
         return {repr(v): float(v) for v in values}, [], _is_wide(values)
     return (
@@ -261,7 +265,8 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 
 def whiskers(estimates: Sequence[Estimate]) -> np.ndarray | None:
-    """Intervals as `errorbar` takes them, cut at 0, the least of any score, byte or second; None without."""
+    """[2, points] intervals as `errorbar` takes them, cut at 0, since no score, byte or second is below; None
+    where no estimate has an interval."""
     halves = np.array([e.half or 0.0 for e in estimates])
     below = np.minimum(halves, [max(0.0, e.mean) for e in estimates])
     return np.array([below, halves]) if halves.any() else None

@@ -1,4 +1,4 @@
-"""The table after a sweep: a row per combination of swept keys, these as columns, and what came of it."""
+"""The table after a sweep: a row per combination of swept keys, with the keys and the results as columns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from harness.results.report import groups
 from harness.results.report.compare import exact_beside
 from harness.results.report.table import compared_by, diverged, estimate_of, less_exact
 
-SEED = "seed"  # runs that differ in it alone are one row, a mean over them
+SEED = "seed"  # runs that differ in the seed alone are one row, with their means
 
 
 def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]) -> tuple[Table, list[str]]:
-    """Rows in the order in which the runs were made, and a sentence for each of which runs diverged.
+    """The table, its rows in the order in which the runs were made; and a sentence for each row of which runs
+    diverged.
 
-    keys   those that were swept, as given on the command line
-    runs   of each its values of them, where it has them, and its folder, in which an epoch has finished
+    keys   the swept keys, as given on the command line
+    runs   (values, folder) of each run: its values of those keys that it has, and its folder; at least one
+           epoch of it has finished
     """
     compared, _ = groups.load(dict.fromkeys(path for _, path in runs))
     of_run = {run.path: group for group in compared for run in group.runs}
@@ -45,7 +47,7 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
 
 
 def _less_exact(group: groups.Group, compared: list[groups.Group]) -> str:
-    """As `less_exact`; where the sweep has no exact training, beside that in the folder of its runs."""
+    """As `less_exact`; where the sweep has no exact training, against that in the folder of its runs."""
     said = less_exact(group, compared)
     if not said and (sides := exact_beside(group.first)):
         said = less_exact(group, [group, sides[1]])

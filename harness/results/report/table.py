@@ -1,4 +1,4 @@
-"""What stands in a table of results: runs side by side, their measured columns, what is said below."""
+"""A table of results: groups of runs as rows, measured columns, and the notes below."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CLOCKS = {
     ),
 }
 KEYS = ("system", "workers", "partition", "epochs", "seeds")
-# What a table shows where nobody asked for more; tuned rows have what they gain in place of their seeds.
+# The columns that a table shows by default; for tuned rows, the gain over the default setting replaces seeds.
 SHORT = ("system", "score", "less_exact", "mb_epoch", "mb_exact_ratio", "time", "seeds", "note")
 TUNED = tuple("less_fixed" if name == "seeds" else name for name in SHORT)
-# Headings of columns that are computed from several rows, by their names in a CSV.
+# Headings of further columns, by their names in a CSV: they are computed from several rows or runs.
 FURTHER = {
     "by_seed": "by seed",
     "less_exact": "minus exact",
@@ -42,8 +42,8 @@ class Cells:
 
     text     a row per group, a column per heading
     best     of the same shape: whether a cell holds the best value of its column
-    blocks   the places of the columns of each block: scores, times, bytes
-    names    a column's heading by its name in a CSV; "score" and "time" are those that lead
+    blocks   for each block (scores, times, bytes, metrics) the indices of its columns
+    names    headings by the columns' names in a CSV; "score" and "time" stand for those that lead
     """
 
     text: pd.DataFrame
@@ -53,7 +53,7 @@ class Cells:
 
     @property
     def shared(self) -> dict[str, str]:
-        """By each of `KEYS` but the first that all rows have in common: what it says of them."""
+        """For each of `KEYS` but the first in which all rows agree: their value in words."""
         same = {key: self.text[key].iloc[0] for key in KEYS[1:] if self.text[key].nunique() == 1}
         return {key: cell if key == "partition" else counted(cell, key[:-1]) for key, cell in same.items()}
 
@@ -93,7 +93,7 @@ class Section:
 
     @property
     def compared(self) -> list[Column]:
-        """What its rows are held against each other by: the leading score, bytes and time of an epoch."""
+        """The columns by which rows are compared: the leading score, bytes and time of an epoch."""
         return compared_by(self.groups, self.clock)
 
     @property
@@ -111,7 +111,7 @@ class Section:
     def by_seed(self, group: Group) -> str:
         """The leading score at the best validation of each seed, in the order of seeds."""
         values = group.by_seed(columns.LEADING[self.score][0].value)
-        # Of several runs of a seed it is their mean alone.
+        # Several runs of one seed show their mean, without an interval.
         told = {seed: format(estimate([value.mean]), ".1f") for seed, value in values.items()}
         return " ".join("diverged" if seed in group.diverged else value for seed, value in told.items())
 
@@ -123,9 +123,10 @@ class Section:
         return _ahead_of(fixed_of(group, self.groups), group, self.score)
 
     def notes(self, best: str = "*", short: bool = False) -> list[str]:
-        """One sentence for each thing that a reader of the numbers must know; `best` marks the best values.
+        """One sentence for each thing that a reader of the numbers must know, where it concerns these rows.
 
-        short   without what explains columns of the whole table
+        best    what marks the best values in the table
+        short   leave out the sentences that explain columns which only the whole table has
         """
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
@@ -192,11 +193,12 @@ class Section:
         return said
 
     def bytes_ratio(self, group: Group) -> float | None:
-        """MB per epoch over that of exact training under the same setting; None where it is not there."""
+        """MB per epoch over that of exact training under the same setting; None without exact training."""
         return self.ratio(group, columns.ALL["mb_epoch"])
 
     def ratio(self, group: Group, column: Column) -> float | None:
-        """A mean over that of exact training under the same setting; None where it is not there, or 0."""
+        """A column's mean over that of exact training under the same setting; None without exact training, or
+        where its mean is 0."""
         exact = reference_of(group, self.groups)
         if exact is None:
             return None
@@ -213,10 +215,10 @@ class Section:
         return len({group.epochs for group in self.groups if competes(group)}) > 1
 
     def best(self, column: Column) -> list[bool]:
-        """Which groups have the best value of a column, the highest score or the fewest seconds or bytes, or
-        one that is not told apart from it over seeds; none where that is all of them. The control does
-        without remote rows and does not compete; nor does a run that has not finished. Sums over whole runs
-        are compared only where these have as many epochs."""
+        """[groups] whether a group has the best value of a column (the highest score, the fewest seconds or
+        bytes), or one that is not told apart from the best over seeds. All False where that would be every
+        group, and for sums over whole runs that differ in their number of epochs. Groups that do not compete
+        (`competes`) are left out."""
         sign = 1 if column.rising else -1
         compared = column.ranked and not (column.whole and self.unlike)
         values = {
@@ -241,8 +243,9 @@ class Section:
         return [at in first_ones and len(first_ones) < len(values) for at in range(len(self.groups))]
 
     def cells(self) -> Cells:
-        """The rows as text. Values by seed, and their difference to exact training, stand after the leading
-        score where a row has several seeds; the ratio to exact training's bytes after the bytes per epoch."""
+        """The rows as text. Where a row has several seeds, the columns of scores by seed and of differences
+        to exact training follow those of the leading score. The ratio to exact training's bytes follows the
+        bytes per epoch."""
         text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
         names = {key: key for key in (*KEYS, "note")} | FURTHER
         best, blocks = {}, []
@@ -268,9 +271,9 @@ class Section:
         return Cells(shown, marks, blocks, names)
 
     def chosen(self, names: Sequence[str] = ()) -> Cells:
-        """Of `cells` the columns of these names or headings; of none those of `SHORT` that say something,
-        and the metrics that were asked for. Workers, partition and epochs that rows do not share, and that
-        are no columns, stand behind the row's name."""
+        """The columns of `cells` with these names or headings. Without names: those of `SHORT` (of `TUNED`
+        where rows are tuned) that are not empty, and the metrics that were asked for. Workers, partition and
+        epochs that rows do not share, and that are no columns, stand behind the row's name."""
         whole = self.cells()
         text = whole.text.copy()
         text["minus exact"] = list(map(self.less_exact, self.groups))
@@ -289,7 +292,8 @@ class Section:
         return Cells(text, whole.best.reindex(columns=text.columns, fill_value=False), [], whole.names)
 
     def _said(self, group: Group) -> str:
-        """That a group diverged, so has no score; of a control, that exact training is not ahead."""
+        """The note on a row: that it diverged, or, for a control, that exact training is not ahead of it; ""
+        for most rows."""
         if group.diverged:
             return "diverged"
         for control, _, ahead in ahead_of_controls(self.groups, columns.LEADING[self.score][0]):
@@ -299,12 +303,13 @@ class Section:
 
 
 def less_exact(group: Group, groups: list[Group]) -> str:
-    """The leading score less that of exact training among `groups` under the same setting, in points, paired
-    over seeds; empty where it is not there."""
+    """The leading score minus that of exact training among `groups` under the same setting, in points, paired
+    over seeds, as text; "" without exact training."""
     return _points(ahead_of_exact(group, groups), group)
 
 
 def ahead_of_exact(group: Group, groups: list[Group]) -> Estimate:
+    """The difference that `less_exact` gives, as an estimate; its n is 0 without exact training."""
     return _ahead_of(reference_of(group, groups, elsewhere=True), group, leading(groups))
 
 
@@ -315,12 +320,13 @@ def _ahead_of(other: Group | None, group: Group, score: str) -> Estimate:
 
 
 def competes(group: Group) -> bool:
-    """Whether a group can be the best of a column."""
+    """Whether a group can be the best of a column: it has finished, no run of it diverged, and it is not the
+    control, which does without remote rows."""
     return group.finished and not group.diverged and group.first.role != "control"
 
 
 def diverged(group: Group, row: str) -> str:
-    """What a table says of a row of which runs diverged."""
+    """The note below a table on a row of which runs diverged."""
     when = ", ".join(f"seed {seed} in epoch {epoch + 1}" for seed, epoch in group.diverged.items())
     return f"{row} diverged ({when}): its loss or its logits were not finite, so it has no accuracy."
 
@@ -369,7 +375,8 @@ def only_section(groups: list[Group]) -> Section:
 
 
 def estimate_of(group: Group, column: Column) -> Estimate:
-    """The column's mean over the group's seeds; of a score none where a seed diverged: it would flatter."""
+    """The column's mean over the group's seeds. A score gets no estimate where a seed diverged, since a mean
+    over the other seeds would flatter the system."""
     return estimate([]) if group.diverged and column.scored else group.estimate(column.value)
 
 

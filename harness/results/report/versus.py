@@ -38,7 +38,8 @@ class PairRow:
 class Versus:
     """Two sides that can be compared.
 
-    keys    the keys that differ, with both values
+    keys    the keys that differ, each with both values
+    lines   a row per column that is compared
     notes   what a reader of the numbers must know
     """
 
@@ -63,8 +64,8 @@ class Versus:
 
 def side(given: str) -> Group:
     """The runs of one side, which differ in their seed alone: those at or below a folder, or that a pattern
-    matches. A run folder stands for its repeats with other seeds beside it too. InputError where they are of
-    several configs, or have not finished."""
+    matches. A single run folder stands also for its repeats with other seeds in the same folder. InputError
+    where the runs have several configs, or one has not finished."""
     paths = find_runs([given])
     if paths == [Path(given)]:
         paths = repeats(paths[0])
@@ -88,8 +89,9 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
     """
     if a.first.summary["dataset"] != b.first.summary["dataset"]:
         raise InputError(f"A is on {a.dataset} and B on {b.dataset}: give runs on one graph")
+    # Refuse sides that differ in more than they may, or share no seed.
     keys = differing([a.first, b.first])
-    if a.first.combine and a.first.combine == b.first.combine:  # whoever asked for it
+    if a.first.combine and a.first.combine == b.first.combine:  # whether the config or the system chose it
         keys = {key: values for key, values in keys.items() if key.partition(".")[0] != "combine"}
     for key in over:
         if key not in keys:
@@ -107,6 +109,7 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
             f"A has the seeds {_listed(a.seeds)} and B {_listed(b.seeds)}: give runs that share seeds, for"
             " differences are paired over them"
         )
+    # What a reader must know of the numbers; times compare only on one machine, by one clock.
     notes = [] if len(common) > 1 else ["One seed in common has no interval: run several, as seed=1,2,3."]
     if len(common) < max(len(a.seeds), len(b.seeds)):
         notes.append(f"Differences are over the seeds that both have: {_listed(common)}.")
