@@ -66,8 +66,9 @@ def _run(words: list[str], program: str) -> int:
 
 
 def _say_how_long(words: list[str], total: int) -> None:
-    """Of a sweep, before it starts; of so many runs that to compose them takes seconds nothing. A run that
-    cannot be composed is said when its turn comes. InputError where the file of a graph is not there."""
+    """Say before a sweep starts how many runs it has and how long they take. Says nothing of a sweep of more
+    than 50 runs, since composing them takes seconds, nor where a run cannot be composed: that error is told
+    when the run's turn comes. InputError where the file of a graph is not there."""
     if 1 < total <= 50:
         from harness.run import runner
 
@@ -82,7 +83,7 @@ def _say_how_long(words: list[str], total: int) -> None:
 
 
 def _train(jobs: Jobs, parts: list[list[str]], config_dir: str | None) -> None:
-    """The jobs of every part of a sweep."""
+    """Train the jobs of every part of a sweep in this process, without Hydra's launcher."""
     from harness.run import runner
 
     runs = [run for part in parts for run in runner.expand(overrides.parse(part).overrides)]
@@ -99,7 +100,7 @@ def _started(jobs: Jobs, parts: list[list[str]]) -> int:
         try:
             _run_hydra(given, get_args_parser(), jobs, CONF, "config")
         except SystemExit as end:
-            # Hydra, a launcher or a sweeper has said why it gave up; what its jobs came to is told too.
+            # Hydra, a launcher or a sweeper has said why it gave up; how its jobs ended is still told.
             if end.code:
                 return end.code if isinstance(end.code, int) else 1
     return 0

@@ -1,5 +1,5 @@
-"""A composed config checked and typed: the top-level keys (`harness.run.settings`) and every block, each by
-the schema that stands beside the code that uses it; and the config that a run folder holds."""
+"""Checks and types a composed config: the top-level keys (`harness.run.settings`) and every block, each by
+the schema that stands beside the code that uses it. Reads the config that a run folder holds, too."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TARGETS: dict[str, type[Any]] = {
     "schedule": Schedule,
     "system": System,
 }
-# What a block without a `_target_` names: the tree's datasets have none, and a block may be left out.
+# The class of a block without a `_target_`: the tree's datasets have none, and a block may be left out.
 BUILT_IN = {
     "dataset": "harness.data.sources.Source",
     "optimiser": target_of(Adam),
@@ -87,8 +87,8 @@ class Run:
     def directory(self) -> Path:
         """The run's folder: the same for the same run, so that a sweep started again runs only what it lacks.
 
-        Its name is a hash of the config. A folder whose config lacks keys that came later has another name,
-        under which it is still found."""
+        Its name ends in a hash of the config (`fingerprint`). A folder from before some key existed has
+        another hash in its name; it is still found, by its config."""
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
         folder = Path(self.settings.results) / graph_folder(self.dataset)
@@ -99,7 +99,7 @@ class Run:
         return next(filter(self.is_in, sorted(folder.glob(f"{begin}????????"))), named)
 
     def is_in(self, run_dir: Path) -> bool:
-        """Whether a folder was made for this run, whichever keys its config lacks."""
+        """Whether a folder was made for this run; keys that its config lacks count at their defaults."""
         path = Path(run_dir) / "config.yaml"
         try:
             return _made_for(path, path.stat().st_mtime_ns) == self._asked_for
@@ -128,7 +128,7 @@ class Run:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What its system says of itself, as resolved.json has it."""
+        """What the run's system says of itself, by the keys of resolved.json."""
         traits = self.system.traits()
         return {
             "role": self.system.role,
@@ -145,7 +145,7 @@ class Run:
 
     @property
     def extends(self) -> bool:
-        """Whether it can go on to more epochs than it was asked for, from a checkpoint of its end."""
+        """Whether the run can go on to more epochs than it was asked for, from a checkpoint of its end."""
         return not isinstance(self.system, AsynchronousSystem) and not self.follows_epochs
 
     @property
@@ -161,16 +161,17 @@ class Run:
 
 @lru_cache(maxsize=4096)
 def _made_for(path: Path, _changed: int) -> dict[str, Any]:
-    """What the run of a folder's config is; a sweep looks at the same folders once per run that it lacks."""
+    """`completed` of the config at `path`, kept until the file changes: a sweep looks at the same folders
+    once for each run that it lacks."""
     return completed(stored(path.parent))
 
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
-    """What is run, with keys that the config lacks at their defaults."""
+    """The `identity` of a config, with keys that the config lacks at their defaults."""
     config, asynchronous = {**EMPTY, **canonical(composed)}, True
     for name, base in TARGETS.items():
         block = _named(config[name], name)
-        # Of a class that is not here, or that is another's, keys are compared as they stand.
+        # Where the class cannot be imported here or is not trusted, keys are compared as they stand.
         with contextlib.suppress(InputError):
             check_trusted({name: block}, "a run")
             cls = target_class(block, name, base)
@@ -216,8 +217,10 @@ def file_name(text: str, key: str) -> str:
 
 
 def check(config: DictConfig | dict[str, Any]) -> Run:
-    """Check a composed config block by block; InputError with one sentence at the first thing wrong. What it
-    names is trusted, as the user's: a config that a run folder holds goes through `load`."""
+    """Check a composed config block by block; InputError with one sentence at the first thing wrong.
+
+    Modules that the config names are trusted from then on, since the user gave it. So a config from a run
+    folder, which may be somebody else's, goes through `load`."""
     if isinstance(config, DictConfig):
         try:
             missing = sorted(OmegaConf.missing_keys(config))
@@ -228,7 +231,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     check_text(config, held=OF_A_LINE)
     trust(config)
-    # A config that is checked always says how many workers.
+    # A checked config always has the number of workers.
     config = {WORKERS: RunConfig.workers, **kinds.as_text(canonical(config))}
     blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     whole = {**EMPTY, **config}
@@ -302,8 +305,8 @@ def make_system(block: dict[str, Any]) -> System:
 
 
 def load(run_dir: Path) -> Run:
-    """The run a folder was made for. InputError where the folder is none, its config is damaged, or names a
-    class that would have to be imported from a module that nobody has trusted."""
+    """The run that a folder was made for. InputError where it is not a run folder, or where its config is
+    damaged or names a class in a module that is not trusted (`harness.base.target`)."""
     config, path = stored(run_dir), Path(run_dir) / "config.yaml"
     check_trusted(config, path)
     try:
@@ -337,12 +340,13 @@ def stored(run_dir: Path) -> dict[str, Any]:
 
 
 def graph_folder(dataset: Dataset) -> str:
-    """The folder of a graph's runs in a folder of results. InputError where its name can be none."""
+    """The name of the folder that a graph's runs stand in, below `results`. InputError where the graph's name
+    is too long for one."""
     return file_name(dataset.label, "dataset.name")
 
 
 def shard_folder(run_dir: Path) -> Path:
-    """Where the shards of a prepared run folder stand. InputError where the folder does not say."""
+    """The folder of a prepared run's shards. InputError where the run folder does not say which it is."""
     path = Path(run_dir) / "shards.json"
     try:
         return Path(files.read_json(path)["folder"])
@@ -354,8 +358,8 @@ def shard_folder(run_dir: Path) -> Path:
 
 
 def measured(run_dir: Path) -> dict[str, Any]:
-    """`tilings` and `costs` of a prepared run's products, as `harness.run.products.measured` gave them;
-    nothing where its folder does not say. InputError where they are none."""
+    """`tilings` and `costs` of a prepared run's products, as `harness.run.products.measured` gave them; empty
+    and None where the run folder does not say. InputError where it holds something else in their place."""
     path = Path(run_dir) / "shards.json"
     found: dict[str, Any] = {"tilings": {}, "costs": None}
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -374,7 +378,7 @@ def measured(run_dir: Path) -> dict[str, Any]:
 
 
 def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
-    """The block with the `_target_` that is meant where it has none."""
+    """The block; where it has no `_target_`, with that of BUILT_IN."""
     return {"_target_": BUILT_IN[name], **block} if name in BUILT_IN else block
 
 

@@ -1,4 +1,4 @@
-"""What the workers of a run run on: the devices its cluster names, or their own, measured once."""
+"""The devices that the workers of a run run on: those that its cluster names, or their own, measured once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from harness.run.separate_hosts import told
 
 
 def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluster | None:
-    """The run's cluster with a device for each worker; None where it names none and the system asks for none.
+    """The run's cluster with a device for each worker; None where the cluster names no devices and the system
+    asks for none. Collective where devices are measured.
 
     Measured devices are kept in the run folder, so that a resumed run goes on with what it began with."""
     if not run.cluster.measured:
@@ -34,7 +35,8 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: WorkerPlace) -> Cluste
         if comm.rank == 0:
             files.write_json_atomic(path, found)
         comm.barrier()
-        # On a host that does not see worker 0's folder: two that write one file would be in each other's way.
+        # Hosts that do not see worker 0's folder need the file too. One worker per host writes it, and only
+        # where worker 0's file does not show, so that no two workers write one file at a time.
         if comm.rank == seat.neighbours[0] and not path.exists():
             files.write_json_atomic(path, found)
         comm.barrier()

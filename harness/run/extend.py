@@ -1,5 +1,5 @@
-"""A run goes on to more epochs: the longer run's folder is laid out as if that run had been stopped where
-this one ended, and the one launch path goes on with it."""
+"""Extends a run to more epochs. The longer run gets a folder that looks as if that run had been stopped where
+the shorter one ended, and is then launched like any stopped run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from harness.run.settings import RunConfig
 
 def longer(run_dir: Path, epochs: int, /, **changes: Any) -> Run:
     """The run in `run_dir`, asked for `epochs` epochs in all and ready to go on, bit for bit as if it had
-    been asked for so many from the start. Its folder is another, beside; this one stays as it is.
+    been asked for so many from the start. It gets a folder of its own; `run_dir` stays as it is.
 
     changes   keys that say where it is kept and how it is shown (`harness.results.identity.PLACE_KEYS`)
 
-    Raises InputError where the run cannot go on so: too few epochs, no checkpoint, a system that is
-    asynchronous or follows the number of epochs, or a run that diverged; and where its config names a folder
-    that nobody has given."""
+    Raises InputError where the run cannot go on: too few epochs, no checkpoint, a system that is asynchronous
+    or whose work in an epoch depends on the number of epochs, or a run that diverged. Also where the config
+    names a folder to write to that the user has not given (`_check_places`)."""
     run = configs.load(run_dir)
     results = _results_of(run, run_dir)
     place: dict[str, Any] = {"results": str(results or run_dir.parent), "run_dir": None, "fresh": False}
@@ -48,7 +48,7 @@ def longer(run_dir: Path, epochs: int, /, **changes: Any) -> Run:
         )
     _check_places(run, run_dir, results, changes)
     if made.directory.exists():
-        return made  # finished, or under way from this or another start
+        return made  # the longer run has finished, or was begun before
     trace, at = Trace(run_dir), run_dir / "checkpoints" / "latest"
     if isinstance(run.system, AsynchronousSystem):
         raise _cannot(run_dir, "its system is asynchronous, so no two runs have the same updates")
@@ -76,15 +76,16 @@ def longer(run_dir: Path, epochs: int, /, **changes: Any) -> Run:
 
 
 def _results_of(run: Run, run_dir: Path) -> Path | None:
-    """The folder of results that a run stands in; None where it does not stand below the name of its graph,
-    as in a folder for what was fetched: what is above it then has nothing to do with the run."""
+    """The folder of results that a run stands in: the one above the folder named like its graph. None where
+    the run is in a folder of another name, for instance one of downloads: the folders above then have nothing
+    to do with the run."""
     return run_dir.parent.parent if run_dir.parent.name == graph_folder(run.dataset) else None
 
 
 def _check_places(run: Run, run_dir: Path, results: Path | None, given: Mapping[str, Any]) -> None:
-    """InputError where a run's config names a folder to write to that is neither given nor the usual one, nor
-    the one of that name in the folder of results that the run is in: the config may be somebody else's, and
-    that folder a home."""
+    """InputError where only the run's config names the folder of `cache` or `data_dir`. The config may be
+    somebody else's, and the folder any place on this machine. Allowed are a folder that is `given`, the
+    default, and the one with the default's name in the folder of results that the run is in."""
     for key in ("cache", "data_dir"):
         named = getattr(run.settings, key)
         usual = named == getattr(RunConfig, key)
@@ -101,7 +102,8 @@ def _cannot(run_dir: Path, why: str) -> InputError:
 
 
 def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
-    """Fill the longer run's folder with the first `first` epochs of `run_dir` and its checkpoint; whole."""
+    """Make the longer run's folder with the first `first` epochs of `run_dir` and its checkpoint. It is
+    filled beside and renamed into place, so it is there whole or not at all."""
     folder = made.directory
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(parent=folder.parent, prefix=".extending.") as beside:
@@ -112,7 +114,8 @@ def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
                 shutil.copy(run_dir / name, part / name)
         files.write_yaml_atomic(part / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(made.composed)))
         every, last = made.evaluate.every, made.settings.epochs
-        # The last epoch of a run is always evaluated; that of the shorter one is an epoch like any other now.
+        # The last epoch of a run is always evaluated. In the longer run it is an epoch like any other, so its
+        # scores go where `evaluate.every` does not ask for them.
         unasked = first - 1 if finished and not (every and (first - 1) % every == 0) else last
         _write_streams(run_dir, part / "stream", first, unasked)
         os.replace(part, folder)

@@ -1,5 +1,5 @@
-"""The jobs of a command, a run each: composed, checked, prepared, trained and shown; what became of each,
-wherever Hydra's launcher started it."""
+"""The jobs of a command, one run each: composed, checked, prepared, trained and shown. What became of each is
+collected, wherever Hydra's launcher started it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ def run_job(
     wait: bool = False,
     older: list[Path] | None = None,
 ) -> Path:
-    """One run from a composed config; returns its folder. A run that has finished before is shown, not run
-    again; with `show=False` neither says anything when it has ended.
+    """Train one run from a composed config; returns its folder. A run that has finished before is shown, not
+    trained again.
 
-    wait    a run that is going on in another process is waited for, and shown when it has finished there
-    older   gets its folder where it is shown and other code computed it
+    show    print the results at the end
+    wait    wait for a run that is going on in another process, and show it when it has finished there
+    older   a list to which the run's folder is added where it is shown and other code computed it
     """
     run = configs.check(composed)
     console = Terminal()
@@ -54,7 +55,8 @@ def run_job(
         print(f"note: goes on with a run that was {said}; stale=rerun starts it anew", file=sys.stderr)
     if not finished:
         with prepare.claimed(run, wait):
-            finished = not prepare.anew(run) and prepare.is_finished(run)  # while another process had it
+            # Another process may have finished it while this one waited.
+            finished = not prepare.anew(run) and prepare.is_finished(run)
             if not finished:
                 run_dir = prepare.prepare(run)
                 if run.settings.launch == "prepare":
@@ -72,7 +74,7 @@ def run_job(
     console.print(single.at_end(run.directory, run.settings.verbose))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
-    if not run.settings.verbose and not wait:  # of a sweep it would be said for each run
+    if not run.settings.verbose and not wait:  # in a sweep it would be said for each run
         console.say(f"halobench runs show {run.directory} says more, as verbose=true does at once", "dim")
         kept = (run.directory / "checkpoints" / "latest").exists()
         if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:
@@ -85,8 +87,9 @@ def run_job(
 
 
 def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
-    """Every run, each from its folder and its composed config. One that fails says why, and the next goes on;
-    at the end the failed ones are told. Returns the exit code of the first that failed; 0 where none did."""
+    """Train every run, given as folder and composed config. A run that fails says why, and the next one
+    starts; at the end all failed runs are listed. Returns the exit code of the first that failed, 0 where
+    none did."""
     failed = []
     with plain_warnings():
         for folder, composed in runs.items():
@@ -100,7 +103,7 @@ def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
 
 
 def _told(error: Exception) -> tuple[str, int]:
-    """Say on stderr why a run failed; gives the first line of it and the exit code that stands for it."""
+    """Say on stderr why a run failed. Returns the first line of that, and the exit code of the failure."""
     if said := machine_said(error):
         error = RunFailed(said)
     if not isinstance(error, InputError | RunFailed):
@@ -112,12 +115,12 @@ def _told(error: Exception) -> tuple[str, int]:
 
 @dataclass
 class Job:
-    """What became of a job; what it says at the beginning holds where nothing more is heard of it.
+    """What became of a job. Its defaults hold where a job was begun and nothing more is heard of it.
 
     asked    its overrides
-    values   of the keys that were swept, those it has
-    folder   its run's; null where there is none
-    value    what a sweeper is to optimise; null where none asked for it
+    values   its values of the swept keys, those that it has
+    folder   of its run; None where there is none
+    value    what a sweeper is to optimise; None where none asked for it
     error    why it failed; "" where it did not
     code     the exit code that stands for the failure
     older    whether what is shown was computed before, by other code
@@ -134,11 +137,12 @@ class Job:
 
 @dataclass
 class Jobs:
-    """The runs of a command: what they are called while a sweep goes on, what became of them.
+    """The jobs of a command: announced while a sweep goes on, with what became of each.
 
     sweep   None: a single run
-    part    the number of the sweep that is going on, of those that the command consists of
-    notes   a folder in which jobs leave what became of them; None where all are this process's
+    part    which of the sweep's parts is going on, 0-based
+    notes   a folder in which jobs leave what became of them; None where all jobs run in this process
+    ended   what became of each job, by its number from 1
     """
 
     sweep: Sweep | None = None
@@ -149,18 +153,18 @@ class Jobs:
     def __call__(self, composed: DictConfig) -> float | None:
         """What Hydra calls, once per job. A job that fails says why, and a sweep goes on with the next.
 
-        Returns the value to optimise where the sweeper does; None where the job has none."""
+        Returns the value that the sweeper optimises; None where it optimises none or the job has none."""
         hydra = HydraConfig.get()
         words = list(hydra.overrides.task)
         before = self.sweep.before[self.part] if self.sweep else 0
         number = before + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
         if self.notes is None:
             return self._job(words, number, lambda: composed)
-        with plain_warnings():  # another process
+        with plain_warnings():  # this is another process than the command's
             return self._job(words, number, lambda: composed)
 
     def train(self, runs: Iterable[list[str]], compose: Callable[[list[str]], DictConfig]) -> None:
-        """A job for each of the runs, which are given as overrides."""
+        """Run a job for each of `runs`, each a list of overrides that `compose` makes a config of."""
         for number, words in enumerate(runs, 1):
             self._job(words, number, partial(compose, words))
 
@@ -185,8 +189,8 @@ class Jobs:
             job.error, job.code = _told(error)
         self._note(number, job)
         if job.error and self.sweep and self.sweep.grid:
-            # Optuna's sweeper ends without its results where a point of a grid has no value and is the last.
-            # Which points a grid tries follows from no value, so the worst stands for it.
+            # Optuna's sweeper ends without its results where the last point of a grid has no value. Which
+            # points a grid tries depends on no value, so a failed point may have the worst one.
             return objective.worst(self.sweep.direction)
         return job.value
 
@@ -198,8 +202,8 @@ class Jobs:
 
     @contextlib.contextmanager
     def collected(self, results: Path | None) -> Iterator[None]:
-        """While this is open, jobs of other processes leave what becomes of them below `results`; afterwards
-        it is in `ended`. `results` is None where all jobs are this process's."""
+        """While this is open, jobs of other processes leave files below `results` that say what became of
+        them; at its end they are read into `ended`. `results` is None where all jobs run in this process."""
         if results is None:
             yield
             return
@@ -212,7 +216,7 @@ class Jobs:
             for path in self.notes.glob("*.json"):
                 self.ended[int(path.stem)] = Job(**files.read_json(path))
             shutil.rmtree(self.notes)
-            with contextlib.suppress(OSError):  # of another sweep that is going on
+            with contextlib.suppress(OSError):  # not empty: another sweep is going on
                 self.notes.parent.rmdir()
 
     @property
@@ -256,8 +260,8 @@ def _value(run_dir: Path, name: str | None) -> float:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """A warning is one line that says what, each once."""
-    # A line of a library's log that it cannot format, as where no file can be opened, is left out.
+    """While this is open, each warning is printed once, as one line without place and source."""
+    # Lines that a library's logging cannot write, as where no file can be opened, are dropped silently.
     logging.raiseExceptions = False
     with warnings.catch_warnings():
         before = warnings.formatwarning

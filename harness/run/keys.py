@@ -1,5 +1,5 @@
-"""The keys of a run as `halobench run --help` shows them: each with its value, and what the docstring of its
-dataclass says of it, which is the one place where it is described."""
+"""The keys of a run as `halobench run --help` shows them: each with its value, and with the description from
+the docstring of its dataclass, the one place where a key is described."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST = (
     *("system", "dataset", "workers", "epochs", "seed", "partition", "model", "optimiser", "evaluate"),
     "cluster",
 )
-# Blocks that a run has where one of their options is named.
+# Blocks that a run has only where an option of theirs is chosen.
 NULL = ("combine", "straggler", "labels", "score")
 USAGE = """usage: {program} [-m]{dry} [KEY=VALUE ...]
 
@@ -52,7 +52,8 @@ PREPARES = {
 
 
 def described(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and of its bases say of each key, in one line; empty where nothing."""
+    """By key, what the docstring of a class, or else of its bases, says of it, in one line; "" where they say
+    nothing."""
     made = {field.name: "" for field in fields(cls)}
     for each in cls.__mro__:
         if dataclasses.is_dataclass(each):

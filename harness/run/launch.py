@@ -2,7 +2,7 @@
 
 The launcher has torch imported and has run nothing in parallel, so a forked worker starts at once instead of
 importing everything again. With CUDA workers are spawned, since a CUDA context does not survive a fork.
-torch's elastic process layer is left out: its queues need named semaphores, so a /dev/shm with room."""
+torch's elastic process layer is not used: its queues need named semaphores, which need room in /dev/shm."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from harness.run import silence, train
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 
-END = 5.0  # seconds that a worker which was killed has to be gone
-PATIENCE = 20.0  # seconds a worker that lost a peer leaves the launcher to notice that peer
+END = 5.0  # seconds that the launcher waits for a killed worker to be gone
+PATIENCE = 20.0  # seconds that a worker which lost a peer waits for the launcher to notice that peer
 BAD_INPUT = 2  # exit code of a worker that refused its input
 SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more memory, files or threads
 
@@ -42,9 +42,9 @@ SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more 
 def launch(run: Run, run_dir: Path) -> None:
     """Train `run` in the prepared `run_dir` and return when every worker has finished.
 
-    Raises RunFailed within seconds of a worker's death, InputError where the device is not there or a worker
-    refuses what it was given. However this ends, also by Ctrl-C, all workers are gone by then, and what they
-    traced so far stays readable."""
+    Raises RunFailed within seconds of a worker's death. Raises InputError where the device is not there, the
+    model does not fit into memory, or a worker refuses its input. However this ends, even by Ctrl-C, all
+    workers are gone by then, and what they traced so far stays readable."""
     train.check_device(run.settings.device)
     size = run.settings.workers
     _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
@@ -63,8 +63,8 @@ def launch(run: Run, run_dir: Path) -> None:
         ]
         try:
             with forking():
-                # Half a second that every worker would pay. Libraries swallow a signal that is acted on while
-                # they are imported.
+                # Loading this here saves every worker half a second. It stands inside `forking`, which holds
+                # signals back: some libraries swallow a signal that arrives while they are imported.
                 if known is not None:
                     load("harness.run.preload")
                 for process in processes:
@@ -83,7 +83,7 @@ def launch(run: Run, run_dir: Path) -> None:
 
 
 def _environment(run: Run, rank: int, folder: Path) -> dict[str, str]:
-    """What a worker's environment has beside the launcher's."""
+    """The variables that a worker's environment has beside the launcher's."""
     size = str(run.settings.workers)
     return {
         "RANK": str(rank),
@@ -114,8 +114,9 @@ def _first_failed(processes: Sequence[BaseProcess]) -> int | None:
 
 
 def _check_memory(run: Run, vertices: int) -> None:
-    """InputError where the hidden rows of one layer and the weights between hidden rows, which is less than a
-    run takes, are more than this machine's memory. Of the tree's own models, on the CPU."""
+    """InputError where this machine's memory cannot hold even the hidden rows of one layer (all workers) and
+    each worker's weights between hidden layers; a run takes more than that. Only models derived from `Gcn`,
+    as all of the tree's are, are checked, and only on the CPU."""
     model, memory = run.model, memory_bytes()
     if not isinstance(model, Gcn) or start_method(run.settings.device) != "fork":
         return
@@ -129,15 +130,17 @@ def _check_memory(run: Run, vertices: int) -> None:
 
 
 def start_method(device: str) -> str:
+    """How multiprocessing starts workers: "spawn" where they may use CUDA, else "fork"."""
     return "spawn" if device != "cpu" and torch.cuda.is_available() else "fork"
 
 
 def _worker(
     environment: Mapping[str, str], run_dir: str, meeting: str, launcher: int, known: Run | None
 ) -> None:
-    """The entry of a worker: it ends with the launcher, and torch's error file alone tells why it failed.
+    """A worker's process. It ends when the launcher ends; only torch's error file says why it failed.
 
-    A second copy of a traceback on the terminal would bury the first, so a failed worker says nothing."""
+    A failed worker prints nothing: the launcher prints its traceback, and a second copy would bury the first.
+    """
     os.environ.update(environment)
     be_child(launcher)
     try:

@@ -1,5 +1,5 @@
-"""Refuse a mistyped override before Hydra does, with the nearest key or name instead of a parser's message;
-and let a sweep over a group set keys of its options."""
+"""Checks overrides before Hydra does, and refuses a mistyped one with the nearest key or name instead of a
+parser's message. Also lets a sweep over a group set keys of the group's options."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PLUGINS = {
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The words as Hydra's own parser reads them, options and overrides in any order, with the folder of
-    configs of one's own that the environment names where they name none."""
+    """The words as Hydra's own parser reads them, options and overrides in any order. Where they name no
+    --config-dir, it is the folder that the environment names (`own_config`)."""
     parser = get_args_parser()
     check_options(arguments, parser, keys=True)
     args = parser.parse_intermixed_args(arguments)
@@ -44,9 +44,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def check(arguments: list[str], conf: str) -> DictConfig | None:
-    """The config of the single run that the arguments ask for; None of a sweep, and where an option or a key
-    of Hydra's own is among them, which it alone can follow. InputError at the first override that cannot be
-    read, or whose group option or key does not exist.
+    """The config of the single run that the arguments ask for. None for a sweep, and where they hold an
+    option or a key of Hydra's own, which only Hydra can follow. InputError at the first override that cannot
+    be read, or whose group option or key does not exist.
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema."""
     args = parse(arguments)
@@ -77,18 +77,18 @@ def check(arguments: list[str], conf: str) -> DictConfig | None:
         if known.is_group(override.key_or_group) and override.value() is None and not override.is_delete():
             group = override.key_or_group
             raise InputError(f"{_line(override)} names no option{did_you_mean('', known.options(group))}")
-    if args.multirun:  # it is composed job by job
+    if args.multirun:  # a sweep is composed job by job
         _explain(ours, known)
         return None
     made = known.made([o for o in parsed if o.key_or_group != SEARCHPATH])
     if isinstance(made, str):
         _explain(ours, known)
-        raise InputError(made)  # where nothing better is found
+        raise InputError(made)  # _explain found nothing better to say
     return made if is_plain(arguments) else None
 
 
 def is_plain(arguments: list[str]) -> bool:
-    """Whether there are no options and keys of Hydra's own among the arguments but -m and --config-dir."""
+    """Whether the only options and keys of Hydra's own among the arguments are -m and --config-dir."""
     given = vars(parse(arguments))
     words = given.pop("overrides")
     others = {option for option, value in given.items() if value} - {"run", "multirun", "config_dir"}
@@ -109,7 +109,8 @@ def _check_plugin(group: str, name: str, known: _Known) -> None:
 
 
 def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
-    """What the arguments add to the config's path. InputError where a yaml there is beyond limits."""
+    """The places that the arguments add to the config's search path. InputError where a yaml there is beyond
+    limits."""
     own = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
     places = [o.value() for o in parsed if o.key_or_group == SEARCHPATH]
     found = own + [
@@ -122,9 +123,9 @@ def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
 
 
 def parts(arguments: list[str], conf: str) -> list[list[str]]:
-    """The sweeps, one after another, that the arguments ask for: themselves alone, but where some options of
-    a swept group lack a key that is given inside it. In `system=vanilla,sancus system.bound=1,2` vanilla has
-    no bound: it is a sweep of its own, without that key, and so runs once."""
+    """The sweeps, one after another, that the arguments ask for, each as its arguments. It is one sweep
+    unless some options of a swept group lack a key that is given inside the group. In `system=vanilla,sancus
+    system.bound=1,2` vanilla has no bound: it becomes a sweep of its own, without that key, and runs once."""
     args = parse(arguments)
     if not args.multirun:
         return [arguments]
@@ -152,8 +153,8 @@ def parts(arguments: list[str], conf: str) -> list[list[str]]:
 
 
 def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, list[str]]]:
-    """The config that the arguments make, those that list several values left out, and the options of each
-    group there is. InputError where they make none."""
+    """The config that the arguments make, without those that list several values; and the options of each
+    group, by its name. InputError where the arguments make no config."""
     args = parse(arguments)
     parsed = [refused.parsed(word) for word in args.overrides]
     words = [_line(o) for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
@@ -164,14 +165,14 @@ def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, lis
 
 
 def options(group: str, arguments: list[str], conf: str) -> list[str]:
-    """The options of a group, those in folders below it too; none where it is no group. InputError as
-    `parse`."""
+    """The options of a group, with those in folders below it; empty where there is no such group. InputError
+    as in `parse`."""
     return sorted(_Known(conf, _searched(parse(arguments), [])).options(group))
 
 
 def settings(arguments: list[str], conf: str) -> DictConfig:
-    """What the arguments make of Hydra's own settings (under `hydra`), of `results` and of `objective`: what
-    a whole sweep has in common, composed without the keys of its runs. InputError where they make none."""
+    """The config that a whole sweep has in common: Hydra's own settings (under `hydra`), `results` and
+    `objective`, composed without the keys of its runs. InputError where the arguments make none."""
     args = parse(arguments)
     parsed = [refused.parsed(word) for word in args.overrides]
     common = [
@@ -188,8 +189,8 @@ def settings(arguments: list[str], conf: str) -> DictConfig:
 
 
 def swept(arguments: list[str]) -> dict[str, list[str] | None]:
-    """The keys that the arguments give several values, and these as written; None for a key whose values are
-    decided elsewhere: by a pattern of options, or, from an interval, by a sweeper."""
+    """The keys that the arguments give several values, each with its values as written. The values are None
+    where something else decides them: a pattern of options, or a sweeper that draws from an interval."""
     found: dict[str, list[str] | None] = {}
     for override in map(refused.parsed, parse(arguments).overrides):
         if override.is_sweep_override() and not override.key_or_group.startswith("hydra"):
@@ -201,7 +202,7 @@ def swept(arguments: list[str]) -> dict[str, list[str] | None]:
 
 
 def _is_key_of(override: Override, group: str) -> bool:
-    """Whether an override sets a key inside a group that has to be there."""
+    """Whether an override sets a key inside a group that has to exist: it neither adds nor deletes it."""
     added = override.is_add() or override.is_force_add() or override.is_delete()
     return not added and override.key_or_group.startswith(f"{group}.")
 
@@ -209,9 +210,9 @@ def _is_key_of(override: Override, group: str) -> bool:
 def for_hydra(arguments: list[str], conf: str) -> list[str]:
     """The arguments as Hydra's own sweeper needs them.
 
-    It composes one config for the whole sweep, without the swept overrides: in `system=digest,digest_a
-    system.interval=5` it would look for the interval in the default system. A key of a swept group is
-    therefore given as a sweep over one value."""
+    Hydra's sweeper first composes one config for the whole sweep, without the swept overrides. So in
+    `system=digest,digest_a system.interval=5` it would look for the interval in the default system. A key of
+    a swept group is therefore given as a sweep over one value."""
     args = parse(arguments)
     if not args.multirun:
         return arguments
@@ -227,7 +228,8 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
 
 
 class _Known:
-    """The groups and keys there are, on the repository's own config path and on what the arguments add."""
+    """The groups and keys that exist on the repository's own config path and in the places `searched`, which
+    the arguments add."""
 
     def __init__(self, conf: str, searched: list[str]):
         self.conf, self.searched = conf, searched
@@ -265,14 +267,14 @@ class _Known:
             GlobalHydra.instance().clear()
 
     def named(self, block: str, overrides: list[str]) -> str:
-        """A block of the config with the option that it is of under these overrides, as `system=vanilla`."""
+        """A block's name with the option that these overrides choose for it, as `system=vanilla`."""
         if not self.is_group(block):
             return block
         choices = self.compose(overrides, hydra=True).hydra.runtime.choices
         return f"{block}={choices[block]}" if choices.get(block) else block
 
     def made(self, overrides: list[Override]) -> DictConfig | str:
-        """The config that the overrides make, or in one sentence why they make none."""
+        """The config that the overrides make, or one sentence that says why they make none."""
         # Options before the keys inside them, so that the first override without which a config could be
         # made is the one to blame.
         ordered = sorted(overrides, key=lambda o: not self.is_group(o.key_or_group))
@@ -308,7 +310,7 @@ def _explain(overrides: list[Override], known: _Known) -> None:
                 raise InputError(refused.unknown(override.key_or_group, value, options))
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
     first = {o.key_or_group: _values(o)[0] for o in groups}
-    # Each option once, beside the first of every other group.
+    # Each option is composed once, with the first option of every other group.
     others = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
     made = [
         (chosen, known.compose([f"{group}={value}" for group, value in chosen.items()]))
@@ -316,7 +318,7 @@ def _explain(overrides: list[Override], known: _Known) -> None:
     ]
     for override in keys:
         key = override.key_or_group
-        # A key inside a swept group has to be there with one of its options; any other with all of them.
+        # A key inside a swept group has to exist in one of the group's options; any other key in all configs.
         of = next((g for g in groups if g.is_sweep_override() and _is_key_of(override, g.key_or_group)), None)
         if of is None or len(_values(of)) == 1:
             for chosen, composed in made:
@@ -360,7 +362,8 @@ def _keys(node: Any) -> list[str]:
 
 
 def _preset_with(key: str, block: str) -> str:
-    """Of a block as "system=vanilla": what to say where presets below it have a key that it lacks."""
+    """For a block such as "system=vanilla" that lacks a key: which of the presets in its folder have the key,
+    as the end of a sentence."""
     group, _, name = block.partition("=")
     folder = Path(CONF) / group / name
     if not (name and folder.is_dir()):
@@ -376,7 +379,7 @@ def _check_key(key: str, composed: DictConfig, named: Callable[[str], str] = str
     for part in key.split("."):
         known = [name for name in _keys(here) if name == part or not name.startswith("_")]
         if part not in known:
-            # A key that lacks its block, as lr=0.1.
+            # Blocks that have the key, where it was given without its block, as lr=0.1.
             inside = [
                 f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
             ]

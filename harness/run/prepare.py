@@ -40,10 +40,10 @@ LOCK = "running.lock"
 
 @contextlib.contextmanager
 def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
-    """Keep a run folder for this process. InputError where another has it, it cannot be written, or it holds
-    a link, which would be written through.
+    """Lock a run folder for this process. InputError where another process has the lock, where the folder
+    cannot be written, or where it holds a link, through which files elsewhere would be written.
 
-    wait   where another process has it, say so and wait until it lets go
+    wait   where another process has the lock, say so and wait for it, instead of InputError
     """
     disk.refuse_links(run_dir)
     lock = FileLock(run_dir / LOCK)
@@ -63,8 +63,8 @@ def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        # A run that was refused before it wrote anything leaves nothing. Whoever wants the folder now finds
-        # it in use, or makes it anew.
+        # A run that was refused before it wrote anything leaves no folder. Another process that wants the
+        # folder meanwhile finds it in use, or makes it anew.
         with contextlib.suppress(OSError):
             if [path.name for path in run_dir.iterdir()] == [LOCK]:
                 (run_dir / LOCK).unlink()
@@ -77,10 +77,11 @@ PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part", secret
 
 
 def prepare(run: Run) -> Path:
-    """Make the shards (once: they are cached by content) and the run folder; returns the folder. Warns of
-    knobs that were given and have no effect.
+    """Make the shards (they are cached by content, so only once) and the run folder; returns that folder.
+    Warns of knobs that were given and have no effect.
 
-    Raises InputError where the data are bad, the system cannot do the run, or it was begun on other data."""
+    Raises InputError where the data are bad, the system does not support the run, or the run was begun on
+    other data."""
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.traits().ineffective:
         warnings.warn(sentence, stacklevel=2)
@@ -104,8 +105,10 @@ def prepare(run: Run) -> Path:
 
 
 def check_supported(run: Run, stats: dict[str, Any]) -> None:
-    """InputError where the system cannot do the run, on a graph of these statistics of a partition; a warning
-    where a key has no effect on it."""
+    """InputError where the system does not support the run; a warning where a key has no effect on the graph.
+
+    stats   statistics of the graph and its partition (stats.json)
+    """
     traits = run.system.traits()
     facts = RunFacts(
         model=run.model.name,
@@ -142,7 +145,8 @@ def check_supported(run: Run, stats: dict[str, Any]) -> None:
 
 
 def other_code(run: Run) -> str | None:
-    """One sentence where other code than this program's computed what is in the run's folder, or a part."""
+    """One sentence where code other than this program's computed any part of what is in the run's folder, or
+    where the graph has changed since and its dataset notes that (`changed_note`); else None."""
     if not (run.directory / "config.yaml").exists():
         return None
     found = resolved.read(run.directory)
@@ -162,7 +166,8 @@ def _has_begun(run_dir: Path) -> bool:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether the folder holds the run's results. InputError where it is another run's, or graph's."""
+    """Whether the folder holds the run's results. InputError where it holds another run, or where the graph
+    has changed since and its dataset refuses that."""
     run_dir = run.directory
     _check_folder(run)
     if not (run_dir / "config.yaml").exists() or not Trace(run_dir).finished:
@@ -181,12 +186,12 @@ def anew(run: Run) -> bool:
 
 @contextlib.contextmanager
 def claimed(run: Run, wait: bool = False) -> Iterator[None]:
-    """Keep the run's folder for this process, setting an earlier one aside first under `fresh`, or under
-    `stale=rerun` where other code computed what it holds.
+    """Lock the run's folder for this process. Under `fresh`, and under `stale=rerun` where other code
+    computed what the folder holds, that folder is set aside first.
 
-    wait   where another process has it: wait until it lets go
+    wait   wait for another process that has the lock; not where the folder is to be set aside
 
-    Raises InputError where another process has it, or it cannot be written."""
+    Raises InputError where another process has the lock, or the folder cannot be written."""
     if anew(run) and run.directory.exists():
         with locked(run.directory):
             kept = set_aside(run.directory)
@@ -196,7 +201,8 @@ def claimed(run: Run, wait: bool = False) -> Iterator[None]:
 
 
 def set_aside(run_dir: Path) -> Path:
-    """Move a run folder out of the way, beside it with a number. InputError where it is no run's."""
+    """Rename a run folder to NAME.oldN, with the first free number N; returns the new path. InputError where
+    it is not a run folder."""
     if not (run_dir / "config.yaml").exists() and not _is_ours(run_dir):
         raise InputError(f'run_dir="{run_dir}" is not empty and is not a run folder; give another run_dir')
     number = 1
@@ -228,8 +234,8 @@ def _is_ours(run_dir: Path) -> bool:
 
 
 def _begun_on(run_dir: Path) -> dict | None:
-    """The fingerprint of the graph that a run was begun on; None where it has not begun. InputError where it
-    has, and its file is damaged."""
+    """The fingerprint of the graph that a run was begun on; None where the run has not begun. InputError
+    where it has, and shards.json is damaged."""
     path = run_dir / "shards.json"
     try:
         return files.read_json(path).get("graph")
@@ -248,7 +254,8 @@ def _changed(run_dir: Path) -> InputError:
 
 
 def _graph(run: Run, or_else: dict | None = None) -> dict:
-    """The graph's fingerprint as JSON gives it back; `or_else` where the graph is not there."""
+    """The graph's fingerprint, in the form that it has after writing and reading JSON. Where the graph is not
+    there: `or_else`, or InputError without it."""
     try:
         return json.loads(json.dumps(run.dataset.fingerprint(Path(run.settings.data_dir), run.settings.seed)))
     except InputError:
@@ -280,19 +287,20 @@ def _died(code: int) -> RunFailed:
 
 
 def _in_child(work, *args):
-    """work(*args) in a forked process; its InputError comes back as such, and so does its asking for more
-    memory than there is; anything else as a RunFailed, and the signal that killed it is named. Its memory is
-    given back when it ends, and Ctrl-C ends it at once.
+    """work(*args) in a forked process. Its memory is given back when it ends, and Ctrl-C ends it at once.
 
-    Not a concurrent.futures.ProcessPoolExecutor: it keeps a dead worker's exit code to itself
-    (BrokenProcessPool has none), and Ctrl-C would wait for the work to end, since it has no way to kill a
-    worker."""
+    Raises InputError where the work does, and where it asks for more memory than there is; RunFailed for any
+    other error, and where a signal killed the process, which it names.
+
+    concurrent.futures.ProcessPoolExecutor will not do: it does not tell a dead worker's exit code
+    (BrokenProcessPool has none), and it cannot kill a worker, so Ctrl-C would wait for the work to end."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return work(*args)
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     parent = os.getpid()
 
+    # The child: one answer goes through the pipe, the result or the kind of error and its text.
     def body() -> None:
         be_child(parent)
         receiver.close()
@@ -310,6 +318,7 @@ def _in_child(work, *args):
                 answer = ("limit", f"preparing the graph: {limit}")
         sender.send(answer)
 
+    # The parent: start the child, read its answer, and kill it where anything stops this process meanwhile.
     child = context.Process(target=body, daemon=True)
     sys.stdout.flush()
     try:

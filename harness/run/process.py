@@ -17,7 +17,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RunFailed(RuntimeError):
-    """A process of a run died. The message says which, with a traceback; `code` is the command's."""
+    """A process of a run died. The message says which and why; `code` is the exit code of the command."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
@@ -34,7 +34,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP raise Stopped for as long as this is open (main thread only)."""
+    """While this is open, SIGINT, SIGTERM and SIGHUP raise Stopped in the main thread, which must open it."""
 
     def stop(number, _frame):
         raise Stopped(number)
@@ -42,7 +42,7 @@ def stoppable() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in STOPPING}
     try:
         for number, handler in before.items():
-            # One that was ignored from the start stays so: nohup, and jobs a script put in the background.
+            # A signal that was ignored from the start stays so, as under nohup or in a script's background.
             if handler != signal.SIG_IGN:
                 signal.signal(number, stop)
         yield
@@ -52,8 +52,8 @@ def stoppable() -> Iterator[None]:
 
 
 def until_stopped(work: Callable[[], int]) -> int:
-    """What `work` returns; where a signal stops it, 128 + signal, and one sentence on stderr (main thread
-    only)."""
+    """Run `work` and return what it returns. Where a signal stops it, print one sentence on stderr and return
+    128 + signal. For the main thread only."""
     try:
         with stoppable():
             return work()
@@ -64,10 +64,11 @@ def until_stopped(work: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def forking() -> Iterator[None]:
-    """Hold signals back while children are started, until each has decided what to do with them.
+    """While this is open, hold SIGINT, SIGTERM and SIGHUP back, so that none reaches a child before it has
+    called `be_child`.
 
-    A child calls `be_child`. Where starting them hangs, in a handler that some library has for forks, no
-    signal could end this process: the kernel does so after FORKING seconds."""
+    Where starting a child hangs, in a handler that some library has for forks, no signal could end this
+    process. So an alarm ends it after FORKING seconds."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     before = signal.alarm(FORKING)
     try:
@@ -78,7 +79,7 @@ def forking() -> Iterator[None]:
 
 
 def be_child(parent: int) -> None:
-    """In a child just started by process `parent`: die with it, and leave Ctrl-C to it."""
+    """To be called by a child first of all: it will die with process `parent`, and leave Ctrl-C to it."""
     end_with(parent)
     # Ctrl-C reaches every process of the terminal; the parent is the one to act on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -88,8 +89,8 @@ def be_child(parent: int) -> None:
 
 
 def limit_memory() -> int:
-    """Let allocations fail in this process that go beyond the machine's memory, instead of having the kernel
-    end it, or another process, when the pages are touched. Returns the bytes of that memory.
+    """Make allocations of this process fail where they go beyond the machine's memory. Without a limit the
+    kernel would end this or another process when the pages are touched. Returns the bytes of that memory.
 
     The limit is on private data (RLIMIT_DATA): files that are mapped for reading may be larger than memory.
     """

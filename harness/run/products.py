@@ -1,5 +1,5 @@
-"""What a run's products are measured for before it starts: tilings of the sparse ones, and what sparse and
-dense ones cost. It is measured in the process that prepares, once per machine, and kept in the cache."""
+"""Measurements of a run's products before it starts: the fastest tilings of sparse products, and what sparse
+and dense products cost. The process that prepares makes them once per machine and keeps them in the cache."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ TILED = ("auto", "numba")  # kernels whose products have tilings
 
 
 def measured(run: Run, cache: Cache, shards: Path, machine: str, begun: bool) -> dict[str, Any]:
-    """`tilings` and `costs` as shards.json has them: those that the run began with, else those of this
-    machine, measured now where the cache lacks them.
+    """`tilings` and `costs` for shards.json: those that the run began with, else those of this machine, which
+    are measured now where the cache lacks them.
+
+    On a GPU, and for products so small that no choice pays, there are none.
 
     begun   whether the run has traced an epoch
     """
@@ -37,7 +39,7 @@ def measured(run: Run, cache: Cache, shards: Path, machine: str, begun: bool) ->
 
 
 def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -> dict[str, list[dict]]:
-    """Those of its shards' shapes; none where no product is tiled."""
+    """Tilings for the shapes of the run's shards; empty where no product is tiled."""
     if began := configs.measured(run.directory)["tilings"]:
         return began
     if on_gpu or run.settings.kernel not in TILED:
@@ -51,8 +53,8 @@ def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -
 
 
 def _costs(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool, begun: bool) -> dict | None:
-    """None where no choice pays or none is made by it: the fixed table then stands for it. A run that has
-    begun keeps what it has, since other costs could give other bits."""
+    """Costs of products. None where the order of products is not chosen by them, or no choice pays: the fixed
+    table then stands in. A run that has begun keeps what it has, since other costs could give other bits."""
     if (began := configs.measured(run.directory)["costs"]) is not None or begun:
         return began
     settings = run.settings

@@ -15,12 +15,15 @@ from harness.comm.recorder import Epoch
 from harness.core.scores import Scores
 from harness.run.config import Run
 
-LINES = 20  # about how many lines at most are printed of a run where there is no terminal
-APART = 2.0  # seconds between two of them, but for the first and the last
+LINES = 20  # about the most lines that a run prints where there is no terminal
+APART = 2.0  # least seconds between two such lines; the first and the last do not wait
 
 
 class Progress:
-    """A bar with epoch, loss, accuracy, bytes so far and time left; without a terminal, lines. Worker 0's."""
+    """A bar with epoch, loss, accuracy, bytes so far and time left; lines where there is no terminal.
+
+    enabled   whether this worker shows anything; it is worker 0, and the bytes are its own
+    """
 
     def __init__(self, run: Run, enabled: bool):
         wanted = str(run.settings.progress).lower()
@@ -29,7 +32,7 @@ class Progress:
         self.bar = None
         self.epochs = run.settings.epochs
         self.title = f"{run.system_name} on {run.graph_name} x{self.workers}"
-        # Lines where nobody has a terminal: at evaluations, every so many of them that there are about LINES.
+        # Without a terminal, a line at every so many evaluations that there are about LINES of them.
         every = max(1, run.evaluate.every)
         self.every = every * math.ceil(self.epochs / every / LINES)
         self.lines = enabled and wanted == "auto" and not shown
@@ -69,10 +72,11 @@ class Progress:
         print(f"{self.title}: {text}", file=sys.stderr, flush=True)
 
     def sent(self, rounds: Iterable[Epoch]) -> None:
-        """Count what was sent in rounds that are not the run's epochs."""
+        """Count the bytes that worker 0 sent in these rounds or epochs."""
         self.megabytes += sum(size for epoch in rounds for _, size in epoch.sent.values()) / 1e6
 
     def epoch(self, epoch: Epoch, loss: float | None, scores: Scores | None) -> None:
+        """Show that an epoch of the run is over; None: its loss is not known, or it was not evaluated."""
         self.sent([epoch])
         if scores is not None and not math.isnan(scores.accuracy[1]):
             self.accuracy = f"val acc {scores.accuracy[1]:.4f}"

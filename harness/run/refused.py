@@ -1,4 +1,4 @@
-"""The sentences for what Hydra or OmegaConf refuses on a command line."""
+"""The sentences for words of a command line that Hydra or OmegaConf refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from harness.base.errors import InputError, did_you_mean
 from harness.base.words import check_digits, key_value
 
-RUNS = 100_000  # of a sweep: more than anyone waits for, and Hydra would write all of them out
+RUNS = 100_000  # most runs of a sweep: nobody waits for more, and Hydra would list them all in memory
 
 
 def parsed(word: str) -> Override:
@@ -37,10 +37,10 @@ def check_runs(overrides: Sequence[Override]) -> None:
 
 
 def _values(override: Override) -> float:
-    """How many values a key is given; 1 where that is decided elsewhere."""
+    """How many values a key is given; 1 where a pattern or a sweeper decides that."""
     asked = override.value()
     if isinstance(asked, RangeSweep):
-        # From 0 where no start is given. No step leads nowhere.
+        # A range without a start begins at 0; one with step 0 never ends.
         return max(((asked.stop or 0) - (asked.start or 0)) / asked.step, 1) if asked.step else math.inf
     return len(asked.list) if isinstance(asked, ChoiceSweep) else 1
 
@@ -61,7 +61,8 @@ def unreadable(word: str) -> str:
 
 
 def unknown(group: str, value: str, options: Sequence[str]) -> str:
-    """For an option that a group does not have: the nearest one, or how to give the file that it names."""
+    """The sentence for an option that a group does not have: the nearest option, or, where a dataset is given
+    as a file, how to give that file."""
     path = Path(value).expanduser()
     if group == "dataset" and path.suffix == ".npz":
         return f'dataset="{value}" names a file, not a data set: give dataset=npz dataset.path={value}'
@@ -83,13 +84,14 @@ IN_PAPERS = {
 
 
 def in_papers(key: str, known: Sequence[str]) -> str:
-    """For a key that a system does not have and its paper may: what it is here; "" where none is."""
+    """For a key that a system does not have, but papers use: the system's keys for it, as the end of a
+    sentence; "" where it has none."""
     here = [f"system.{name}" for name in IN_PAPERS.get(key.lower(), ()) if name in known]
     return f"; what papers call {key} is {' and '.join(here)} here" if here else ""
 
 
 def unresolved(given: str) -> str:
-    """For a key and its value, as written, that refers, as ${KEY}, to what is not there."""
+    """The sentence for KEY=VALUE, as written, whose ${...} refers to something that is not there."""
     return (
         f"{given} refers to what is not there: give a value, ${{KEY}} of a key that is there, or"
         " ${oc.env:NAME} of an environment variable that is set"
@@ -97,7 +99,8 @@ def unresolved(given: str) -> str:
 
 
 def unusable(override: Override, is_group: bool, reason: str) -> str:
-    """For an override that can be read but has no place; `reason` is Hydra's, told where none here fits."""
+    """The sentence for an override that can be read but not used. `reason` is Hydra's own sentence, which is
+    given where no reason known here fits."""
     line = str(override.input_line)
     if override.package is not None:
         return f"{line} names a package after its @, which no group here takes: leave the @ out"

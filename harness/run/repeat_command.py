@@ -19,22 +19,24 @@ from harness.run import runner
 from harness.run.settings import RunConfig
 
 GROUPS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "cluster")
-# Keys by which an option of a group stands apart from all others: equal, or it is another.
+# By group, the key that identifies its options: an option with another value there is not the one sought.
 OWN = {"system": "_target_", "dataset": "source", "model": "name", "partition": "_target_"}
-# A key of a run at its default says nothing: of a class that is not imported here nobody knows whether its
-# workers meet where they save (`harness.results.identity.MEETING_KEYS`).
+# Defaults of the top-level keys, which a command need not give. They matter for the keys that a config has
+# where its system cannot be imported here: it then counts as asynchronous, and its MEETING_KEYS as part of
+# the run.
 DEFAULTS = dataclasses.asdict(RunConfig())
 PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][\w./-]*")
-WORDS = frozenset({"null", "true", "false", "inf", "nan"})  # which Hydra reads as something else than text
+WORDS = frozenset({"null", "true", "false", "inf", "nan"})  # words that Hydra does not read as text
 
 
 def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) -> str:
     """`halobench run ...` for runs whose configs differ in their seed alone: a sweep over their seeds.
 
-    stored    as their folders hold them (`harness.run.config.stored`)
-    results   the folder of results that they are in, where a finished run is found again
+    stored    their configs, as their folders hold them (`harness.run.config.stored`)
+    results   the folder of results that they are in, where the command finds finished runs again
 
-    Raises InputError where the run is made of a piece that is not of this tree."""
+    Raises InputError where a block names a class that no yaml of this tree, or of the user's own folder of
+    configs, has."""
     seeds = sorted({config.get("seed", 1) for config in stored})
     chosen = words(stored[0])
     own = any(not (Path(runner.CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
@@ -46,7 +48,8 @@ def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) ->
 
 
 def words(stored: Mapping[str, Any]) -> list[str]:
-    """The shortest overrides that make this config: options of groups, then keys that differ from theirs."""
+    """Overrides that make this config: the nearest option of each group, then the keys that differ from those
+    of the options."""
     wanted = configs.completed(dict(stored))
     chosen = [f"{group}={_option(group, wanted[group])}" for group in GROUPS[:2]]
     usual = _base(tuple(chosen))
@@ -64,7 +67,8 @@ def words(stored: Mapping[str, Any]) -> list[str]:
 
 
 def _places(stored: Mapping[str, Any], results: Path | None) -> list[str]:
-    """Where raw data are, and runs, which is no part of what is run."""
+    """Overrides for the folders of raw data and of results, where they are not the defaults. `words` leaves
+    them out, since they are no part of what is run."""
     folder = stored.get("data_dir", RunConfig.data_dir)
     real = stored["dataset"].get("source", "real") == "real"
     words = [f"data_dir={written(folder)}"] if real and folder != RunConfig.data_dir else []
@@ -75,14 +79,14 @@ def _places(stored: Mapping[str, Any], results: Path | None) -> list[str]:
 
 @cache
 def _base(chosen: tuple[str, ...]) -> dict[str, Any]:
-    """What a command with these options alone would run."""
+    """The completed config of a command with these options alone."""
     with_path = [*chosen, *(["dataset.path=none"] if "dataset=npz" in chosen else [])]
     return configs.completed(runner.composed([with_path])[0].composed)
 
 
 @cache
 def _options(group: str, folder: Path) -> dict[str, dict[str, Any]]:
-    """The options that a folder has of a group, by name, its own before those of folders in it."""
+    """The options of a group in a folder of configs, by name; those in subfolders of the group come last."""
     root = folder / group
     paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     return {
@@ -92,7 +96,8 @@ def _options(group: str, folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _option(group: str, block: Mapping[str, Any]) -> str:
-    """The option that is nearest to a block."""
+    """The option of a group that differs from `block` in the fewest keys; one with the block's `name` goes
+    first. InputError where no option names the block's class."""
 
     def apart(option: dict[str, Any]) -> tuple[bool, int]:
         differing = [key for key, value in option.items() if key != "defaults" and block.get(key) != value]

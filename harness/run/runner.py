@@ -35,7 +35,7 @@ from harness.run import overrides, process
 
 @dataclass(frozen=True)
 class Places:
-    """Where runs go, graphs and shards are cached, and raw data lie."""
+    """The folders for runs, for the cache of graphs and shards, and for raw data."""
 
     results: Path
     cache: Path
@@ -58,8 +58,11 @@ class Places:
 
 
 def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
-    """The options of a command that starts the runs it lacks: the `Places` of these, and `--out`, where
-    `what` goes, by default to `out`."""
+    """Add the options of a command that starts the runs it lacks: the `Places` of those runs, and `--out`.
+
+    out    the default of `--out`
+    what   what is written there, for the help
+    """
     for name, place, says in (
         ("out", out, what),
         ("results", "results", "where runs are found and go"),
@@ -70,8 +73,8 @@ def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
 
 
 def searchpath(config_dir: Path | str | None = None) -> list[str]:
-    """The override by which options of one's own are found in a folder, by default that of `own_config`; none
-    without a folder. InputError where a yaml in it is beyond limits."""
+    """The override that adds a folder of users' own options to Hydra's search path, by default that of
+    `own_config`; empty without such a folder. InputError where a yaml in it is beyond limits."""
     config_dir = config_dir or own_config()
     if not config_dir:
         return []
@@ -80,13 +83,14 @@ def searchpath(config_dir: Path | str | None = None) -> list[str]:
 
 
 def is_here(graph: str, data_dir: Path) -> bool:
-    """Whether a graph, as overrides ("dblp dataset.split=low_label"), needs no file outside `data_dir`."""
+    """Whether the raw files of a graph are in `data_dir`, or it needs none. `graph` holds its overrides, the
+    names of datasets first: "dblp dataset.split=low_label"."""
     names = graph.split()[0].split(",")
     return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
 
 
 def expand(sweep: str | Sequence[str]) -> list[list[str]]:
-    """The runs of a sweep, one line or its words, as the command makes them: one list of overrides each."""
+    """The runs of a sweep (one line, or its words) in the command's order, each as its list of overrides."""
     runs: list[list[str]] = []
     for words in overrides.parts(["-m", *(sweep.split() if isinstance(sweep, str) else sweep)], CONF):
         choices: list[list[str]] = []
@@ -106,17 +110,18 @@ def folders(sweep: str, places: Places) -> list[Path]:
 
 
 def composed(runs: list[list[str]], places: Places | None = None) -> list[configs.Run]:
-    """Runs, each given as a list of overrides, with `places` over these. InputError where one cannot be."""
+    """Compose and check runs, each given as overrides, with those of `places` added. InputError where one of
+    them cannot be composed."""
     compose = composer(places.overrides if places else searchpath())
     return [configs.check(compose(run)) for run in runs]
 
 
 def composer(common: Sequence[str]) -> Callable[[list[str]], DictConfig]:
-    """What composes runs, one after another, each a list of overrides, with those `common` to all over them.
-    What it gives holds until it is called again. InputError, as on the command line, where there is none.
+    """A function that composes a run's overrides, with the `common` ones after them. The config that it gives
+    may change when it is called again. It raises InputError, as on the command line, where there is none.
 
-    Composing takes a tenth of a second. Runs that differ in numbers alone, as seeds, are composed once, and
-    the numbers set as Hydra sets them."""
+    Composing takes a tenth of a second. Runs that differ in numbers alone, such as seeds, are composed once,
+    and the numbers are then set in that config as Hydra would set them."""
     bases: dict[tuple[str, ...], DictConfig] = {}
 
     def composed(run: list[str]) -> DictConfig:
@@ -141,7 +146,7 @@ def _compose(words: list[str]) -> DictConfig:
         with initialize_config_dir(CONF, version_base="1.3"):
             return compose("config", overrides=words)
     except (HydraException, OmegaConfBaseException):
-        # It clears Hydra's state, so it is asked only where nothing is composed any more.
+        # `check` clears Hydra's state, so it is called only here, where no config is being composed any more.
         overrides.check(words, CONF)
         raise
 
@@ -153,7 +158,10 @@ def _plain(config: DictConfig, key: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _cut(system: str, own: Path | None) -> str:
-    """What the system that these words ask for, with configs of one's own, is over: "edge" or "vertex"."""
+    """Whether the system that these words ask for partitions by "edge" cut or by "vertex" cut.
+
+    own   the folder of users' own configs
+    """
     return composed([[*searchpath(own), *system.split()]])[0].system.cut
 
 
@@ -163,7 +171,8 @@ def brings_partition(system: str) -> bool:
 
 
 def configured() -> dict[str, dict[str, Any]]:
-    """Every system of `conf/system/`, and of one's own, by name, and its block without Hydra's own keys."""
+    """The block of every system in `conf/system/` and in the user's own folder, by name, without the key
+    `defaults`, which is Hydra's."""
     folders = [Path(CONF), *filter(None, [own_config()])]
     found = [path for folder in folders for path in sorted((folder / "system").glob("*.yaml"))]
     blocks = {path.stem: yaml_text.parsed(path.read_text()) for path in found}
@@ -171,23 +180,26 @@ def configured() -> dict[str, dict[str, Any]]:
 
 
 def finished(run_dirs: list[Path]) -> list[Path]:
+    """The run folders whose runs have finished."""
     return [run_dir for run_dir in run_dirs if (run_dir / "summary.json").exists()]
 
 
 def lacking(made: Sequence[configs.Run]) -> list[configs.Run]:
-    """Of these runs those that have not finished."""
+    """Those of these runs that have not finished."""
     return [run for run in made if not finished([run.directory])]
 
 
 def start(sweep: str, places: Places, made: Sequence[configs.Run] | None = None) -> None:
-    """Run what a sweep lacks, the runs that `python -m harness -m` would make. InputError where one of them
-    cannot be, and none is started then; with the last words of those that failed where some did.
+    """Train the runs of a sweep, those that `python -m harness -m` would make, in another process. Raises
+    InputError before any is started where one cannot be composed; and InputError with the end of the output
+    where some failed.
 
-    made   of its runs those to start, where they are composed already; None: all
+    made   the runs to start, where they are composed already; None: all runs of the sweep
 
-    Runs are composed here and not by Hydra's sweeper, which composes each several times, a second of every
-    short run: words for a launcher or a sweeper of Hydra's have no effect. Each sweep is a process of its
-    own, forked from one that has imported what runs need: importing takes longer than many a run."""
+    Runs are composed here and not by Hydra's sweeper, which composes each run several times and so takes a
+    second more for each. Words for a launcher or a sweeper of Hydra's therefore have no effect. Each sweep is
+    a process of its own, forked from one that has imported what runs need: importing takes longer than many
+    a run."""
     if made is None:
         made = composed(expand(sweep), places)
     runs = {run.directory: run.composed for run in made}
@@ -209,11 +221,12 @@ def start(sweep: str, places: Places, made: Sequence[configs.Run] | None = None)
 
 
 def _run_all(runs: dict[Path, dict[str, Any]], said: Path) -> None:
-    """Runs, each a folder and its composed config; all that they print goes to the file `said`."""
+    """Train runs, given as folder and composed config, in a process of their own; all that they print goes to
+    the file `said`."""
     with said.open("wb") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
-    # Ctrl-C reaches every process of the terminal: who started this one acts on it, and passes it on.
+    # Ctrl-C reaches every process of the terminal: the parent acts on it, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None, "runs are started as another process"
@@ -224,16 +237,19 @@ def _run_all(runs: dict[Path, dict[str, Any]], said: Path) -> None:
 
 
 def _stop_with(parent: int) -> None:
-    """Stop this process, as a signal would, when the one with this sentinel has ended: nobody waits for its
-    runs any more."""
+    """Wait until the process with this sentinel has ended, then stop this one by a signal: nobody waits for
+    its runs any more."""
     connection.wait([parent])
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def seconds_of(run: configs.Run) -> float | None:
-    """Of a whole run, from the latest like it among the results: its start and evaluations as they were,
-    its epochs as many as are asked for. None where none has finished. What it took is between the times of
-    its first file and its last, which a copy of the folder may not keep."""
+    """About how many seconds the whole run will take, by the latest finished run of the same label or system,
+    graph and number of workers: its start and evaluations as they were, its training scaled to the number of
+    epochs. None where no such run has finished.
+
+    What a run took is the time between its first file and its last; a copy of the folder may not keep these.
+    """
     alike = run.directory.parent.glob(f"{run.directory.name.rpartition('-seed')[0]}-seed*/summary.json")
     ended = max(((path.stat().st_mtime, path) for path in alike), default=None)
     if ended is None:

@@ -1,7 +1,7 @@
 """The secret of a run, with which its workers sign what they tell each other over torchrun's store.
 
-It stands in the run folder from when the run is prepared for torchrun until it has finished, in a file that
-only its user can read. A host that does not see the folder has it from the environment variable
+It stands in the run folder, in a file that only its user can read, from when the run is prepared for torchrun
+until it has finished. A host that does not see the folder takes it from the environment variable
 HALOBENCH_SECRET. It is part of no config, trace or page."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read(run_dir: Path) -> bytes | None:
 
 
 def _in_folder(run_dir: Path) -> str:
-    """ "" where the folder has none."""
+    """The secret in the run folder; "" where it has none."""
     try:
         with open(os.open(run_dir / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             return file.read(1024).decode().strip()

@@ -1,9 +1,9 @@
-"""Runs whose hosts do not share a file system: the folder of the run and its shards are those of worker 0's
-host; the other hosts get copies of what their workers read, and give back what they traced.
+"""Runs whose hosts do not share a file system. The run folder and the shards are on worker 0's host; the
+other hosts get copies of what their workers read, and give back what their workers traced.
 
-What stands in a copy: the small files that describe the run, and the shards of the host's workers. Each
-worker writes its trace and its checkpoints into its host's copy. The traces are moved to worker 0's host when
-the run ends; a checkpoint stays on the host whose worker wrote it, from which the run goes on."""
+A copy holds the small files that describe the run, and the shards of the host's workers. Each worker writes
+its trace and its checkpoints into its host's copy. The traces are copied to worker 0's host when the run
+ends. Checkpoints stay on the host whose workers wrote them, and the run goes on from them there."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from harness.results import files
 from harness.results.reader import STREAM
 from harness.run import config as configs
 
-# What every worker reads of a run folder before it has a group; the last only in a run that goes on.
+# The files of a run folder that every worker reads before the workers form a group (DESCRIBING). LATEST is
+# there only where the run goes on from a checkpoint.
 LATEST = "checkpoints/latest"
-SHARDS = "shards"  # folder of a copy
+SHARDS = "shards"  # the folder of shards inside a copy
 DESCRIBING = ("config.yaml", "shards.json", "environment.json", "resolved.json", "devices.json", LATEST)
 SPEC = f"{SHARDS}/spec.json"
-LARGEST = 1 << 22  # characters of such a file; a config takes 2 kB, a run of hundreds of workers some 100 kB
+LARGEST = 1 << 22  # most characters of such a file; a config has 2 kB, a file for hundreds of workers 100 kB
 COPY = "copy-of-worker-0"  # the file that marks a folder as made here
 CHUNK = 1 << 24  # bytes of a file that travel at a time
 
@@ -41,9 +42,11 @@ CHUNK = 1 << 24  # bytes of a file that travel at a time
 def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], str]:
     """Bring what describes the run to the hosts that do not see worker 0's `run_dir`. Collective.
 
-    host   this worker's, see `harness.comm.members.host_name`
+    host   the name of this worker's host (`harness.comm.members.host_name`)
 
-    Returns which workers see it, by rank, and why this one could not take part ("" where it can)."""
+    Returns [P] whether each worker sees that folder, and why this worker cannot take part ("" where it can).
+    """
+    # Worker 0 reads the files and leaves a file with a random name; who finds that file sees the folder.
     wrong, token, described = "", f".seen-{uuid.uuid4().hex}", {}
     if meeting.rank == 0:
         try:
@@ -54,7 +57,8 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
             wrong = str(error)
         except OSError as error:
             wrong = f'RUN_DIR="{run_dir}" cannot be used ({error.strerror}); prepare it, or give another'
-    # Where worker 0 has none to show, all leave here, and hear of it when they tell what is wrong with them.
+    # Where worker 0 has no folder to show, all workers return here. They learn why when the workers next tell
+    # each other what is wrong.
     own = token
     try:
         token, shown = meeting.tell("folder", [own, not wrong])[0]
@@ -67,6 +71,7 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
     sees = [there for _, there in told]
     if all(sees):
         return sees, ""
+    # Worker 0's files go to all; on each host without the folder the worker of lowest rank writes them.
     described = meeting.tell("describing", described)[0]
     blind = [k for k, (name, there) in enumerate(told) if name == host and not there]
     if meeting.rank in blind[:1]:
@@ -76,14 +81,14 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
             wrong = str(error)
         except OSError as error:
             wrong = f'RUN_DIR="{run_dir}" cannot be written ({error.strerror}); give a folder that can be'
-    meeting.tell("described", None)  # its neighbours read what it wrote
+    meeting.tell("described", None)  # its neighbours read the files, so they wait until they are written
     return sees, wrong
 
 
 def _write(run_dir: Path, described: dict[str, str]) -> None:
     """Lay out a copy. InputError where the folder holds another run or a link, or `described` is no run's."""
     _check(described)
-    # One that another user, or an earlier run, left there would lead what is written out of the folder.
+    # Through a link that another user or an earlier run left there, files elsewhere would be written.
     if link := disk.link_in(run_dir):
         raise InputError(f"{_refuses(link)}, which is a link; remove it, or give a folder that is not there")
     there = run_dir / "config.yaml"
@@ -100,7 +105,7 @@ def _write(run_dir: Path, described: dict[str, str]) -> None:
     else:
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / COPY).touch()
-    if LATEST not in described:  # the run begins: what an earlier start of it left here is no part of it
+    if LATEST not in described:  # the run begins anew, so what an earlier start left here is removed
         for name in ("stream", "checkpoints"):
             disk.remove_tree(run_dir / name, ignore_errors=True)
     for name, text in described.items():
@@ -111,7 +116,7 @@ def _write(run_dir: Path, described: dict[str, str]) -> None:
 
 
 def _check(described: dict[str, str]) -> None:
-    """InputError where worker 0's host says more than what describes a run."""
+    """InputError where worker 0 sent a file that does not describe a run, or one that is too large."""
     for name, text in described.items():
         if name not in (*DESCRIBING, SPEC):
             raise InputError(
@@ -130,8 +135,8 @@ def _refuses(name: object) -> str:
 
 
 def bring_shards(comm: Comm, run_dir: Path, sees: Sequence[bool]) -> None:
-    """Every worker that does not see worker 0's host gets its shard from there, unless it has it whole.
-    Collective."""
+    """Copy its shard from worker 0's host to every worker that does not see worker 0's run folder and does
+    not have its shard whole already. Collective."""
     folder = configs.shard_folder(run_dir)
     own = folder / io.shard_name(comm.rank)
     lacks = told(comm, not sees[comm.rank] and not _is_whole(own))
@@ -140,7 +145,7 @@ def bring_shards(comm: Comm, run_dir: Path, sees: Sequence[bool]) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a shard is there as worker 0's host has it."""
+    """Whether a shard is there with the checksum that worker 0's host says."""
     with contextlib.suppress(InputError):
         check_file(path.parent, path.name)
         return path.exists()
@@ -148,12 +153,12 @@ def _is_whole(path: Path) -> bool:
 
 
 def take_back(comm: Comm, run_dir: Path, sees: Sequence[bool], hosts: Sequence[Sequence[int]]) -> None:
-    """Bring what other hosts' workers have traced to worker 0's folder. Collective, after all have closed
-    their streams.
+    """Copy the streams of workers on other hosts to worker 0's run folder. Collective; all workers must have
+    closed their streams.
 
     hosts   ranks of the workers, host by host
 
-    Raises InputError, on all workers alike, for a name that no stream has."""
+    Raises InputError, on all workers alike, for a file whose name is not that of a stream."""
     first = [k for ranks in hosts for k in [k for k in ranks if not sees[k]][:1]]
     stream = run_dir / "stream"
     own = sorted(path.name for path in stream.glob("*.arrow")) if comm.rank in first else []
@@ -167,8 +172,8 @@ def take_back(comm: Comm, run_dir: Path, sees: Sequence[bool], hosts: Sequence[S
 
 
 def forget(run_dir: Path, keep: bool) -> None:
-    """Remove this host's copy of a run that has ended; with `keep` what it traced only, so that it can be
-    extended. A folder that was not made as a copy stays."""
+    """Remove this host's copy of a run that has ended. With `keep`, and in a folder that was not made as a
+    copy, only the streams are removed: the run can then be extended."""
     if keep or not (run_dir / COPY).exists():
         disk.remove_tree(run_dir / "stream", ignore_errors=True)
     else:
@@ -176,13 +181,14 @@ def forget(run_dir: Path, keep: bool) -> None:
 
 
 def told(comm: Comm, value: Any) -> list[Any]:
-    """Every worker's value, as JSON has it, in rank order. Collective."""
+    """[P] the value of every worker, by rank, as JSON gives it back. Collective."""
     text = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=comm.device)
     return [json.loads(bytes(part.tolist())) for part in comm.all_gather(text, -1, "files")]
 
 
 def _carry(comm: Comm, sender: int, receiver: int, source: Path, target: Path) -> None:
-    """A file of one worker's host as a file of another's, there whole or not at all. Collective."""
+    """Copy a file from one worker's host to another's, CHUNK bytes at a time; it is there whole or not at
+    all. Collective: every worker takes part in each exchange, and all but two send and receive nothing."""
     length = int(comm.total([source.stat().st_size if comm.rank == sender else 0])[0])
     part = target.with_name(target.name + ".part")
     reading = source.open("rb") if comm.rank == sender else None

@@ -19,19 +19,19 @@ NAME, PATH = 255, 3500  # bytes of a folder's name and of a path; Linux has 4096
 
 @dataclass
 class RunConfig:
-    """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`
-    stands for it wherever a config is read (`harness.results.identity.canonical`).
+    """Top-level keys, each with the text that `--help` shows. `workers` is the canonical key; `gpus` is taken
+    for it wherever a config is read (`harness.results.identity.canonical`).
 
     workers    number of workers. Each takes a GPU of its own where there are enough, otherwise they share; on
                the CPU each is a process. `gpus` is another name for it
     epochs     number of training epochs
-    seed       of weights, dropout, random partitions and random splits
+    seed       seed of the random numbers of weights, dropout, random partitions and random splits
     label      what tables call the run; null: the system's name
-    rows       that training computes and exchanges: "all", or "needed", those that the logits of training
-               vertices depend on, which is exact; null: what the system does of itself
+    rows       which rows training computes and exchanges: "all", or "needed", those that the logits of
+               training vertices depend on, which is exact; null: the system's own choice
     features_wire  how features that are fetched once travel, without loss: "dense", "sparse" (the columns and
-               values that are not 0) or "auto" (the smaller, message by message); null: what the system does
-               of itself
+               values that are not 0) or "auto" (the smaller, message by message); null: the system's own
+               choice
     device     "auto" (CUDA where there is a device), "cpu" or "cuda"
     threads    CPU threads per worker; null: cores / workers, at least 1
     kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
@@ -39,13 +39,15 @@ class RunConfig:
     order      which side of A X W is multiplied first: "transform" (X W), "aggregate" (A X) or "auto" (the
                cheaper, layer by layer, by what products cost as measured on this machine). Sparse features
                are transformed first in any case
-    transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
-               "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
+    transport  what carries messages unless each worker has a GPU of its own: "memory" (shared by the workers
+               of one Linux host), "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU
+               each use NCCL
     wire       "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
                directions; sums (weights, batch norm) and evaluation are not
     rendezvous seconds that a worker waits for the others when a run starts
-    patience   seconds without progress of any worker after which a run ends, longer than its longest step
-               without any: loading a shard, an evaluation, a checkpoint; null: it waits for ever
+    patience   seconds without progress of any worker after which a run ends. Workers report none while they
+               load a shard, evaluate or save a checkpoint, so it has to be longer than these; null: they wait
+               for ever
     data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
     results    folder that run folders go to
     cache      folder of cached graphs and shards
@@ -53,15 +55,15 @@ class RunConfig:
     checkpoint_every   epochs between checkpoints; 0: none
     keep_checkpoint   true: keep the state after the last epoch, which `halobench runs extend` goes on from
     fresh      true: start anew where the same run has finished or stopped before; its folder is kept beside
-    stale      a finished run that other code computed: "show" it and say so, or "rerun" it; its folder is
-               kept beside
-    diverged   a run whose loss is no longer a finite number: "stop" it, or "go_on"
+    stale      what to do with a run that other code computed: "show" it (where it was stopped, go on with it)
+               and say so, or "rerun" it; its folder is then kept beside
+    diverged   what to do once the loss or the logits are not finite numbers: "stop" the run, or "go_on"
     objective  what a sweeper such as Optuna's optimises: a value of summary.json, as best.test, final.val or
                bytes_epoch; null: the best validation score
     launch     "local", or "prepare" to write the run folder and print the torchrun command
     progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
-    verbose    true: a run ends with all that `halobench runs show` says of it; false: with its score, bytes,
-               time and what it is beside exact training
+    verbose    true: a run ends with all that `halobench runs show` says of it; false: with its score, bytes
+               and time, and how they compare with exact training
     """
 
     workers: int = number(1, 1, 4096)
@@ -103,7 +105,7 @@ class RunConfig:
 
 
 def _check_path(key: str, path: str | None) -> None:
-    """InputError where no file system could have a folder of this name."""
+    """InputError where no file system could have a folder with this path."""
     given = os.fsencode(path or "")
     if b"\0" in given or len(given) > PATH or max(map(len, given.split(b"/"))) > NAME:
         raise InputError(

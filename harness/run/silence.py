@@ -1,7 +1,7 @@
-"""What the launcher says of workers that no longer move: all others wait for a frozen one, and none says so.
+"""Tells the user of workers that no longer move. All others wait for a frozen worker, and none says so.
 
-Each worker notes in a page that it shares with the launcher when it began which epoch. A thread of the
-launcher looks at the page: it costs a worker nothing but that note."""
+Each worker notes when it began which epoch, in a page of memory that it shares with the launcher. A thread of
+the launcher looks at the page, so a worker spends no more than that note."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-LEAST = 60.0  # seconds of silence of which nothing is said
-LONGEST = 5  # times the longest epoch so far: a straggler, whose epochs are long, is not silent
+LEAST = 60.0  # seconds: a shorter silence is never told
+LONGEST = 5  # times the longest epoch so far: a shorter silence is not told, since stragglers' are long
 FILE = "beats"  # beside the file in which workers meet
-# Columns: the epoch begun last; when, by CLOCK_MONOTONIC; the longest before it, in seconds.
+# Columns: the epoch begun last; when it began, by CLOCK_MONOTONIC; the longest epoch before it, in seconds.
 EPOCH, SINCE, LENGTH, COLUMNS = range(4)
 NONE = -1.0
 STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -52,9 +52,11 @@ class Heartbeats:
 
 @dataclass
 class Silence:
-    """beats      of the workers
-    processes  by worker, its process
-    say        what a sentence is given to
+    """Says which workers have not moved for long.
+
+    beats      of the workers
+    processes  the process id of each worker, by rank
+    say        called with each sentence
     """
 
     beats: Heartbeats
@@ -71,7 +73,7 @@ class Silence:
         silence = np.where(rows[:, EPOCH] == NONE, 0.0, time.monotonic() - rows[:, SINCE])
         silent = [int(worker) for worker in np.flatnonzero(silence > limit)]
         frozen, others = self._stopped(silent)
-        # One that waits for a frozen one, or for one that is behind, is not to blame.
+        # Workers that wait for a frozen worker, or for one in an earlier epoch, are not to blame.
         blamed = [worker for worker in silent if worker in frozen] or silent
         behind = rows[blamed, EPOCH].min() if blamed else NONE
         blamed = [worker for worker in blamed if rows[worker, EPOCH] == behind]
@@ -90,7 +92,8 @@ class Silence:
         self.say(told)
 
     def _stopped(self, silent: list[int]) -> tuple[set[int], dict[int, int]]:
-        """Which silent workers are stopped by a signal; and by worker a process of its that is (a server)."""
+        """Which silent workers are stopped by a signal; and, by worker, the id of a process that it started
+        (a server) which is stopped."""
         frozen: set[int] = set()
         others: dict[int, int] = {}
         for worker in self.processes if silent else ():
@@ -106,7 +109,7 @@ class Silence:
 
 @contextlib.contextmanager
 def watched(silence: Silence) -> Iterator[None]:
-    """While this is open, a thread looks every second."""
+    """While this is open, a thread calls `silence.look` every second."""
     ended = threading.Event()
 
     def look() -> None:

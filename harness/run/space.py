@@ -1,4 +1,4 @@
-"""What `halobench tune` chooses, and from which values: `conf/tune/`.
+"""The keys that `halobench tune` chooses and the values that it chooses from, as `conf/tune/` holds them.
 
 `common.yaml` holds the keys that are tuned for every system, `NAME.yaml` the knobs of `system=NAME` beside
 them. A key has a list of values, or a range:
@@ -22,16 +22,18 @@ from harness.run import config as configs
 from harness.run.config import Run
 
 FOLDER, COMMON = "tune", "common"
-DIGITS = 3  # of a number that is drawn, so that it can be typed
+DIGITS = 3  # significant digits of a drawn number, so that one can type it
 
 
 @dataclass(frozen=True)
 class Choices:
+    """A list of values to choose from."""
+
     values: tuple[Any, ...]
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """The values that a system must accept for it to accept all."""
+        """The values that `fitted` tries; where a system accepts these, it accepts all."""
         return self.values
 
     def __contains__(self, value: object) -> bool:
@@ -49,8 +51,11 @@ class Choices:
 
 @dataclass(frozen=True)
 class Range:
-    """low, high  the least and the largest value; whole numbers alone where both are whole
-    log        true: equal ratios are equally likely"""
+    """The numbers between two.
+
+    low, high  the least and the largest value; only whole numbers are drawn where both are whole
+    log        true: equal ratios are equally likely
+    """
 
     low: float
     high: float
@@ -77,8 +82,8 @@ Space = Mapping[str, Choices | Range]
 
 
 def read(system: str, config_dir: Path | None = None) -> dict[str, Choices | Range]:
-    """The space of `system=SYSTEM`, by key; `config_dir` is searched before the tree. InputError that names
-    the file where it cannot be used."""
+    """The space of `system=SYSTEM`, by key. Its knobs come from the first folder that has the system's file,
+    `config_dir` before the tree. InputError, which names the file, where it cannot be used."""
     made = _read(Path(CONF) / FOLDER / f"{COMMON}.yaml", "")
     for folder in filter(None, (config_dir, Path(CONF))):
         path = folder / FOLDER / f"{system}.yaml"
@@ -122,8 +127,8 @@ def _values(where: str, given: Any) -> Choices | Range:
 
 
 def fitted(space: Space, base: Run, given: Collection[str]) -> dict[str, Choices | Range]:
-    """The part of a space that is left to choose where the keys `given` are not; every value of it makes a
-    run of `base`. InputError where one does not, or nothing is left."""
+    """The space without the keys `given`. InputError where nothing is left, or where a value that stands for
+    all of a key (`ends`) makes no run of `base`."""
     left = {key: values for key, values in space.items() if key not in given}
     if not left:
         raise InputError(f"{', '.join(space)} are all given: leave one out, which is then tuned")
@@ -144,8 +149,11 @@ def fitted(space: Space, base: Run, given: Collection[str]) -> dict[str, Choices
 
 
 def changed(base: Run, values: Mapping[str, Any], **top: Any) -> Run:
-    """The run with other values: `values` by key inside of a block, `top` by key outside. InputError where it
-    cannot be."""
+    """The run with other values. InputError where they make no run.
+
+    values   by key of a block, as "optimiser.lr"
+    top      by top-level key
+    """
     config = {**base.composed, **top}
     for key, value in values.items():
         block, _, name = key.partition(".")

@@ -19,14 +19,16 @@ DIRECTION = "hydra.sweeper.direction"
 
 @dataclass(frozen=True)
 class Sweep:
-    """keys        that are given several values
+    """What a command with -m asks for.
+
+    keys        that are given several values
     parts       the sweeps, one after another, that it consists of: the words of each
-    before      runs before each part
+    before      how many runs come before each part
     total       runs altogether; None where that is not known
     elsewhere   the folder of results where the launcher starts jobs in other processes; else None
-    optimises   whether the sweeper chooses values by what came of the runs before
+    optimises   whether the sweeper chooses values by the results of earlier runs
     objective, direction   what it optimises and which way, where it does
-    grid        whether the sweeper tries every point of a grid, whatever came of the others
+    grid        whether the sweeper tries every point of a grid, whatever the results are
     plain       whether its runs follow from its words alone, with nothing of Hydra's own among them
     """
 
@@ -51,7 +53,7 @@ def read(words: list[str], conf: str) -> Sweep:
     grid = "GridSampler" in str(composed.hydra.sweeper.get("sampler"))
     elsewhere = None if launcher.endswith(".BasicLauncher") else Path(composed.results)
     direction = ""
-    # Values that stand in a config rather than on the command line are not counted, nor a pattern's options.
+    # Runs are counted only where the command line lists all values: not those of a config, nor of a pattern.
     inside = dict.fromkeys(map(str, composed.hydra.sweeper.get("params") or ()))
     if basic:
         sizes = [math.prod(len(values or ()) for values in overrides.swept(part).values()) for part in parts]
@@ -66,7 +68,7 @@ def read(words: list[str], conf: str) -> Sweep:
         direction = objective.direction(composed.objective)
         sizes, total = [0], composed.hydra.sweeper.get("n_trials")
         if grid:
-            total = None  # as many as the grid has points, if these are fewer
+            total = None  # n_trials, or the number of the grid's points where that is smaller
         if sweeper == OPTUNA:
             parts = [_towards(parts[0], composed.objective, direction)]
     before = list(itertools.accumulate(sizes, initial=0))

@@ -54,11 +54,11 @@ from harness.run.process import RunFailed
 from harness.run.progress import Progress
 from harness.run.silence import Heartbeats
 
-STALLED = 4  # exit code of a worker that ended itself because nothing moved any more, or another had failed
+STALLED = 4  # exit code of a worker that ended itself: no worker made progress, or another had failed
 
 
 def _numbered(name: str, usual: int) -> int:
-    """A number of the environment that a launcher sets."""
+    """A number that a launcher sets in the environment; `usual` where it is not set."""
     given = os.environ.get(name, str(usual))
     if not given.isdecimal():
         raise InputError(f"{name}={given} in the environment is not a number: start workers by torchrun")
@@ -69,21 +69,22 @@ def _numbered(name: str, usual: int) -> int:
 def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = None) -> None:
     """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`.
 
-    meeting   file in which the workers of one host meet, which have been started by what prepared the run;
-              None: where torchrun's environment says
-    known     the run that `run_dir` was prepared for, where whoever started this worker has it; null: read
-              from there
+    meeting   file in which the workers of one host meet, where the launcher on that host started them; None:
+              they meet where torchrun's environment says
+    known     the run that `run_dir` was prepared for, where the process that started this worker has it;
+              None: it is read from `run_dir`
 
     Raises InputError, on all workers, where one of them cannot take part: the run folder or a shard is
-    missing or damaged, a device is not there, the number of workers is another. Raises PeerLost where another
-    worker went away, with that worker's last words where it had any."""
+    missing or damaged, a device is not there, or another number of workers was started. Raises PeerLost where
+    another worker went away, with that worker's error where it told one."""
     if "PYTHONFAULTHANDLER" not in os.environ:
         faulthandler.disable()  # `record` has turned it on; who waits for this worker says what ended it
     rank, size = _numbered("RANK", 0), _numbered("WORLD_SIZE", 1)
     folder, recorder = Path(run_dir), Recorder()
+    # The workers meet first, so that a worker which cannot take part can say so to all.
     found = known
     if found is None:
-        with contextlib.suppress(InputError):  # which is told to the others below
+        with contextlib.suppress(InputError):  # raised again below, where the others can be told
             found = configs.load(folder)
     key = secret.read(folder) if meeting is None and size > 1 else b""
     met = Meeting(rank, size, meeting, found.settings.rendezvous if found else RENDEZVOUS, key)
@@ -93,7 +94,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
             if meeting is None:
                 sees, wrong = separate_hosts.describe(met, host_name(), folder)
             try:
-                # Who was started elsewhere may have another run's folder until worker 0 has told of it.
+                # Before `describe`, a worker on another host may have had another run's folder.
                 run = held(found if found and meeting else configs.load(folder), folder)
                 if meeting is None:
                     _check_start(run, folder, size, sees[rank])
@@ -102,6 +103,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
             except InputError as error:
                 wrong = wrong or str(error)
             device = run.settings.device if run is not None else "cpu"
+            # All workers hear what is wrong with any, and raise InputError alike; else each gets its place.
             seat = seated(met.members(myself(device, wrong)), rank, device)
             assert run is not None, "who has none has said what is wrong"
             if meeting is None:
@@ -127,7 +129,11 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
 
 
 def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None:
-    """Of a worker that another process has prepared, perhaps elsewhere and some time ago."""
+    """InputError where torchrun started another number of workers than the run has, or where this worker's
+    shard is not what was written: the run may have been prepared elsewhere and long ago.
+
+    sees   whether this worker sees worker 0's run folder
+    """
     if size != run.settings.workers:
         raise InputError(
             f"workers={run.settings.workers} in {run_dir}/config.yaml but {counted(size, 'worker')} started;"
@@ -158,7 +164,8 @@ def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: WorkerPlace)
 
 
 def _ends(met: Meeting) -> Callable[[str], None]:
-    """What ends this process from a thread beside its training, with a sentence for whoever started it."""
+    """A function that ends this process from a thread beside its training. It leaves a sentence for the
+    process that started this one."""
 
     def end(sentence: str) -> None:
         get_error_handler().record_exception(RunFailed(sentence))
@@ -170,10 +177,10 @@ def _ends(met: Meeting) -> Callable[[str], None]:
 
 
 def held(run: configs.Run, run_dir: Path) -> configs.Run:
-    """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
-    another device, kernel or number of threads would go on with other bits.
+    """The run; where it goes on from a checkpoint, with the device, kernel and number of threads that it had
+    then, whatever `auto` would choose now: others would give other bits.
 
-    Raises InputError where such a value is not to be had on this host."""
+    Raises InputError where this host does not have one of them."""
     found = _began(run_dir)
     if found is None:
         return run
@@ -191,7 +198,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
 
 
 def _began(run_dir: Path) -> dict[str, Any] | None:
-    """What the run was when it began; None where it has no checkpoint to go on from."""
+    """The content of resolved.json; None where the run has no checkpoint to go on from."""
     return resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
 
 
@@ -207,9 +214,10 @@ def train(
     """The whole of a worker's work inside an open process group.
 
     sees    which workers see the run folder of worker 0, by rank; empty: all do
-    beats   where a worker notes which epoch it begins, for a launcher on this host that watches whether it
-            moves; None: nobody watches
+    beats   where the worker notes which epoch it begins, for a launcher on this host that watches whether
+            workers move; None: nobody watches
     """
+    # A run that goes on must add in the same order as before, or its bits would differ.
     began = _began(run_dir)
     if began is not None:
         before = began["attempts"][-1]["transport"]
@@ -219,6 +227,7 @@ def train(
                 f" transport {before} and would go on over {transport.name}; start the run anew with"
                 " fresh=true"
             )
+    # Build the trainer from this worker's shard, which worker 0 sends first where hosts share no folder.
     rank, size, device = seat.rank, seat.size, seat.device
     threads = run.settings.threads or max(1, cpu_count() // len(seat.neighbours))
     torch.set_num_threads(threads)
@@ -249,13 +258,15 @@ def train(
         straggler=run.straggler,
         labels=run.labels,
     )
-    # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
+    # Restore the latest checkpoint. Checkpoints name the run by the fingerprint that it had when it began,
+    # since later versions of this program may compute another one.
     name = (began or {}).get("run") or run.fingerprint
     earlier = writer.attempts(run_dir) if rank == 0 else 0
-    # Of workers that see one folder the first removes from it what is no longer needed.
+    # Of the workers that see one folder, the first removes what is no longer needed from it.
     keeper = rank == (0 if not apart or sees[rank] else next(k for k in seat.neighbours if not sees[k]))
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier, keeper)
-    met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
+    met = checkpoints.restore(trainer)  # how many epochs of the run were over when the workers last met
+    # Worker 0 records what this attempt runs on.
     if rank == 0:
         check_streams(run_dir, checkpoints.attempt)
         machine = Trace(run_dir).environment
@@ -271,6 +282,7 @@ def train(
         }
         facts = {**run.facts, "steps": trainer.steps, "knobs": trainer.chosen, "run": name}
         resolved.record(run_dir, met, attempt, facts)
+    # Each worker opens its streams; in an asynchronous run worker 0 also those of the run's epochs.
     own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
     rounds = (
         AsynchronousTrace(run_dir, own, comm, checkpoints.attempt, met, trainer.train_share)
@@ -288,10 +300,12 @@ def train(
         if met and rank == 0:
             progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
         saving, diverged, ended = 0.0, False, False
-        # Epochs that are trained and not yet written; of an asynchronous run its rounds.
+        # `pending` holds epochs that are trained and not yet written, each with its loss under way; `shares`
+        # does so for the rounds of an asynchronous run, each with this worker's share of the loss.
         pending: list[tuple[Epoch, Callable[[], float] | None]] = []
         shares: list[tuple[Epoch, torch.Tensor]] = []
         while met <= last:
+            # Train one epoch (asynchronous: one round) inside the train clock.
             if beats:
                 beats.begin(rank, trainer.next_epoch)
             loss_share = trainer.train_epoch(trainer.next_epoch)
@@ -303,12 +317,14 @@ def train(
             done = recorder.epoch.epoch + 1
             if isinstance(run.system, AsynchronousSystem):
                 done = run.system.epochs_done(recorder.epoch.epoch)
+            # Which epochs can be written now: those whose loss is known. A synchronous run waits for the loss
+            # where its workers meet anyway (a checkpoint or an evaluation), else an epoch later. In an
+            # asynchronous run epochs can be written only when the workers meet.
             due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
             finished: list[tuple[Epoch, Callable[[], float] | None]]
             if rounds is None:
-                # Over sockets a loss's sum stands behind rows under way. Waiting for it at once would let
-                # rows that the system need not wait for yet pass outside the clock: it is read an epoch
-                # later, unless workers meet here anyway.
+                # Over sockets the sum of the loss queues behind rows under way. Waiting for it at once would
+                # let rows arrive outside the clock that the system need not wait for yet.
                 with recorder.clock("log"):
                     pending.append((recorder.epoch, trainer.start_global_loss(loss_share)))
                 meet = due or scored(recorder.epoch.epoch)
@@ -323,6 +339,7 @@ def train(
                     for epoch, share in rounds.epochs(shares, met, done, peak_rss())
                 ]
                 shares = []
+            # Evaluate and write these epochs, outside the train clock.
             for recorder.epoch, global_loss in finished:
                 with recorder.clock("log"):
                     loss = global_loss() if global_loss is not None else None
@@ -335,7 +352,7 @@ def train(
                     for name, value in scores.named().items() if rank == 0 else ():
                         recorder.metric(name, value)
                     ended = trainer.ends_early(scores)
-                # On all workers alike: both are sums over all of them.
+                # All workers decide alike, since both values are sums over all of them.
                 diverged = diverged or broken or (scores is not None and scores.not_finite > 0)
                 trace.write(
                     recorder.epoch,
@@ -345,22 +362,25 @@ def train(
                 )
                 progress.epoch(recorder.epoch, loss, scores)
                 if diverged and run.settings.diverged == "stop":
-                    break  # what was trained since is not written
+                    break  # epochs that were trained after it are not written
             met = done
             if ended or (diverged and run.settings.diverged == "stop"):
                 break
-            # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
+            # The checkpoint comes after the trace: a run goes on from it only if all epochs before are traced.
             if due:
                 started = time.monotonic()
                 checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
         if beats:
             beats.end(rank)
+        # At the end, save a checkpoint where one is to be kept, and wait until nothing is under way.
         if run.settings.keep_checkpoint and not diverged:
             checkpoints.save(trainer, met)
         trainer.closing.close()
         comm.drain()
     comm.barrier()
+    # Worker 0 gets the traces from the other hosts, merges all, and writes the summary, which marks the run
+    # as finished. Then each folder is cleared of what is no longer needed.
     if apart:
         separate_hosts.take_back(comm, run_dir, sees, seat.hosts)
     if rank == 0:
@@ -380,7 +400,7 @@ def train(
 
 
 def check_device(name: str) -> None:
-    """Raises InputError for a device that this host has not."""
+    """Raises InputError for a device ("auto", "cpu" or "cuda") that this host does not have."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device=cuda but no CUDA device is visible; give device=cpu")
 

@@ -16,9 +16,10 @@ from harness.run.train import main
 
 
 def ended(error: Exception, code: int) -> None:
-    """Say why in one sentence, and end at once: a group of NCCL that has lost a peer may never end."""
+    """Say why in one sentence, and end the process at once: closing an NCCL group that has lost a peer may
+    take for ever."""
     sys.stderr.flush()
-    # At once: the other workers of the host write to the same place.
+    # In one write, since the other workers of the host write to the same place.
     os.write(sys.stderr.fileno(), printable(f"error: {error}\n").encode())
     os._exit(code)
 
@@ -35,7 +36,7 @@ if __name__ == "__main__":
     except (ServiceLost, LimitReached, PeerLost) as error:
         ended(error, 1)
     if os.environ.get("RANK", "0") == "0":
-        # Not before: it brings in statistics that nothing up to here has to wait for.
+        # Imported here, since this brings in statistics for which no training should wait.
         from rich.console import Console
 
         from harness.results.report.single import at_end
