@@ -1,8 +1,9 @@
-"""The command `halobench`, which is `python -m harness` too: its subcommands, and the one it is without any.
+"""The command `halobench`, also started as `python -m harness`: its subcommands, and which one to call.
 
 A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for another's
-imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`; no words at all are help.
-`--config-dir FOLDER` may stand beside any; others than Hydra's find it in the environment."""
+imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`; without words the help is
+printed. `--config-dir FOLDER` may be given to any subcommand. Hydra reads the option itself for `run` and
+`prepare`; all others find the folder in the environment (OWN_CONFIG)."""
 
 from __future__ import annotations
 
@@ -27,9 +28,10 @@ from harness.base.places import OWN_CONFIG
 class Command:
     """A subcommand.
 
-    module, function   what takes its words and what was typed for it, and returns the exit code
+    module, function   the function that it calls: takes the words after it, and what was typed for it;
+                       returns the exit code
     says               what it does, as `halobench --help` lists it
-    after              words that stand after those that are given
+    after              words that are added after those that are given
     """
 
     module: str
@@ -77,8 +79,8 @@ COMMANDS = {
         "speed of the harness, beside its peers' where there are any"),
     "fidelity": Command("harness.dev.fidelity.__main__", "how near the synthetic twins are to their graphs"),
 }  # fmt: skip
-TAKE_KEYS = ("plan", "advise")  # beside run and prepare
-# Options of the shell's completion, which Hydra answers.
+TAKE_KEYS = ("plan", "advise")  # commands that take KEY=VALUE, beside run and prepare
+# Options by which a shell asks for completion; Hydra has the same.
 COMPLETION = ("-sc", "--shell-completion")
 
 
@@ -90,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _answered(words)
     except (KeyboardInterrupt, Exception) as error:
         before: BaseException | None = error
-        # A library that a Ctrl-C reaches may raise an error of its own.
+        # A library that a Ctrl-C interrupts may raise an error of its own, in whose context the Ctrl-C
+        # stands.
         while before and not isinstance(before, KeyboardInterrupt):
             before = before.__context__
         if before:
@@ -109,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Standard streams that whoever started this process has closed lead nowhere: the next file that is
-    opened would stand in their place, and what is printed would be written into it."""
+    """Open os.devnull for each standard stream that was closed when this process started. Otherwise the next
+    file that is opened would take its number, and whatever is printed would be written into that file."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)  # gives the lowest number that is free
@@ -139,10 +142,11 @@ def _answered(words: list[str]) -> int:
 
 
 def _called(words: list[str], typed: str) -> int:
-    """The exit code of the command that the words name, `run` where they name none."""
+    """Call the command that the words name, `run` where they name none; returns its exit code."""
+    # Find the command's name, which may have two words and may follow --config-dir.
     ahead = len(words) > 2 and words[0] == "--config-dir" and words[2] in COMMANDS
     if ahead or (len(words) > 1 and words[0].startswith("--config-dir=") and words[1] in COMMANDS):
-        at = 2 if ahead else 1  # the option stands before the command, or behind
+        at = 2 if ahead else 1  # the option takes two words, or one
         words = [*words[at:], *words[:at]]
     two = " ".join(words[:2])
     name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
@@ -159,6 +163,7 @@ def _called(words: list[str], typed: str) -> int:
 
         print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
         return 2
+    # Call it. Commands other than `run` and `prepare` find the folder of --config-dir in the environment.
     command = COMMANDS[name or "run"]
     given = os.environ.get(OWN_CONFIG)
     if command.function != "run":
@@ -174,8 +179,8 @@ def _called(words: list[str], typed: str) -> int:
 
 
 def _loaded(module: str) -> ModuleType:
-    """The module, imported. Ctrl-C ends this process meanwhile: what a handler raises inside an import some
-    libraries swallow, or stay half imported."""
+    """Import a module. A Ctrl-C meanwhile ends this process at once: some libraries swallow what a signal
+    handler raises inside an import, or stay half imported."""
     own = signal.getsignal(signal.SIGINT)
     at_once = own is signal.default_int_handler and threading.current_thread() is threading.main_thread()
     if at_once:
@@ -210,9 +215,9 @@ def _listed() -> str:
 
 
 def _complete(words: list[str]) -> int:
-    """Answer the shell: names of subcommands for the first word; the options of a group, of a list the next
-    one; and Hydra's keys and options beside and after the commands that take them, which is all it knows of.
-    """
+    """Print what the shell can complete its line with: names of subcommands for the first word; after GROUP=
+    the group's options, in a list the next one; else Hydra's keys and options, for the commands that take
+    them. The line stands in COMP_LINE."""
     line = os.environ.get("COMP_LINE", "").split(" ")
     begun = line[1] if len(line) > 1 else ""
     names = [name for name in COMMANDS if len(line) == 2 and name.startswith(begun) and " " not in name]

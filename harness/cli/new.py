@@ -22,7 +22,7 @@ from harness.run.runner import CONF
 
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = ("system", "dataset", "experiment")
-# After each kind, what to type next; $at is the folder.
+# By kind, the commands to type next; $at is the folder that was written.
 NEXT = {
     "system": (
         "PYTHONPATH=$at halobench check system=$name --config-dir $at/conf",
@@ -53,7 +53,7 @@ def main(words: list[str], program: str) -> None:
         raise InputError(f'name="{name}" is that of a Python module here: give another')
     folder = given.out or Path(name)
     files = rendered(given.kind, name)
-    # A folder may hold several systems; what does not speak of one alone is there once.
+    # A folder may hold several systems. Files that are the same for all of them are written once.
     files = {path: text for path, text in files.items() if name in str(path) or not (folder / path).exists()}
     there = [path for path in files if (folder / path).exists()]
     if there:

@@ -37,13 +37,14 @@ from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, until_stopped
 from harness.run.refused import unreadable
 
-LINES, WIDTH = 25, 110  # of what `show` prints of a run
+LINES, WIDTH = 25, 110  # the most lines that `show` prints of a run, and the most characters of one
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
 
 
 @command("halobench runs")
 def main(words: list[str], program: str) -> int:
-    """Exit code 1 where a run that was extended failed; 128 + signal where it was stopped."""
+    """Returns 0, the exit code of a run that was extended and failed, or 128 + signal where it was
+    stopped."""
     given = _parser(program).parse_args(words)
     try:
         return until_stopped(lambda: given.act(given) or 0)
@@ -117,7 +118,7 @@ def _list(given: argparse.Namespace) -> None:
 
 
 def _line(run: Run) -> list[str]:
-    """What `list` tells of a run, after its folder and its name."""
+    """The cells of a run in `list`, after those of its folder and its name."""
     keys, score, size = run.keys, "", ""
     if not run.trace.epochs.empty:
         summary = run.summary
@@ -128,7 +129,7 @@ def _line(run: Run) -> list[str]:
 
 
 def _state(run: Run) -> str:
-    """Whether a run has finished, and how far it has come otherwise."""
+    """The state of a run in words: finished, or how far it has come."""
     if not run.finished and _in_use(run.path):
         return "going on"
     if run.trace.epochs.empty:
@@ -139,7 +140,7 @@ def _state(run: Run) -> str:
 
 
 def _in_use(path: Path) -> bool:
-    """Whether a process has the run's folder."""
+    """Whether another process holds the lock of a run's folder."""
     if not (path / prepare.LOCK).is_file() or (path / prepare.LOCK).is_symlink():
         return False
     try:
@@ -171,10 +172,10 @@ def _show(given: argparse.Namespace) -> None:
 
 
 def _keys(run: Run) -> str:
-    """The run's keys as one would type them, those that most tables are about first; null ones left out, or
-    with what the system made of them."""
+    """The run's keys as one would type them, with those that most tables are about first. A key that is null
+    is left out, or shown with the value that the system chose for it."""
     first = ("system.", "dataset", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
-    # The word that chooses the graph before the keys that it sets.
+    # The word `dataset=` replaces the keys that it sets.
     keys = {**_dataset(run), **{key: value for key, value in run.keys.items() if key not in _dataset(run)}}
     order = sorted(keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first)))
     made = {f"system.{name}": value for name, value in (run.trace.resolved or {}).get("knobs", {}).items()}
@@ -185,8 +186,8 @@ def _keys(run: Run) -> str:
 
 
 def _dataset(run: Run) -> dict[str, str | None]:
-    """The word `dataset=` that chooses the run's graph in the place of what it sets; nothing of a source of
-    somebody's own, whose word is not known."""
+    """The word `dataset=` that chooses the run's graph, and None for the keys that it sets, so that they are
+    left out. Empty where the graph is a user's own dataset, whose word is not known."""
     name, source = str(run.keys.get("dataset.name")), run.keys.get("dataset.source")
     if source == "npz":
         return {"dataset": "npz", "dataset.source": None, "dataset.name": None if name == "npz" else name}
@@ -197,7 +198,7 @@ def _dataset(run: Run) -> dict[str, str | None]:
 
 
 def _compare(given: argparse.Namespace) -> None:
-    """Keys and results as rows, runs as columns; a key stands there where not all runs agree on it."""
+    """Print a table with runs as columns. Its rows are the keys on which not all runs agree, then results."""
     runs = [Run(path) for path in find_runs(given.runs)]
     if len(runs) < 2:
         raise InputError(f"{given.runs[0]} is one run: give two or more to compare")
@@ -219,14 +220,14 @@ def _compare(given: argparse.Namespace) -> None:
 
 
 def _told_apart(paths: list[Path]) -> list[str]:
-    """The names of folders, with as many of those above as it takes to tell them apart."""
+    """The names of folders, each with as many of the folders above it as it takes to tell all apart."""
     deepest = max(len(path.parts) for path in paths)
     told = ([str(Path(*path.parts[-depth:])) for path in paths] for depth in range(1, deepest + 1))
     return next((names for names in told if len(set(names)) == len(paths)), [str(path) for path in paths])
 
 
 def _losses(run: Run, first: Run) -> str:
-    """Up to where a run's losses are the first one's, bit for bit."""
+    """In how many epochs from the start a run's losses equal those of the first run, bit for bit."""
     if run is first:
         return "-"
     ours, theirs = ([*r.trace.epochs.groupby("epoch")["loss"].first()] for r in (run, first))
@@ -254,7 +255,7 @@ def _extend(given: argparse.Namespace) -> None:
         raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
     if own := own_config():
         trust_folder(own)
-    # A run is named by the folder that was given, whatever folder that command stood in.
+    # The absolute path, since the run may have been started from another working directory.
     jobs.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
 
 
@@ -274,14 +275,18 @@ def _clean(given: argparse.Namespace) -> None:
 
 
 def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
-    """Remove folders that nobody holds by the lock beside each; or say which they are and how large."""
+    """Remove folders, or, without `yes`, say which would be removed and how large they are.
+
+    found   (folder, its lock) of each; a folder whose lock another process holds is kept
+    """
     total = 0
     for folder, lock in found:
         if folder.is_symlink():
             print(f"a link, kept: {folder}")
             continue
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        # Where nothing is removed, no lock is left where none was. What is no file is a lock of nobody's.
+        # A lock that is missing is made only where the folder is removed: listing leaves no files behind. A
+        # lock that is a link or no regular file is held by nobody.
         missing = not os.path.lexists(lock)
         takes = yes if missing else lock.is_file() and not lock.is_symlink()
         with _held(lock) if takes else contextlib.nullcontext(True) as ours:
@@ -297,7 +302,7 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
 
 @contextlib.contextmanager
 def _held(lock: Path) -> Iterator[bool]:
-    """Whether the lock could be taken; it is held while this is open."""
+    """Take a lock and hold it while this is open; yields False where another process holds it."""
     holder = FileLock(lock)
     try:
         holder.acquire(timeout=0)

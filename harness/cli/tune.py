@@ -1,7 +1,8 @@
-"""`halobench tune`: every system at its best, by as many trials each, on the validation score alone.
+"""`halobench tune`: every system at its best setting, found by the same number of trials for each, on the
+validation score alone.
 
-A trial is a run like any other, and its folder is all that is kept of it: Optuna's sampler is seeded, so that
-the same command asks for the same trials in the same order and takes those that have finished from there."""
+A trial is a run like any other, and only its folder is kept. Optuna's sampler is seeded, so the same command
+asks for the same trials in the same order, and reads those that have finished from their folders."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from harness.run.config import Run
 from harness.run.process import until_stopped
 from harness.run.runner import Places
 
-SEEDS = 3  # fresh ones, where none are given
-# Keys that are set for each run here.
+SEEDS = 3  # how many fresh seeds the tracks use where none are given
+# Keys that this command sets for each run.
 OWN = ("label", "run_dir", "launch", "objective", "fresh")
 DESCRIPTION = """\
 Each system at its best: as many trials for every one, on the validation score alone. Then the best setting
@@ -48,8 +49,11 @@ words:
 
 @dataclass
 class Budget:
-    """trials  of each system
-    seeds   of the two tracks; none: the three after the trials' seed"""
+    """How much is run.
+
+    trials  of each system
+    seeds   of the two tracks; none: the three after the trials' seed
+    """
 
     trials: int = number(20, 1, 10_000)
     seeds: list[int] = field(default_factory=list, metadata={KEY: Bounds(0, SEED)})
@@ -57,9 +61,12 @@ class Budget:
 
 @dataclass
 class Trial:
-    """values  of the keys that are tuned
-    score   the best validation score; minus infinity where the run diverged, None where there was none
-    why     it has no score; "" where it has one"""
+    """What came of a trial.
+
+    values  of the keys that are tuned
+    score   the best validation score; minus infinity where the run diverged, None where it has none
+    why     the reason where the run diverged or has no score; else ""
+    """
 
     values: dict[str, Any]
     score: float | None
@@ -69,9 +76,10 @@ class Trial:
 class Study:
     """The trials of a system, in the order in which they are asked for.
 
-    base     the run that they change
-    space    what they choose
-    pending  the first that has not finished: what asked for it, its values and its run; None: none is left
+    base     the run whose keys the trials change
+    space    the keys that they choose, and from which values
+    pending  the first trial that has not finished: (Optuna's trial, its values, its run); None: none is left
+    trials   those that have ended
     """
 
     def __init__(self, base: Run, chosen: space.Space, trials: int):
@@ -94,7 +102,7 @@ class Study:
         return self.base.system_name
 
     def catch_up(self) -> None:
-        """Take trials from where they have finished, up to the first that has not."""
+        """Ask for trials and note those whose runs have finished, up to the first that has not."""
         while self.pending is None and len(self.trials) < self.budget:
             asked = self.study.ask()
             values = {key: each.draw(asked, key) for key, each in self.space.items()}
@@ -108,7 +116,10 @@ class Study:
                 self.tell()
 
     def tell(self, why: str = "") -> None:
-        """Note what became of the pending trial: its run has finished, or it has not, and why."""
+        """Note what became of the pending trial.
+
+        why   the reason where its run failed; "" where it has finished
+        """
         assert self.pending is not None
         asked, values, run = self.pending
         self.pending = None
@@ -132,12 +143,13 @@ class Study:
 
     @property
     def best(self) -> Trial | None:
-        """The first with the highest validation score; None where no trial has one."""
+        """The first trial with the highest validation score; None where no trial has a score."""
         scored = [trial for trial in self.trials if not trial.why]
         return max(scored, key=lambda trial: trial.score or 0.0, default=None)
 
     def runs(self, which: str, seeds: Sequence[int]) -> list[Run]:
-        """Of a track, a run per seed; InputError where no trial has a score."""
+        """The runs of a track (`track.FIXED` or `track.TUNED`), one per seed. InputError for the tuned track
+        where no trial has a score."""
         if which == track.TUNED and self.best is None:
             raise InputError(f"{self.name}: no trial has a validation score: {self.trials[-1].why}")
         values = self.best.values if which == track.TUNED and self.best else {}
@@ -185,7 +197,8 @@ def tune(words: Sequence[str], config_dir: Path | None = None) -> int:
 
 
 def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[Run]]:
-    """The budget, and by its name the default run of each system. InputError where the words ask for none."""
+    """The budget, and the default run of each system, with the system's name as label. InputError where the
+    words are not those of a tuning."""
     own = {key: value for key, value in map(key_value, words) if key in Budget.__dataclass_fields__}
     rest = [*runner.searchpath(config_dir), *(word for word in words if key_of(word) not in own)]
     for key in OWN:
@@ -210,7 +223,7 @@ def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[
 
 
 def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> None:
-    """Say how many runs there are, and about how long those take that are lacking."""
+    """Say how many runs there are, and about how long the lacking ones take."""
     seconds, lacking = 0.0, 0
     for study in studies:
         left = budget.trials - len(study.trials) + len(runner.lacking(study.runs(track.FIXED, budget.seeds)))
@@ -229,8 +242,8 @@ def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> No
 
 
 def _seconds(study: Study) -> float:
-    """What one of its runs takes, by the latest trial that has finished, else by the latest run of the same
-    system, graph and workers; NaN where there is none."""
+    """About how many seconds a run of the study takes, by the latest trial that has finished, else by the
+    latest run of the same system, graph and workers; NaN where there is none."""
     alike = [*([study.pending[2]] if study.pending else []), study.base]
     return next(filter(None, map(runner.seconds_of, alike)), math.nan)
 
@@ -269,7 +282,7 @@ def _told(trial: Trial) -> str:
 
 
 def _start(runs: Sequence[Run]) -> None:
-    """Train these runs. InputError with what the failed ones said."""
+    """Train these runs. InputError with the output of those that failed."""
     if runs:
         settings = runs[0].settings
         places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))

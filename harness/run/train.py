@@ -366,7 +366,7 @@ def train(
             met = done
             if ended or (diverged and run.settings.diverged == "stop"):
                 break
-            # The checkpoint comes after the trace: a run goes on from it only if all epochs before are traced.
+            # The checkpoint follows the trace: a run goes on from it only if all epochs before are traced.
             if due:
                 started = time.monotonic()
                 checkpoints.save(trainer, done)

@@ -53,7 +53,8 @@ def page(
 ) -> str:
     """The page of the runs at or below `paths`; the same text whenever it is made of the same runs.
 
-    command   what makes it again, which the page says
+    command   the command that makes the page again; the page shows it
+    title     what stands above the page; None: the names of the graphs
     figures   a folder of PNG files that stand among the pictures
     """
     drawn = _images(figures) if figures else []
@@ -74,7 +75,7 @@ def page(
 
 
 def _images(folder: Path) -> list[tuple[str, str]]:
-    """The PNG files of a folder by name, each as the address that holds it whole. InputError without any."""
+    """(name, data URL) of each PNG file in a folder. InputError where there is none."""
     found = sorted(folder.glob("*.png"))
     if not found:
         raise InputError(

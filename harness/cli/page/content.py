@@ -1,4 +1,4 @@
-"""What stands on the page, from groups of runs: everything but its layout."""
+"""The content of the page, from groups of runs: everything but its layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ CURVES = 8  # rows whose curves are drawn
 
 @dataclass(frozen=True)
 class Repeats:
-    """A row's runs: how to make them again, and all that they were asked for and ran on."""
+    """The runs of a row: how to make them again, what they were asked for, and what they ran on.
+
+    command       makes them again; "" where no command can
+    mend          why no command can, and what to do; "" where one can
+    runs          (folder, seed, state) of each
+    config, resolved   of the first run: its config as YAML, its attempts as JSON
+    environment   the number of its machine and packages in `Environments`
+    """
 
     anchor: str
     name: str
@@ -43,7 +50,10 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that can be held against each other."""
+    """The rows of a table that can be compared.
+
+    apart   its values of the keys in which the settings of the table's parts do not all agree
+    """
 
     anchor: str
     apart: str
@@ -56,7 +66,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Graph:
-    """What is known of a graph; the first part is the one with most rows."""
+    """What the page says of a graph.
+
+    clock     which seconds its times are
+    parts     the one with most rows first
+    curves    pictures of rows of the first part
+    command   prints the tables of its runs
+    """
 
     anchor: str
     title: str
@@ -66,12 +82,12 @@ class Graph:
     command: str
 
 
-# The machines and packages that runs ran with, as texts, each once and numbered from 1.
+# The machines and packages that runs ran with: each as a text, with its number from 1.
 Environments = dict[str, int]
 
 
 def graphs(groups: list[Group], environments: Environments) -> list[Graph]:
-    """One for each table of the report. Environments are added to `environments`."""
+    """One `Graph` per table of the report. Adds the environments of their runs to `environments`."""
     with matplotlib.rc_context(STYLE):
         return [
             _graph(f"graph{number}", section, environments)
@@ -104,7 +120,7 @@ def _settings(part: Section) -> dict[str, str]:
 
 
 def _apart(settings: Sequence[dict[str, str]], own: int) -> str:
-    """What one part's setting has that the others' do not all have."""
+    """KEY=VALUE of part `own` for each key in which the settings of the parts do not all agree."""
     differing = [
         key
         for key in dict.fromkeys(key for each in settings for key in each)
@@ -201,13 +217,13 @@ def _repeats(anchor: str, name: str, group: Group, environments: Environments) -
     stored = [run.trace.config for run in group.runs]
     try:
         path = group.first.path
-        inside = len(path.parts) > 2  # as RESULTS/GRAPH/RUN; else the command was given from within
+        inside = len(path.parts) > 2  # RESULTS/GRAPH/RUN; a shorter path was given from inside that folder
         results = path.parent.parent if inside else Path(os.path.relpath(path.resolve().parent.parent))
         command, mend = repeat_command.command(stored, results), ""
     except InputError as error:
         command, mend = "", str(error)
     first = group.first
-    # What computed the run stands among its attempts, and does not make another environment.
+    # The hash of the code stands among the attempts; runs by other code may share an environment.
     told = {key: value for key, value in first.trace.environment.items() if key != "code"}
     environment = json.dumps(told, indent=1, sort_keys=True)
     return Repeats(

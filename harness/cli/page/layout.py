@@ -18,7 +18,11 @@ Picture = tuple[Markup, str, list[tuple[str, str]]]  # the picture, its caption,
 
 @dataclass(frozen=True)
 class Cell:
-    """`link` is the id of what the cell leads to, "" for most."""
+    """A cell of a table.
+
+    best   whether it holds the best value of its column
+    link   the id of the element that it links to; "" for most cells
+    """
 
     text: str
     best: bool = False
@@ -29,7 +33,7 @@ class Cell:
 class Table:
     """A table that can be sorted.
 
-    headings   each with whether it is sorted as text, and what it is called in a CSV
+    headings   (heading, whether its column is sorted as text, the column's name in a CSV)
     """
 
     caption: str
@@ -38,7 +42,11 @@ class Table:
 
 
 def rendered(template: str, title: str, **values: Any) -> str:
-    """A page that needs no other file; `template` is one of this folder that extends base.html.j2."""
+    """A page that needs no other file.
+
+    template   a file of this folder that extends base.html.j2
+    values     what the template reads
+    """
     layout = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return layout.get_template(template).render(
         title=title,
@@ -50,6 +58,6 @@ def rendered(template: str, title: str, **values: Any) -> str:
 
 
 def write(field: str, path: Path, text: str) -> None:
-    """InputError where it cannot be written."""
+    """Write a page. InputError, which names the option --`field`, where it cannot be written."""
     with writing(path, f"give another --{field}"):
         path.write_text(text)

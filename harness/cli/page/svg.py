@@ -1,4 +1,4 @@
-"""Pictures as elements of a page: SVG without a size of its own, and without names that another one has."""
+"""Pictures as elements of a page: SVG without a size of its own, with ids that no other picture has."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ REFERENCE = re.compile(r"url\(#([^)]+)\)|^#(.+)$")
 def element(figure: Figure, name: str, says: str, points: Mapping[str, str] | None = None) -> Markup:
     """The figure as an <svg> that fills the width it is given; the same text whenever it is made.
 
-    name    unique on the page
+    name    unique on the page; ids in the picture begin with it
     says    what the picture shows, for readers who do not see it
-    points  by the `gid` of an artist what is shown where the pointer rests on it
+    points  by the `gid` of an artist, the text that is shown where the pointer rests on it
     """
     written = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
@@ -28,7 +28,7 @@ def element(figure: Figure, name: str, says: str, points: Mapping[str, str] | No
     root = ET.fromstring(written.getvalue())
     for parent in root.iter():
         for child in list(parent):
-            # Styles of a picture would be the page's.
+            # A style element of one picture would hold for the whole page.
             if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style"):
                 parent.remove(child)
     _rename(root, name, points or {})
@@ -41,7 +41,8 @@ def element(figure: Figure, name: str, says: str, points: Mapping[str, str] | No
 
 
 def _rename(root: ET.Element, name: str, points: Mapping[str, str]) -> None:
-    """Ids that something refers to begin with `name`; all others go, once the points have their titles."""
+    """Give the points their titles, put `name` before each id that something refers to, and remove all other
+    ids."""
     used = {
         found[1] or found[2]
         for each in root.iter()
