@@ -14,8 +14,8 @@ PLACE_KEYS = frozenset({
     "data_dir", "results", "cache", "run_dir", "fresh", "stale", "objective", "launch", "progress", "verbose",
     "keep_checkpoint", "rendezvous", "patience",
 })  # fmt: skip
-# When a synchronous system saves checkpoints changes nothing that it computes. The workers of an asynchronous
-# system meet at checkpoints, so there it changes the run.
+# How often checkpoints are saved changes nothing that a synchronous system computes. The workers of an
+# asynchronous system meet at checkpoints, so there it changes the run.
 MEETING_KEYS = frozenset({"checkpoint_every"})
 
 # The key of a cluster that only a replay reads: it is fitted to printed numbers long after runs were made.

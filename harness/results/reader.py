@@ -70,6 +70,7 @@ class Trace:
 
     @cached_property
     def config(self) -> dict[str, Any]:
+        """The composed config, with the number of workers under `workers`."""
         path = self._whole("config.yaml")
         try:
             config = yaml_text.parsed(read_yaml_text(path))

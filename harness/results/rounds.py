@@ -35,6 +35,7 @@ class Rounds:
 
     @classmethod
     def read(cls, trace: Trace) -> Rounds:
+        """The rows of a run's workers, read from its tables `epochs` and (asynchronous) `metrics`."""
         epochs = trace.epochs
         rows = epochs[epochs["worker"] != RUN]
         workers = int(trace.config["workers"])  # also where one has written nothing yet

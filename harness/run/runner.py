@@ -48,6 +48,7 @@ class Places:
 
     @property
     def overrides(self) -> list[str]:
+        """What a run in these places is given beside its own overrides."""
         return [
             *searchpath(),
             f"results={self.results}",

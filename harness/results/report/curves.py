@@ -136,6 +136,7 @@ def accuracy_over(
     told      a line of text below the title
 
     The axis is logarithmic where finished lines end far apart."""
+    # A line per group, and room for the names of those that are not grey.
     lines = [
         Curve(
             group,
@@ -156,6 +157,7 @@ def accuracy_over(
         ax.set_xscale("log", nonpositive="mask")
     else:
         ax.set_xlim(left=0)
+    # The texts come last: names stand at the heights of the lines' ends, which the limits of the axes decide.
     score = SCORE_NAMES[section.score]
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")

@@ -76,6 +76,7 @@ def draw(
         name = verbatim(more.get(group.label) or _called(group, section.groups).removesuffix(only))
         colour = style["color"] if telling else GREY
         names.insert(0 if telling else len(names), (x.mean, y.mean, name, colour))  # coloured names first
+    # Axes, then the names.
     ax.set_xlabel("MB that all workers send in a run; bars are 95 % intervals over seeds")
     ax.set_ylabel(f"{SCORE_NAMES[section.score]}, %")
     ax.margins(x=0.08, y=0.12)

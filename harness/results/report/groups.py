@@ -88,7 +88,7 @@ class Run:
 
     @cached_property
     def machine(self) -> str:
-        """The machine that the run ran on; all of them where it went on on another."""
+        """The machine that the run ran on; "A, then B" where the run went on on another."""
         machines = dict.fromkeys(each["machine"] for each in self.attempts if "machine" in each)
         return ", then ".join(machines) or resolved.machine(self.trace.environment)
 
@@ -174,6 +174,7 @@ class Group:
 
     @property
     def partition(self) -> str:
+        """The partitioner's class in small letters, and its keys that are not null."""
         target = str(self.first.keys.get("partition._target_", "-"))
         rest = [
             knob(k.removeprefix("partition."), v)
@@ -206,6 +207,7 @@ class Group:
 
     @property
     def seeds(self) -> list[Any]:
+        """The seeds of the runs, each once, ascending."""
         return sorted(
             {run.seed for run in self.runs},
             key=lambda seed: (isinstance(seed, str), seed if seed is not None else -1),

@@ -79,7 +79,7 @@ def points(cost: Column, section: Section) -> list[Point]:
 def over_cost(cost: Column, section: Section) -> Figure:
     """The picture for one of the section's costs, without a title. Bars are 95 % intervals over seeds. Exact
     training is a square, the control a diamond; rows without a letter are grey; a triangle at the lower edge
-    stands for a score below it. Letters are those of `points`."""
+    is a row whose score lies below the picture. Letters are those of `points`."""
     score, shown = section.compared[0], points(cost, section)
     figure = Figure(figsize=SIZE, layout="constrained")
     ax = figure.subplots()
