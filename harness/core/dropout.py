@@ -171,8 +171,8 @@ def _threshold(p: float) -> int:
 
 
 def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
-    """A 63-bit key of (seed, epoch, layer, forward pass of the epoch). It has room for 24, 20, 7 and 12 bits of
-    these; what is beyond is told apart by a hash.
+    """A 63-bit key of (seed, epoch, layer, forward pass of the epoch). It has room for 24, 20, 7 and 12 bits
+    of these; what is beyond is told apart by a hash.
     """
     beyond = step >> 12 ^ (seed >> 24) << 44 ^ (layer >> 7) << 52 ^ (epoch >> 20) << 56
     return (
