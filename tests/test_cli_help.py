@@ -102,7 +102,7 @@ def test_help_has_every_key_with_its_value(capsys):
         "partition.seed=null",
     ):
         assert re.search(rf"^  {re.escape(key)} +\S", shown, re.M), key
-    assert "eps_E or eps_A in epochs" in shown and "combine=null, or of " in shown
+    assert "eps_E or eps_A in epochs" in shown and "combine=NAME, by default none, of " in shown
     begins = re.findall(r"^(?:  )?(system|dataset|workers|epochs|seed|cluster|device|schedule)=", shown, re.M)
     assert begins == ["system", "dataset", "workers", "epochs", "seed", "cluster", "device", "schedule"]
     options = {path.stem for path in (ROOT / "conf" / "system").glob("*.yaml")}

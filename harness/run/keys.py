@@ -110,7 +110,7 @@ def text(words: list[str], conf: str, program: str) -> str:
         parts.append("\n".join([head, *lines]))
     for name in NULL:
         if name not in run.composed:
-            choices = f"{name}=null, or of {', '.join(overrides.options(name, [], conf))}"
+            choices = f"{name}=NAME, by default none, of {', '.join(overrides.options(name, [], conf))}"
             parts.append(textwrap.fill(choices, WIDTH, subsequent_indent="    ", break_on_hyphens=False))
     return "\n\n".join(parts)
 
