@@ -123,6 +123,15 @@ def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
     assert place.run("seed=1", "partition=random").code == 0, "the run goes on"
 
 
+def test_clean_cache_works_beside_what_was_set_aside_alone(tmp_path, capsys):
+    aside = tmp_path / "results" / "cora" / "vanilla.old1"
+    for folder in (aside, tmp_path / "cache" / runs.KINDS[0] / "one"):
+        folder.mkdir(parents=True)
+    (aside / "config.yaml").write_text("system: {}\n")
+    given = ("clean-cache", "--cache", tmp_path / "cache", "--results", tmp_path / "results")
+    assert said(capsys, *given, "--yes").count("removed") == 1
+
+
 @pytest.mark.parametrize("more", [
     ("system=sancus", "model.dropout=0.5"),
     pytest.param(("evaluate.every=4",), marks=pytest.mark.nightly(15)),

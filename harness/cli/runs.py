@@ -261,7 +261,7 @@ def _extend(given: argparse.Namespace) -> None:
 
 def _clean(given: argparse.Namespace) -> None:
     used = set()
-    for path in find_runs([given.results]) if any(given.results.rglob("config.yaml")) else []:
+    for path in (config.parent for config in given.results.rglob("config.yaml")):
         with contextlib.suppress(InputError):
             if not (path / "summary.json").exists():
                 used.add(configs.shard_folder(path).resolve())
