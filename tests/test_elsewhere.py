@@ -66,14 +66,18 @@ def test_a_copy_has_what_describes_the_run_and_shards_of_its_own(tmp_path, folde
 def test_what_an_earlier_start_left_in_a_copy_counts_only_in_a_run_that_goes_on(tmp_path, folders, goes_on):
     run, copy = folders
     described(tmp_path, folders)
-    for name in ("stream/epochs-worker1-attempt0.arrow", "checkpoints/epoch-000003/worker-1.pt"):
-        (copy / name).parent.mkdir(parents=True)
+    for name in (
+        *("stream/epochs-worker1-attempt0.arrow", "checkpoints/epoch-000003/worker-1.pt"),
+        "devices.json",
+    ):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).touch()
     if goes_on:
         (run / "checkpoints").mkdir()
         (run / "checkpoints" / "latest").write_text("3")
     assert described(tmp_path, folders)[1] == ([True, False], "")
-    assert (copy / "stream").exists() == (copy / "checkpoints" / "latest").exists() == goes_on
+    left = ("stream", "checkpoints/latest", "devices.json")
+    assert {(copy / name).exists() for name in left} == {goes_on}
     separate_hosts.forget(copy, keep=True)
     assert copy.exists() and not (copy / "stream").exists()
 

@@ -108,6 +108,7 @@ def _write(run_dir: Path, described: dict[str, str]) -> None:
     if LATEST not in described:  # the run begins anew, so what an earlier start left here is removed
         for name in ("stream", "checkpoints"):
             disk.remove_tree(run_dir / name, ignore_errors=True)
+        (run_dir / "devices.json").unlink(missing_ok=True)
     for name, text in described.items():
         (run_dir / name).parent.mkdir(exist_ok=True)
         files.write_text_atomic(run_dir / name, text)
