@@ -181,7 +181,7 @@ def _core_share(spans: pd.DataFrame, first: int) -> float:
 
 def _gpus(trace: Trace) -> int:
     """GPUs the run could use; 0 for a run on the CPU."""
-    return 0 if trace.config.get("device") == "cpu" else len(trace.environment.get("gpus", []))
+    return 0 if trace.config.get("device") == "cpu" else len(trace.environment.get("gpus") or [])
 
 
 def graph_name(trace: Trace) -> str:
