@@ -81,7 +81,6 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
         faulthandler.disable()  # `record` has turned it on; who waits for this worker says what ended it
     rank, size = _numbered("RANK", 0), _numbered("WORLD_SIZE", 1)
     folder, recorder = Path(run_dir), Recorder()
-    # The workers meet first, so that a worker which cannot take part can say so to all.
     found = known
     if found is None:
         with contextlib.suppress(InputError):  # raised again below, where the others can be told
@@ -129,11 +128,8 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
 
 
 def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None:
-    """InputError where torchrun started another number of workers than the run has, or where this worker's
-    shard is not what was written: the run may have been prepared elsewhere and long ago.
-
-    sees   whether this worker sees worker 0's run folder
-    """
+    """InputError where torchrun started another number of workers than the run has, or this worker's shard is
+    not what was written. sees: whether this worker sees worker 0's run folder."""
     if size != run.settings.workers:
         raise InputError(
             f"workers={run.settings.workers} in {run_dir}/config.yaml but {counted(size, 'worker')} started;"
@@ -164,8 +160,7 @@ def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: WorkerPlace)
 
 
 def _ends(met: Meeting) -> Callable[[str], None]:
-    """A function that ends this process from a thread beside its training. It leaves a sentence for the
-    process that started this one."""
+    """What ends this process from a thread beside its training, and leaves a sentence for its parent."""
 
     def end(sentence: str) -> None:
         get_error_handler().record_exception(RunFailed(sentence))
@@ -266,7 +261,6 @@ def train(
     keeper = rank == (0 if not apart or sees[rank] else next(k for k in seat.neighbours if not sees[k]))
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier, keeper)
     met = checkpoints.restore(trainer)  # how many epochs of the run were over when the workers last met
-    # Worker 0 records what this attempt runs on.
     if rank == 0:
         check_streams(run_dir, checkpoints.attempt)
         machine = Trace(run_dir).environment
@@ -300,12 +294,10 @@ def train(
         if met and rank == 0:
             progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
         saving, diverged, ended = 0.0, False, False
-        # `pending` holds epochs that are trained and not yet written, each with its loss under way; `shares`
-        # does so for the rounds of an asynchronous run, each with this worker's share of the loss.
+        # Epochs that are trained and not yet written, with their losses; `shares`: asynchronous rounds.
         pending: list[tuple[Epoch, Callable[[], float] | None]] = []
         shares: list[tuple[Epoch, torch.Tensor]] = []
         while met <= last:
-            # Train one epoch (asynchronous: one round) inside the train clock.
             if beats:
                 beats.begin(rank, trainer.next_epoch)
             loss_share = trainer.train_epoch(trainer.next_epoch)
@@ -339,7 +331,6 @@ def train(
                     for epoch, share in rounds.epochs(shares, met, done, peak_rss())
                 ]
                 shares = []
-            # Evaluate and write these epochs, outside the train clock.
             for recorder.epoch, global_loss in finished:
                 with recorder.clock("log"):
                     loss = global_loss() if global_loss is not None else None
@@ -366,14 +357,13 @@ def train(
             met = done
             if ended or (diverged and run.settings.diverged == "stop"):
                 break
-            # The checkpoint follows the trace: a run goes on from it only if all epochs before are traced.
+            # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:
                 started = time.monotonic()
                 checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
         if beats:
             beats.end(rank)
-        # At the end, save a checkpoint where one is to be kept, and wait until nothing is under way.
         if run.settings.keep_checkpoint and not diverged:
             checkpoints.save(trainer, met)
         trainer.closing.close()

@@ -215,10 +215,9 @@ class Section:
         return len({group.epochs for group in self.groups if competes(group)}) > 1
 
     def best(self, column: Column) -> list[bool]:
-        """[groups] whether a group has the best value of a column (the highest score, the fewest seconds or
-        bytes), or one that is not told apart from the best over seeds. All False where that would be every
-        group, and for sums over whole runs that differ in their number of epochs. Groups that do not compete
-        (`competes`) are left out."""
+        """[groups] whether a group that competes has a column's best value (the highest score, the fewest
+        seconds or bytes), or one not told apart from it. All False where that would be every group, and for
+        sums over whole runs that differ in their number of epochs."""
         sign = 1 if column.rising else -1
         compared = column.ranked and not (column.whole and self.unlike)
         values = {
@@ -243,9 +242,8 @@ class Section:
         return [at in first_ones and len(first_ones) < len(values) for at in range(len(self.groups))]
 
     def cells(self) -> Cells:
-        """The rows as text. Where a row has several seeds, the columns of scores by seed and of differences
-        to exact training follow those of the leading score. The ratio to exact training's bytes follows the
-        bytes per epoch."""
+        """The rows as text. Scores by seed and differences to exact training follow the leading score, where a
+        row has several seeds; the ratio to exact training's bytes follows the bytes per epoch."""
         text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
         names = {key: key for key in (*KEYS, "note")} | FURTHER
         best, blocks = {}, []
@@ -292,8 +290,7 @@ class Section:
         return Cells(text, whole.best.reindex(columns=text.columns, fill_value=False), [], whole.names)
 
     def _said(self, group: Group) -> str:
-        """The note on a row: that it diverged, or, for a control, that exact training is not ahead of it; ""
-        for most rows."""
+        """The note on a row: that it diverged, or that exact training is not ahead of this control."""
         if group.diverged:
             return "diverged"
         for control, _, ahead in ahead_of_controls(self.groups, columns.LEADING[self.score][0]):
@@ -303,8 +300,8 @@ class Section:
 
 
 def less_exact(group: Group, groups: list[Group]) -> str:
-    """The leading score minus that of exact training among `groups` under the same setting, in points, paired
-    over seeds, as text; "" without exact training."""
+    """The leading score minus exact training's at the same setting, in points, paired over seeds, as text;
+    "" without exact training."""
     return _points(ahead_of_exact(group, groups), group)
 
 
@@ -320,8 +317,7 @@ def _ahead_of(other: Group | None, group: Group, score: str) -> Estimate:
 
 
 def competes(group: Group) -> bool:
-    """Whether a group can be the best of a column: it has finished, no run of it diverged, and it is not the
-    control, which does without remote rows."""
+    """Whether a group can be a column's best: it has finished, did not diverge, and is not the control."""
     return group.finished and not group.diverged and group.first.role != "control"
 
 
@@ -375,8 +371,7 @@ def only_section(groups: list[Group]) -> Section:
 
 
 def estimate_of(group: Group, column: Column) -> Estimate:
-    """The column's mean over the group's seeds. A score gets no estimate where a seed diverged, since a mean
-    over the other seeds would flatter the system."""
+    """The mean over the group's seeds; of a score none where one diverged: the others would flatter it."""
     return estimate([]) if group.diverged and column.scored else group.estimate(column.value)
 
 
