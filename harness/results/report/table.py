@@ -242,8 +242,8 @@ class Section:
         return [at in first_ones and len(first_ones) < len(values) for at in range(len(self.groups))]
 
     def cells(self) -> Cells:
-        """The rows as text. Scores by seed and differences to exact training follow the leading score, where a
-        row has several seeds; the ratio to exact training's bytes follows the bytes per epoch."""
+        """The rows as text. Scores by seed and differences to exact training follow the leading score where
+        a row has several seeds; the ratio to exact training's bytes follows the bytes per epoch."""
         text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
         names = {key: key for key in (*KEYS, "note")} | FURTHER
         best, blocks = {}, []
