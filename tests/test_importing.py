@@ -8,6 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.base.errors import InputError
+from harness.data.importing import text, vertices
 from harness.data.importing.__main__ import main
 from harness.results.report.__main__ import main as report
 from tests.importing import (
@@ -125,6 +127,37 @@ def test_the_summary_says_in_how_many_directions_edges_are_listed(tmp_path, caps
     assert loaded(tmp_path / "g.npz").num_edges == number
     directed = imported(tmp_path, capsys, *files, "--directed")
     assert ("each in" in directed) == ("both" in said)  # with every reverse there it is as good as undirected
+
+
+def test_ids_count_as_numbers_in_all_tables_or_in_none(tmp_path):
+    """Beside the vertex "x", "01" is another vertex than "1" in edges and labels too."""
+    features, labels, edges = (tmp_path / f"{name}.csv" for name in "fle")
+    features.write_text("id,a,b\n1,1,2\n01,3,4\nx,5,6\n")
+    labels.write_text("id,label\n01,B\n")
+    edges.write_text("01,1\n01,01\n")
+    found = vertices.read(features, labels)
+    assert found.labels.tolist() == [-1, 0, -1]
+    assert vertices.endpoints(found, text.read(edges, False)).tolist() == [[1, 0], [1, 1]]
+
+
+def test_no_label_is_no_column_s_name_and_no_class(tmp_path):
+    features, labels = tmp_path / "f.csv", tmp_path / "l.csv"
+    features.write_text("".join(f"{v},0.5\n" for v in range(4)))
+    for lacking in ("none", "-1.0", "-1"):
+        labels.write_text(f"{lacking}\n0\n1\n1\n")
+        found = vertices.read(features, labels, rows_in_order=True)
+        assert found.labels.tolist() == [-1, 0, 1, 1] and found.class_names is None
+
+
+@pytest.mark.parametrize("line, columns", [("1,2", "2 columns"), ("1", "1 column")])
+def test_a_short_line_is_refused(tmp_path, line, columns):
+    """One whose last cell is empty is as long as the others."""
+    table = tmp_path / "t.csv"
+    table.write_text("# c\n1,2,\n1,2,3\n")
+    assert text.read(table, False).cells.tolist() == [["1", "2", ""], ["1", "2", "3"]]
+    table.write_text(f"# c\n1,2,3\n{line}\n")
+    with pytest.raises(InputError, match=f"line 3 has {columns} where others have 3: give every line the"):
+        text.read(table, False)
 
 
 def test_label_sets_from_several_columns(tmp_path, capsys):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,19 +139,29 @@ def _cells(path: Path, separator: str, before: int) -> np.ndarray:
             f"line {wide[2]} has {counted(wide[3], 'column')} where the lines before have {wide[1]}: give"
             " every line the same"
         ) from None
-    short = frame.isna().to_numpy()
     cells = np.array([frame[c].fillna("").str.strip().to_numpy(np.str_) for c in frame], dtype=np.str_).T
     # Blank lines at the end are no rows.
     rows = len(cells)
     while rows and not cells[rows - 1].astype(bool).any():
         rows -= 1
-    if short[:rows].any():
-        row = int(np.argmax(short[:rows].any(1)))
-        raise InputError(
-            f"line {before + 1 + row} has {counted(int((~short[row]).sum()), 'column')} where others have"
-            f" {cells.shape[1]}: give every line the same"
-        )
+    # pandas fills a short line with empty cells, so lines whose last cell is empty are read once more.
+    if rows and (cells[:rows, -1] == "").any():
+        for row, found in enumerate(_lengths(path, separator, before)):
+            if row < rows and found < cells.shape[1]:
+                raise InputError(
+                    f"line {before + 1 + row} has {counted(found, 'column')} where others have"
+                    f" {cells.shape[1]}: give every line the same"
+                )
     return cells[:rows]
+
+
+def _lengths(path: Path, separator: str, before: int) -> Iterator[int]:
+    """How many columns each line has after the first `before`; a blank line has one."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        rest = itertools.islice(lines, before, None)
+        split = (line.split() for line in rest) if separator == " " else csv.reader(rest, delimiter=separator)
+        for cells in split:
+            yield max(len(cells), 1)
 
 
 def _is_header(cells: np.ndarray, known: Sequence[str], numeric_from: int) -> bool:
@@ -159,7 +170,11 @@ def _is_header(cells: np.ndarray, known: Sequence[str], numeric_from: int) -> bo
         return True
     second = cells[1] if len(cells) > 1 else cells[0]
     pairs = list(zip(cells[0], second))[numeric_from:] or list(zip(cells[0], second))
-    return any(not is_number(above) and is_number(below) for above, below in pairs)
+    # What stands for a missing label or value is no column's name.
+    return any(
+        not is_number(above) and above.lower() not in ("", "none", "null", "na") and is_number(below)
+        for above, below in pairs
+    )
 
 
 def is_number(cell: str) -> bool:

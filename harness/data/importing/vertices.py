@@ -66,7 +66,7 @@ def read(
         return _described(table, ids, columns, label_column, split_column, drop)
     kept = _kept(table, columns, drop)
     of_labels = text.read(labels, header, IDS)
-    own, columns = _ids(of_labels, rows_in_order)
+    own, columns = _ids(of_labels, rows_in_order, known=ids)
     at = ids.get_indexer(own)
     if (at < 0).any():
         row = int(np.argmin(at))
@@ -132,7 +132,7 @@ def endpoints(vertices: Vertices, edges: Table) -> np.ndarray:
     where one of them has no row among the vertices."""
     # Both columns are read together, so that ids count as numbers in both or in neither.
     named = edges.cells[:, :2].reshape(-1)
-    at = vertices.ids.get_indexer(_plain(named))
+    at = vertices.ids.get_indexer(_plain(named, vertices.ids))
     if (at < 0).any():
         first = int(np.argmin(at))
         raise edges.refuse(
@@ -143,7 +143,9 @@ def endpoints(vertices: Vertices, edges: Table) -> np.ndarray:
     return at.reshape(-1, 2)
 
 
-def _ids(table: Table, rows_in_order: bool, drop: Sequence[str] = ()) -> tuple[pd.Index, list[int]]:
+def _ids(
+    table: Table, rows_in_order: bool, drop: Sequence[str] = (), known: pd.Index | None = None
+) -> tuple[pd.Index, list[int]]:
     columns = list(range(table.cells.shape[1]))
     names = [name.lower() for name in table.names or ()]
     column = next((names.index(name) for name in IDS if name in names), 0)
@@ -154,7 +156,7 @@ def _ids(table: Table, rows_in_order: bool, drop: Sequence[str] = ()) -> tuple[p
                 " any: leave out --rows-in-order, or rename the column"
             )
         return pd.Index(np.arange(len(table.cells)).astype(str)), columns
-    ids = _plain(table.cells[:, column])
+    ids = _plain(table.cells[:, column], known)
     repeated = ids.duplicated()
     if repeated.any():
         row = int(np.argmax(repeated))
@@ -168,12 +170,21 @@ def _ids(table: Table, rows_in_order: bool, drop: Sequence[str] = ()) -> tuple[p
     return ids, [c for c in columns if c != column]
 
 
-def _plain(ids: np.ndarray) -> pd.Index:
-    """Ids as text. Where all are whole numbers, 7, 07 and 7.0 are one vertex."""
+def _plain(ids: np.ndarray, known: pd.Index | None = None) -> pd.Index:
+    """Ids as text. Where all are whole numbers, and those of the vertices that are `known` too, 7, 07 and 7.0
+    are one vertex."""
+    numbers = _whole(ids)
+    if numbers is None or (known is not None and _whole(known.to_numpy()) is None):
+        return pd.Index(ids.astype(str))
+    return pd.Index(numbers.astype(str))
+
+
+def _whole(ids: np.ndarray) -> np.ndarray | None:
+    """[rows] int64, where all ids are whole numbers, else None."""
     numbers = pd.to_numeric(pd.Series(ids), errors="coerce").to_numpy(np.float64)
     if len(ids) and np.all(np.abs(numbers) < 2**53) and np.all(numbers == np.floor(numbers)):
-        return pd.Index(numbers.astype(np.int64).astype(str))
-    return pd.Index(ids.astype(str))
+        return numbers.astype(np.int64)
+    return None
 
 
 def _kept(table: Table, columns: list[int], drop: Sequence[str]) -> list[int]:
@@ -212,6 +223,7 @@ def _classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
     """[V] class numbers of text labels, -1 for none, and the names of the classes. Labels that are whole
     numbers from 0 without implausible gaps stay as they are, and the names are None."""
     lacking = np.isin(np.char.lower(cells), NO_LABEL)
+    lacking |= pd.to_numeric(pd.Series(cells), errors="coerce").to_numpy(np.float64) == -1  # as -1.0
     given = cells[~lacking]
     numbers = pd.to_numeric(pd.Series(given), errors="coerce").to_numpy(np.float64)
     labels = np.full(len(cells), -1, np.int64)
