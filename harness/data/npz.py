@@ -201,7 +201,7 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
 def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
     """[K, V] bool from a mask [V], K alternative masks [K, V], or a list of vertices."""
     if values.dtype == np.bool_:
-        if values.ndim not in (1, 2) or values.shape[-1] != num_vertices:
+        if values.ndim not in (1, 2) or values.shape[-1] != num_vertices or not len(values):
             raise InputError(
                 f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool per vertex, or a "
                 "list of vertices"
