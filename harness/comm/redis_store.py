@@ -27,10 +27,10 @@ from harness.comm.service import ServiceLost
 
 BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
 TIMEOUT = 60.0  # seconds without an answer after which the server is lost
-EXPIRY = 86_400  # seconds after which the server deletes a key that is not written again
+EXPIRY = 86_400  # seconds after which the server deletes what is neither written nor (an index) read again
 
-# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes per row, blocks. Returns the stamp,
-# then the rows by block.
+# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes per row, blocks, seconds that the index is
+# kept from now on. Returns the stamp, then the rows by block.
 GATHER = """
 local stamps, slot, best = redis.call('HGETALL', KEYS[1]), nil, nil
 for i = 1, #stamps, 2 do
@@ -44,6 +44,7 @@ local width, out = tonumber(ARGV[2]), {string.format('%d', best)}
 for block = 0, tonumber(ARGV[3]) - 1 do
   local index = redis.call('GET', KEYS[2] .. ':' .. block)
   if not index then return false end
+  redis.call('EXPIRE', KEYS[2] .. ':' .. block, ARGV[4])
   local rows, parts = '', {}
   if #index > 0 then rows = redis.call('GET', KEYS[1] .. ':' .. slot .. ':' .. block) end
   if not rows then return false end
@@ -130,7 +131,7 @@ class Redis:
     def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
         keys = [self.key(layer, owner), self.index_key(layer, owner)]
         wanted = "newest" if stamp is None else str(stamp)
-        arguments: list[str | int] = [wanted, self.row_bytes(layer), self.num_blocks(layer, owner)]
+        arguments: list[str | int] = [wanted, self.row_bytes(layer), self.num_blocks(layer, owner), EXPIRY]
         try:
             answer = self.gather(keys=keys, args=arguments)
         except (redis.RedisError, OSError) as error:
