@@ -52,6 +52,24 @@ def test_a_run_ends_early_and_says_at_which_epoch(place):
     assert trace.summary["best"]["epoch"] == best and trace.summary["final"]["epoch"] == last
 
 
+@pytest.mark.nightly(20)
+@pytest.mark.parametrize("epochs", [6, 100])
+def test_an_extended_run_ends_where_the_longer_one_does(place, epochs):
+    """It does not count the evaluation that only the last epoch of the shorter run has, and a run that has
+    ended early does not go on."""
+    hasty = [word for word in HASTY if not word.startswith("epochs=")]
+    assert place.run(*hasty, f"epochs={epochs}", "keep_checkpoint=true").code == 0
+    (short,) = place.runs()
+    done = place.run("runs", "extend", str(short), "epochs=400", f"cache={place.folder / 'cache'}")
+    assert done.code == 0, done.err
+    extended = next(path for path in place.runs() if path != short)
+    ended = Trace(extended).epochs
+    assert place.run(*HASTY, "fresh=true").code == 0
+    straight = Trace(extended).epochs
+    assert ended["epoch"].max() == straight["epoch"].max() < 399
+    assert ended["loss"].equals(straight["loss"])
+
+
 def test_evaluations_before_a_stop_count_after_it(pool):
     graph = random_graph(40, 4, seed=2)
     for found in training.run(pool, graph, 2, stop_at=3, evaluate={"patience": 2}, epochs=6):

@@ -157,4 +157,9 @@ class EarlyStopping:
             return False
         self.without_better = 0 if score > self.best else self.without_better + 1
         self.best = max(score, self.best)
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run ends with the last evaluation that was counted."""
         return 0 < self.patience <= self.without_better

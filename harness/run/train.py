@@ -293,11 +293,11 @@ def train(
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
         if met and rank == 0:
             progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
-        saving, diverged, ended = 0.0, False, False
+        saving, diverged, ended = 0.0, False, trainer.stopping.ended
         # Epochs that are trained and not yet written, with their losses; `shares`: asynchronous rounds.
         pending: list[tuple[Epoch, Callable[[], float] | None]] = []
         shares: list[tuple[Epoch, torch.Tensor]] = []
-        while met <= last:
+        while met <= last and not ended:
             if beats:
                 beats.begin(rank, trainer.next_epoch)
             loss_share = trainer.train_epoch(trainer.next_epoch)
@@ -309,9 +309,8 @@ def train(
             done = recorder.epoch.epoch + 1
             if isinstance(run.system, AsynchronousSystem):
                 done = run.system.epochs_done(recorder.epoch.epoch)
-            # Which epochs can be written now: those whose loss is known. A synchronous run waits for the loss
-            # where its workers meet anyway (a checkpoint or an evaluation), else an epoch later. In an
-            # asynchronous run epochs can be written only when the workers meet.
+            # Which epochs can be written: those whose loss is known. A synchronous run waits for it where its
+            # workers meet anyway, else an epoch later; an asynchronous run only where its workers meet.
             due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
             finished: list[tuple[Epoch, Callable[[], float] | None]]
             if rounds is None:
@@ -342,7 +341,8 @@ def train(
                         recorder.metric(NOT_FINITE, scores.not_finite)
                     for name, value in scores.named().items() if rank == 0 else ():
                         recorder.metric(name, value)
-                    ended = trainer.ends_early(scores)
+                    if every and recorder.epoch.epoch % every == 0:  # not the last epoch's own
+                        ended = trainer.ends_early(scores)
                 # All workers decide alike, since both values are sums over all of them.
                 diverged = diverged or broken or (scores is not None and scores.not_finite > 0)
                 trace.write(
