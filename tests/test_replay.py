@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
+from harness.core.cluster import Cluster, Link
 from harness.model.replay.__main__ import main
+from harness.model.replay.crossover import with_link
 from harness.model.replay.settings import cluster_of, parse
 from harness.model.replay.times import times_of
 from harness.results import files
@@ -171,11 +173,18 @@ def simple(tmp_path_factory):
         (["cluster=cdfgnn", "cluster.host_cores=2", "cluster.device_cores=3"], "more than host_cores=2"),
         (["--out", "pictures"], "--out pictures is for the picture of halobench replay crossover"),
         (["--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place for a file"),
+        (["efficiency=["], '"efficiency=[" cannot be read: give efficiency=VALUE, a number or a word'),
         (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),
     ],
 )
 def test_bad_words_are_one_sentence(simple, capsys, words, said):
     refused(capsys, main, [str(simple), *words], said)
+
+
+def test_broadcasts_change_with_the_bandwidth():
+    made = Cluster("c", between=Link(gbytes_per_s=8, broadcast_gbytes_per_s=12), inside=Link(gbytes_per_s=8))
+    assert with_link(made, "between", 4, 1).between.broadcast_gbytes_per_s == 6
+    assert with_link(made, "inside", 4, 1).inside.broadcast_gbytes_per_s is None
 
 
 @pytest.mark.parametrize(

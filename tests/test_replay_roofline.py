@@ -201,15 +201,15 @@ def test_segments_last_as_what_they_computed_the_others_as_traced(made, clock, k
     [
         (["efficiency=0.25"], [0, 3], 0.001),  # sparse, which the cluster says nothing of, takes 4 times
         (["uncounted=none"], [0, 0], 0.0),
-        (["grown=10"], [9, 0], 0.001),  # the counted work of layers, whose every part grows
+        (["grown=10"], [9, 0], 0.01),  # the work of layers, but for what it takes to begin an operation
     ],
 )
 def test_what_is_asked_of_a_roofline_reaches_it(made, words, products, kept):
-    dense, gather = 3 * (3e-6 + 88.8e-6), (GATHER.read + GATHER.written) / 10e9
+    begin, dense, gather = 3e-6, 3 * 88.8e-6, (GATHER.read + GATHER.written) / 10e9
     first, second = timed(*made, *words).workers
     more, longer = products
-    assert first.compute == pytest.approx((1 + more) * dense)
-    assert second.compute == pytest.approx((1 + more) * (dense + 3e-6 + gather) + longer * gather)
+    assert first.compute == pytest.approx(3 * begin + (1 + more) * dense)
+    assert second.compute == pytest.approx(4 * begin + (1 + more) * (dense + gather) + longer * gather)
     assert [own.rest for own in (first, second)] == pytest.approx([kept] * 2)
 
 
@@ -226,7 +226,9 @@ def test_counted_work_of_layers_grows_and_the_rest_takes_no_time_where_that_is_a
     made, element = cluster(), {**PRODUCT._asdict(), "launches": 1}
     plain, larger = Roofline(made, 2), Roofline(made, 2, grown=10, uncounted="none")
     once = plain.segment(0, 0, [element], 0.5, 0.5)
-    assert larger.segment(0, 0, [element], 0.5, 0.5) == pytest.approx(10 * once)
+    grown = 10 * (once - 3e-6) + 3e-6  # an operation is begun once
+    assert larger.segment(0, 0, [element], 0.5, 0.5) == pytest.approx(grown) == larger.modelled
     assert larger.segment(0, -1, [element], 0.5, 0.5) == once
+    assert Roofline(made, 2, grown=10).segment(0, 0, [], 0.5, 0.5) == 5.0, "what is not counted grows too"
     assert plain.segment(0, 0, [], 0.5, 0.5) == 0.5 and larger.segment(0, 0, [], 0.5, 0.5) == 0.0
     assert larger.kept == 0.0 and plain.kept == 0.5

@@ -111,10 +111,10 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     workers = run.settings.workers
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     cluster.check_workers(workers)
-    devices = cluster.devices[:workers]
+    devices = devices_of(cluster, workers, per_host)
     notes: list[str] = []
     device = "cpu" if run.settings.device == "cpu" else "cuda"
-    hosts = [each.host for each in devices_of(cluster, workers, per_host)]
+    hosts = [each.host for each in devices]
     place = (
         "memory" if device == "cpu" and len({*hosts}) == 1 and run.settings.transport != "sockets" else device
     )
@@ -142,7 +142,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             " be: give a cluster of one host, or knobs that keep to a host"
         )
     return Plan(
-        run, cluster, found.memory, found.epochs, seconds, found.lacking, hosts, across, sample, notes
+        run, described, found.memory, found.epochs, seconds, found.lacking, hosts, across, sample, notes
     )
 
 

@@ -265,8 +265,15 @@ def _epochs_to(
 
 
 def with_link(cluster: Cluster, kind: str, gbytes_per_s: float, latency_us: float) -> Cluster:
-    """The cluster with another bandwidth and latency of one kind of link."""
-    link = dataclasses.replace(getattr(cluster, kind), gbytes_per_s=gbytes_per_s, latency_us=latency_us)
+    """The cluster with another bandwidth and latency of one kind of link. The rate of broadcasts changes as
+    the bandwidth does."""
+    link = getattr(cluster, kind)
+    cast = link.broadcast_gbytes_per_s
+    if cast is not None and link.gbytes_per_s is not None:
+        cast *= gbytes_per_s / link.gbytes_per_s
+    link = dataclasses.replace(
+        link, gbytes_per_s=gbytes_per_s, broadcast_gbytes_per_s=cast, latency_us=latency_us
+    )
     return dataclasses.replace(cluster, **{kind: link})
 
 

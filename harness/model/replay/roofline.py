@@ -221,21 +221,23 @@ class Roofline:
         done    the elements of the segment's `work` in the trace
         cpu     CPU seconds that it took in the trace
         """
-        total, some = 0.0, False
+        grown, total, some = self.grown if layer >= 0 else 1.0, 0.0, False
+        launch = (self.devices[worker].launch_us or 0.0) / 1e6 if has_peaks(self.devices[worker]) else 0.0
         for each in done:
             some = True
             work = Work(*(each[name] for name in Work._fields))
             self.met.add(work.kind)
             if (worker, work) not in self.known:
                 self.known[worker, work] = self.speeds.seconds(work, self.devices[worker])
-            total += each["launches"] * self.known[worker, work]
+            total += each["launches"] * (grown * (self.known[worker, work] - launch) + launch)
+        traced *= grown
         if not some and self.uncounted == "none":
             traced = 0.0
         if self.noted:
             self.kept += 0.0 if some else traced
             self.modelled += total
             self.traced += cpu if some else 0.0
-        return total * (self.grown if layer >= 0 else 1.0) if some else traced
+        return total if some else traced
 
     def said(self) -> str:
         """How the modelled seconds of the segments noted compare with the traced ones, in a sentence."""

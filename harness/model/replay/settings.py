@@ -269,7 +269,10 @@ def parse(
             changes.append(word.removeprefix("cluster."))
         elif key in known:
             # YAML reads 1:10:2 as a number of seconds.
-            given[key] = value if key in (more or {}) else yaml.safe_load(value)
+            try:
+                given[key] = value if key in (more or {}) else yaml.safe_load(value)
+            except yaml.YAMLError:
+                raise InputError(f'"{word}" cannot be read: give {key}=VALUE, a number or a word') from None
         else:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, [*known, "cluster.KEY"])}')
     extra = {key: given.pop(key, default) for key, default in (more or {}).items()}

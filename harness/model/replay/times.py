@@ -92,14 +92,14 @@ def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None =
 
 
 def first_epoch(timeline: Timeline) -> float:
-    """Seconds of the slowest worker's first epoch: its waits, among them those for what is fetched only then,
-    and work as long as in the mean of the other epochs, since in the first one loops are compiled and memory
-    is allocated."""
+    """Seconds of the slowest worker's first epoch: its waits for messages, among them those for what is
+    fetched only then. Its work, and its waits for other workers, are as long as in the mean of the other
+    epochs, since in the first one loops are compiled and memory is allocated."""
     longest = 0.0
     for worker in range(timeline.program.workers):
         first, *others = of_worker(timeline, worker)
-        work = [own.compute + own.rest for own in others] or [first.compute + first.rest]
-        longest = max(longest, first.exposed + first.idle + float(np.mean(work)))
+        rest = [own.epoch - own.exposed for own in others] or [first.epoch - first.exposed]
+        longest = max(longest, first.exposed + float(np.mean(rest)))
     return longest
 
 
