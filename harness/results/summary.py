@@ -181,7 +181,9 @@ def _core_share(spans: pd.DataFrame, first: int) -> float:
 
 def _gpus(trace: Trace) -> int:
     """GPUs the run could use; 0 for a run on the CPU."""
-    return 0 if trace.config.get("device") == "cpu" else len(trace.environment.get("gpus") or [])
+    attempts = trace.resolved["attempts"] if trace.resolved else []
+    devices = {each.get("device") for each in attempts} or {trace.config.get("device")}
+    return 0 if devices == {"cpu"} else len(trace.environment.get("gpus") or [])
 
 
 def graph_name(trace: Trace) -> str:

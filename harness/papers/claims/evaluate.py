@@ -265,8 +265,11 @@ def _by_seeds(runs: list[Run]) -> list[Run]:
 
 
 def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
-    """InputError where a row has other seeds than the first row."""
+    """InputError where a graph or a row has other seeds than the first one."""
     first, *others = runs
+    by_graph = [[run.seed for run in _by_seeds(own)] for own in runs[first]]
+    if any(seeds != by_graph[0] for seeds in by_graph):
+        raise InputError(f"{first} has the seeds {by_graph} on its graphs: give all graphs the same seeds")
     for row in others:
         for mine, theirs in zip(runs[first], runs[row]):
             seeds = [[run.seed for run in _by_seeds(own)] for own in (mine, theirs)]

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from harness.base.terminal import counted
 from harness.results import track
 from harness.results.report.columns import Column
 from harness.results.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting
@@ -163,10 +164,10 @@ def _blind(section: Section, score: Column) -> dict[str, str]:
     """By partition on which the control does as well as exact training: a sentence with the difference."""
     return {
         control.partition: f"On {control.partition} exact training minus the control, which has no remote"
-        f" rows, is {ahead:+.2f} points over {ahead.n} seeds,"
+        f" rows, is {ahead:+.2f} points over {counted(ahead.n, 'seed')},"
         f" {'below' if ahead.side() else 'not told from'} 0."
         for control, _, ahead in ahead_of_controls(section.groups, score)
-        if ahead.n >= 2 and ahead.side() <= 0
+        if ahead.n and ahead.side() <= 0
     }
 
 

@@ -14,7 +14,7 @@ from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.results import resolved, track
 from harness.results.identity import MEETING_KEYS, identity
-from harness.results.reader import MISSHAPEN, Trace
+from harness.results.reader import MISSHAPEN, SET_ASIDE, Trace
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group, Run, typed_value
@@ -132,6 +132,7 @@ def repeats(path: Path) -> list[Path]:
     named = re.fullmatch(r"(.+-seed)\d+-\w+", path.name)  # as runs name their folders
     begin = named[1] if named else ""
     beside = sorted(each.parent for each in path.parent.glob("*/summary.json"))
+    beside = [each for each in beside if not SET_ASIDE.search(each.name)]
     own = _unseeded(path)
     alike = (each for each in beside if each != path and each.name.startswith(begin))
     return [path, *(each for each in alike if _unseeded(each) == own)]
@@ -157,10 +158,16 @@ def exact_beside(run: Run) -> tuple[Group, Group] | None:
     found = []
     for path in run.path.parent.glob(f"*{alike[0] if alike else ''}*/summary.json"):
         with contextlib.suppress(InputError, *MISSHAPEN):
+            if SET_ASIDE.search(path.parent.name):
+                continue
             if (resolved.read(path.parent) or {}).get("role") == "reference":
                 found.append(Group([Run(path.parent)]))
+    found = [each for each in found if each.first.content == run.content]
     exact = reference_of(Group([run]), found, elsewhere=True)
     if exact is None:
         return None
-    ours, theirs = (Group([Run(path) for path in repeats(each.path)]) for each in (run, exact.first))
+    ours, theirs = (
+        Group([each for each in map(Run, repeats(one.path)) if each.key() == one.key()])
+        for one in (run, exact.first)
+    )
     return ours, theirs

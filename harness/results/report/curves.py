@@ -86,11 +86,12 @@ def curve(run: Run, score: str) -> pd.DataFrame:
 
 def band(group: Group, score: str) -> pd.DataFrame:
     """Mean `curve` over seeds, with the lowest and highest score, at the epochs that all seeds evaluated."""
-    together = pd.concat([curve(run, score) for run in group.runs])
-    by_epoch = together.groupby("epoch")
+    together = pd.concat([curve(run, score).assign(seed=str(run.seed)) for run in group.runs])
+    runs = together.groupby("epoch").size()
+    by_epoch = together.groupby(["epoch", "seed"]).mean().groupby("epoch")  # repeats of a seed are one sample
     mean = by_epoch.mean()
     mean["low"], mean["high"] = by_epoch["score"].min(), by_epoch["score"].max()
-    return mean[by_epoch.size() == len(group.runs)].reset_index()
+    return mean[runs == len(group.runs)].reset_index()
 
 
 def best_at(group: Group, score: str) -> pd.Series:

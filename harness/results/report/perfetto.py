@@ -41,8 +41,8 @@ def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Ev
     there = spans[(spans["epoch"] >= first) & (spans["epoch"] <= (math.inf if last is None else last))]
     there = there.dropna(subset=["end_s"]).sort_values("start_s", kind="stable")
     if there.empty:
-        epochs = f"{first} to {'the end' if last is None else last}"
-        raise InputError(f"epochs={epochs}: {trace.run_dir} has no spans there; give other epochs")
+        epochs = f"{first + 1}-{'' if last is None else last + 1}"
+        raise InputError(f"--epochs {epochs}: {trace.run_dir} has no spans there; give other epochs")
     origin = float(there["start_s"].min())
     placed: list[Placed] = []
     for worker in sorted(set(there["worker"])):

@@ -30,8 +30,8 @@ class PairRow:
 
     @property
     def told(self) -> int:
-        """1 or -1 where a is above or below b; 0 where they are not told apart."""
-        return self.change.side()
+        """1 or -1 where a is above or below b, of a cost by their ratio; 0 where they are not told apart."""
+        return self.change.side() if self.column.scored or not self.share.n else self.share.side(1.0)
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,8 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
     """
     if a.first.summary["dataset"] != b.first.summary["dataset"]:
         raise InputError(f"A is on {a.dataset} and B on {b.dataset}: give runs on one graph")
+    if a.first.content != b.first.content:
+        raise InputError(f"A and B are on {a.dataset}, made of other files: give runs on one graph")
     # Refuse sides that differ in more than they may, or share no seed.
     keys = differing([a.first, b.first])
     if a.first.combine and a.first.combine == b.first.combine:  # whether the config or the system chose it
