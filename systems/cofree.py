@@ -92,7 +92,7 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
     def loss_rows(self):
         shard, masters = self.shard, self.shard.num_masters
         # Masters tell their mirrors their labels, and whether they are training vertices.
-        mine = np.column_stack([shard.labels.reshape(masters, -1), shard.train]).astype(np.int32)
+        mine = np.column_stack([shard.labels, shard.train]).astype(np.int32)
         sent = torch.from_numpy(mine).to(self.device)
         theirs = self.comm.exchange(self.plan, sent, -1, "labels").wait()
         told = np.concatenate([mine, theirs.cpu().numpy()])

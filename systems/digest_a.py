@@ -37,7 +37,8 @@ Decisions
 - order=rotation: the server applies worker 0's update, then 1's, ..., M - 1's, and again, every worker
   makes `epochs` rounds, and a pull sees exactly the pushes of the updates that its worker's weights hold.
   Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
-- features, start, loss: as in systems/digest.py; `features=refetch` is an exchange in every round, in which
+- features, start, loss: as in systems/digest.py; at start=zeros the store begins with rows of 0, which the
+  first round pulls; `features=refetch` is an exchange in every round, in which
   all workers meet, so that all make `epochs` rounds and nothing is asynchronous any more. Three slots per
   slice in the store: in rotation an owner may push while its push of two rounds ago is still being read.
 - `server_s` is the clock to compare with others: seconds since the first update arrived. What has been
@@ -106,10 +107,14 @@ class DigestA(StaleSystem, AsynchronousSystem):
         self.evaluated: tuple[int, torch.Tensor] | None = None
 
     def before_training(self):
-        inputs = self.context.exact_inputs()
-        if self.start == "zeros":
-            inputs = {layer: torch.zeros_like(h) for layer, h in inputs.items()}
-        self.representations.begin(inputs, self.shard.num_inner)
+        n, widths = self.shard.num_inner, {l: rows.shape[1] for l, rows in self.representations.rows.items()}
+        exact = self.start == "exact"
+        inputs = (
+            self.context.exact_inputs()
+            if exact
+            else {layer: torch.zeros(n, width, device=self.device) for layer, width in widths.items()}
+        )
+        self.representations.begin(inputs, n, exact)
 
     # -- a worker's round --
 

@@ -29,6 +29,8 @@ Decisions
 - graph: all (one setting for all systems: every system here trains on all vertices, of which some are
   labelled) | train, as in the paper's code, whose graph has the training vertices alone.
 - sampler: walk (random walks from uniform roots) | edge | node, with the probabilities of the paper's code.
+  A vertex without an edge inside the part counts as one with an in-neighbour for `node`; `edge` never draws
+  it.
   Its fourth, a walk with a frontier, is not built.
 - budget: vertices drawn per set, of which some are drawn twice; a walk of h steps draws h + 1. null: every
   set is the whole graph, which is full-batch training.

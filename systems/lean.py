@@ -106,6 +106,11 @@ class Lean(ComputesOthers, MessageSystem):
                 f"system.extra_work={self.extra_work} cannot be: lean knows what a row of model={run.model}"
                 " costs by its products with a propagation matrix alone; give system.extra_work=0"
             )
+        if self.extra_work and not run.fewer_rows:
+            return (
+                f"system.extra_work={self.extra_work} cannot be: the layers of model={run.model} give as many"
+                " rows as they take; give system.extra_work=0"
+            )
         if run.labels and self.extra_work:
             return (
                 f"system.extra_work={self.extra_work} cannot be: lean knows no labels of vertices whose rows"

@@ -34,8 +34,9 @@ from typing import ClassVar
 import torch
 
 from harness.base.bounds import ROUNDS, number, word
+from harness.core.counting import stepped
 from harness.core.mixins import OwnLoss
-from harness.core.system import Ready, Refuses, System, Traits
+from harness.core.system import Ready, Refuses, System, Traits, without_effect
 
 
 @dataclass
@@ -66,7 +67,12 @@ class Llcg(OwnLoss, System):
         return super().supports(run)
 
     def traits(self):
-        return Traits(steps=self.local_steps + self.server_steps, sparse_features=True)
+        idle = [] if self.server_steps else ["batch", "server_lr"]
+        return Traits(
+            steps=self.local_steps + self.server_steps,
+            sparse_features=True,
+            ineffective=without_effect(self, idle, "at system.server_steps=0 nothing is corrected"),
+        )
 
     def setup(self, context):
         super().setup(context)
@@ -92,6 +98,7 @@ class Llcg(OwnLoss, System):
             rows = self.context.train_rows
             self.context.gradient(rows, self.loss_divisor(len(rows), sum(self.counts)))
             self.context.optimiser.step()
+            self.recorder.work(*stepped(self.context.optimiser))
 
     def combine(self, parameters):
         """Local gradients stay local."""
@@ -105,6 +112,7 @@ class Llcg(OwnLoss, System):
             self.context.exact_gradient(rows, min(self.batch, sum(self.counts)))
             System.combine(self, self.parameters)
             self.server.step()
+            self.recorder.work(*stepped(self.server))
 
     def average(self) -> None:
         """W <- sum_i (t_i / t) W_i."""

@@ -34,7 +34,7 @@ import torch
 from harness.base.bounds import number, word
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
-from harness.core.system import Refuses, System, Traits
+from harness.core.system import Refuses, System, Traits, without_effect
 from systems.parts.pipeline import Pipe
 
 
@@ -54,7 +54,8 @@ class Pipegcn(System):
     refuses: ClassVar = Refuses(needed_rows="")
 
     def traits(self):
-        return Traits(overlaps=True)
+        idle = [] if self.smooth_features or self.smooth_gradients else ["momentum"]
+        return Traits(overlaps=True, ineffective=without_effect(self, idle, "nothing is smoothed"))
 
     def setup(self, context):
         super().setup(context)

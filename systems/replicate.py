@@ -77,6 +77,14 @@ class Replicate(ComputesOthers, System[Shard, PerLayer]):
     exact: ClassVar[dict[str, Any]] = {}
     refuses: ClassVar = Refuses(needed_rows="")
 
+    def supports(self, run):
+        if self.mode != "communicate" and not run.fewer_rows:
+            return (
+                f"system.mode={self.mode} cannot be: the layers of model={run.model} give as many rows as"
+                " they take; give system.mode=communicate"
+            )
+        return super().supports(run)
+
     def traits(self):
         idle = [] if self.mode == "hybrid" else ["vertex", "edge", "row", "memory"]
         why = f"at system.mode={self.mode} nothing is chosen by cost"

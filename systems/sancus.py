@@ -21,8 +21,8 @@ Decisions
 - under `variation_gap` peers learn F(j) from an all-gather of one byte per worker and layer, counted; the
   epoch rules are known to all from the versions and need none.
 - epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive does so by block.
-  Everything is broadcast in epoch 0, when caches are empty; this does not move the version of a block whose
-  turn comes later.
+  Everything is broadcast in epoch 0, when caches are empty, and in the other epochs of `warmup`; this does
+  not move the version of a block whose turn comes later.
 - `phase` of SCS-A: as printed (`paper`), all blocks have one version after epoch 0, and the procedure ends
   at the first block of another worker that P(i) finds too stale: at most two blocks per check, since all
   P(i) see the same versions. With more than 2 (eps_A + 1) workers the last blocks are then never broadcast
@@ -57,6 +57,7 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.base.errors import InputError
 from harness.base.hollow import either, hollow
+from harness.comm.work import copied, stream
 from harness.core.mixins import SeesOutput
 from systems.parts.blocks import BlockSystem
 
@@ -132,6 +133,7 @@ class Sancus(SeesOutput, BlockSystem):
         self.recorder.metric("cache_bytes", sum(block.nbytes for block in self.cache[layer]), layer)
         if self.comm.rank in active and layer in self.own:
             self.own[layer] = h.detach().clone()
+            self.recorder.work(copied(h))
         return self.blocks.embeddings(layer, h, self.cache[layer], active)
 
     def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
@@ -163,6 +165,10 @@ class Sancus(SeesOutput, BlockSystem):
         assert cached is not None, "every block is broadcast in epoch 0"
         if not len(h):
             return 0.0
+        # The difference is written and read again, and for "max" and "mean" its absolute values too;
+        # "relative" reads the copy once more.
+        reads, writes = {"fro": (3, 1), "relative": (4, 1)}.get(self.norm, (4, 2))
+        self.recorder.work(stream(len(h), h.shape[1], h.element_size(), reads, writes))
         if hollow(h):
             return math.inf if either() else 0.0
         if self.norm in ("max", "mean"):

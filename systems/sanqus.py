@@ -27,7 +27,7 @@ from typing import ClassVar
 import torch
 
 from harness.base.bounds import one_of, word
-from harness.core.quantise import dequantise, row_bytes
+from harness.core.quantise import row_bytes
 from systems.parts.blocks import BlockRows, Blocks, PendingBlocks
 from systems.parts.coded import coded, decoded, noise
 from systems.sancus import Sancus
@@ -63,7 +63,7 @@ class Sanqus(Sancus):
         pending = super().halo(layer, h)
         # The next variation gap is measured from the copy that the others decode.
         if isinstance(pending, PendingCoded) and pending.own is not None and layer in self.own:
-            self.own[layer] = dequantise(pending.own, h.shape[1], self.bits, h.dtype)
+            self.own[layer] = decoded(pending.own, h.shape[1], self.bits, h.dtype, self.recorder)
         return pending
 
 

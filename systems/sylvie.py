@@ -35,7 +35,7 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, one_of, word
 from harness.comm.work import stream
-from harness.core.system import Refuses, Traits
+from harness.core.system import Refuses, Traits, without_effect
 from systems.parts.coded import CodedSystem, coded, decoded, noise
 from systems.parts.pipeline import Pipe
 
@@ -58,7 +58,9 @@ class Sylvie(CodedSystem):
     refuses: ClassVar = Refuses(wire="quantises what it sends", needed_rows="")
 
     def traits(self):
-        return Traits(overlaps=True)
+        idle = ["period"] if self.mode == "synchronous" else []
+        why = f"at system.mode={self.mode} every exchange is synchronous"
+        return Traits(overlaps=True, ineffective=without_effect(self, idle, why))
 
     def setup(self, context):
         super().setup(context)

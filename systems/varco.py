@@ -70,9 +70,14 @@ class Varco(CodedSystem):
         c = self.compression
         return max(1.0, c - self.slope * (c - 1) * self.epoch / self.epochs)
 
+    def count(self, width: int) -> int:
+        """|S| of `width` columns in this epoch."""
+        # A quotient of floats may lie just above the whole number that it stands for.
+        return math.ceil(round(width / self.rate(), 9))
+
     def start(self, layer, direction, rows):
         width = rows.shape[1]
-        sent = columns(self.seed, self.epoch, layer, width, math.ceil(width / self.rate())).to(self.device)
+        sent = columns(self.seed, self.epoch, layer, width, self.count(width)).to(self.device)
         part = rows.index_select(1, sent) if len(sent) < width else rows
         self.recorder.work(moved(part))
         # A part of the columns has another size in the next epoch, so its memory is not kept; whole rows

@@ -121,6 +121,17 @@ def test_knobs_without_effect_are_told(arguments, expected):
     assert accept("system=pscgcn", *arguments).system.traits().ineffective == expected
 
 
+def test_knobs_that_another_one_leaves_idle_are_told():
+    words = ("system.momentum=0.5", "system.mode=synchronous", "system.period=7", "system.server_steps=0")
+    for system, given, said in (
+        ("pipegcn", words[:1], "momentum=0.5 has no effect: nothing is smoothed"),
+        ("sylvie", words[1:3], "period=7 has no effect: at system.mode=synchronous every exchange is"),
+        ("llcg", (*words[3:], "system.batch=7"), "batch=7 has no effect: at system.server_steps=0 nothing"),
+    ):
+        (found,) = accept(f"system={system}", *given).system.traits().ineffective
+        assert found.startswith(f"system.{said}")
+
+
 def test_what_has_no_effect_is_a_warning_before_workers_start(place):
     ended = place.run("system=pscgcn", "system.cache=0.5", "launch=prepare")
     assert ended.code == 0 and ended.err == f"warning: system.cache=0.5 {WHY}\n"

@@ -16,6 +16,8 @@ from harness.core.architectures import Gcn
 from harness.core.context import RunFacts
 from harness.core.features import saves
 from harness.run.config import make_system
+from systems.lean import Lean
+from systems.replicate import Replicate
 from tests import systems
 from tests.oracles import dense
 from tests.oracles.samples import OPERATORS, random_graph, with_edge_weights
@@ -188,3 +190,10 @@ def test_what_cannot_do_without_rows_says_why():
     assert "model.norm=batch" in system.supports(replace(needed, norm="batch"))
     assert "model=mixed" in system.supports(replace(needed, model="mixed", fewer_rows=False))
     assert Gcn.fewer_rows
+    mixed = RunFacts(**FACTS, fewer_rows=False)
+    for system, knob in ((Replicate(), "mode=hybrid"), (Lean(extra_work=1.0), "extra_work=1.0")):
+        said = (
+            f"system.{knob} cannot be: the layers of model=gcn give as many rows as they take; give system."
+        )
+        assert str(system.supports(mixed)).startswith(said)
+    assert Replicate(mode="communicate").supports(mixed) is Lean().supports(mixed) is None

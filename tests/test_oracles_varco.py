@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from systems.varco import Varco
 from tests.oracles import varco
 from tests.oracles.samples import DEEP, random_blocks, random_graph, random_weights
 
@@ -41,3 +44,10 @@ def test_the_columns_kept_by_hand():
     assert [varco.kept(6, t, 6, 4, 2) for t in range(6)] == [2, 2, 3, 6, 6, 6]
     # r_t = 128 - 635 t / 10: the paper's, in ten epochs
     assert [varco.kept(256, t, 10, 128, 5) for t in range(4)] == [2, 4, 256, 256]
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 128), st.integers(0, 8), st.data())
+def test_the_system_keeps_as_many(width, epochs, compression, slope, data):
+    system = Varco(compression=float(compression), slope=float(slope))
+    system.epochs, system.epoch = epochs, data.draw(st.integers(0, epochs - 1))
+    assert system.count(width) == varco.kept(width, system.epoch, epochs, compression, slope)

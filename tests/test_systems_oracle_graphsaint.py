@@ -161,7 +161,8 @@ def test_vertices_are_drawn_as_often_as_is_said(kind):
         step[rows, whole.indices] = 1 / degrees[rows]
         expected = 1 / n + step.sum(0) / n
     elif kind == "node":  # two draws
-        expected = 1 - (1 - degrees / degrees.sum()) ** 2
+        shares = np.maximum(degrees, 1)
+        expected = 1 - (1 - shares / shares.sum()) ** 2
     else:
         inverse = 1 / np.maximum(degrees, 1)
         shares = inverse[rows] + inverse[whole.indices]

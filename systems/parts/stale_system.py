@@ -45,10 +45,10 @@ class Representations:
         self.pushing: list[Push] = []
         self.pulling: dict[int, Pull] = {}
 
-    def begin(self, inputs: dict[int, torch.Tensor], inner: int) -> None:
+    def begin(self, inputs: dict[int, torch.Tensor], inner: int, exact: bool = True) -> None:
         """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective,
-        outside the clock; what the exact forward pass sent of these layers, and the pushes, is the metric
-        `start_bytes`."""
+        outside the clock; the pushes, and what an exact forward pass sent of these layers where one was made,
+        is the metric `start_bytes`."""
         if self.store is None:
             return
         for layer, h in inputs.items():
@@ -56,7 +56,7 @@ class Representations:
         self.pushed()
         self.comm.barrier()
         width_bytes = sum(h.shape[1] * h.element_size() for h in inputs.values())
-        self.recorder.metric("start_bytes", (self.sends + inner) * width_bytes)
+        self.recorder.metric("start_bytes", (self.sends * exact + inner) * width_bytes)
         self.recorder.metric("store_bytes", self.store.nbytes)
 
     def push(self, layer: int, h: torch.Tensor, stamp: int) -> None:

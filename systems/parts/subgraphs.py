@@ -75,7 +75,7 @@ class Sampler:
         degrees = np.diff(graph.indptr)
         if kind == "walk" or not len(graph.indices):
             return
-        shares = degrees.astype(np.float64)
+        shares = np.maximum(degrees, 1).astype(np.float64)
         if kind == "edge":
             inverse = 1.0 / np.maximum(degrees, 1)
             shares = np.repeat(inverse, degrees) + inverse[graph.indices]
