@@ -41,7 +41,9 @@ FAST, SLOW = [1.0, 1.01, 1.02, 1.03, 1.04], [1.2, 1.21, 1.22, 1.23, 1.24]
 def test_a_verdict(old, new, unit, word, failed):
     found = judged(old, new, unit=unit)
     assert (found.word, found.failed) == (word, failed)
-    busy = against.judge(line(new, unit=unit, peer_samples=old, busy=True))
+    measured = line(new, unit=unit, peer_samples=old)
+    measured.busy = True
+    busy = against.judge(measured)
     assert (busy.word, busy.failed) == ((word, failed) if unit == "bytes" else (lines.NOT_JUDGED, False))
 
 

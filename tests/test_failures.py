@@ -73,7 +73,7 @@ def test_a_run_in_which_nobody_moves_ends_after_its_patience(place):
     done = place.run(*place.trouble, "system.how=hang", "progress=false", "patience=2")
     assert done.code == 1 and done.err.count("\n") == 1
     assert done.err.startswith("error: no worker has made progress for patience=2 s (worker")
-    assert "in epoch 3);" in done.err
+    assert "in epoch 4);" in done.err
     assert Trace(place.runs()[0]).epochs["epoch"].max() == 2
 
 

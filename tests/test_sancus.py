@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from harness.comm.recorder import Recorder
 from harness.run.config import make_system
 from systems.parts.blocks import Blocks
 from tests import systems
@@ -32,7 +33,7 @@ def active(norm: str, bound: float, cached: np.ndarray, h: np.ndarray) -> bool:
     """Whether a worker that has broadcast `cached` broadcasts `h`."""
     block = systems.block("sancus", staleness="variation_gap", norm=norm, bound=bound)
     system = make_system(block)
-    system.comm, system.own = Alone(), {1: torch.from_numpy(cached)}
+    system.comm, system.own, system.recorder = Alone(), {1: torch.from_numpy(cached)}, Recorder()
     system.before_epoch(1)
     return system.stale_check(1, torch.from_numpy(h)) == [0]
 

@@ -140,7 +140,7 @@ def test_verdicts_are_counted_by_cause_and_a_measurement_once():
         evaluate.Result("sancus_fig21", "x", "d", Verdict(evaluate.COMPARED)),
     ]
     said = table.counts(parts)
-    assert said[2] == "3 parts: 2 cannot tell (twin 1, seeds 1), 1 holds."
+    assert said[2] == "3 parts of tables: 2 cannot tell (twin 1, seeds 1), 1 holds."
     assert said[3] == "Shown again under another entry, and not counted again: 1."
 
 

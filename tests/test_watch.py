@@ -40,7 +40,7 @@ def test_a_run_ends_where_nobody_moves_and_not_before(tmp_path):
         assert ended.called.wait(60)
     (sentence,) = ended.said
     assert sentence.startswith("no worker has made progress for patience=0.4 s (worker 0 furthest behind, in")
-    assert "epoch 7" in sentence and "\n" not in sentence
+    assert "epoch 8" in sentence and "\n" not in sentence
 
 
 def test_a_worker_whose_store_answers_no_more_ends_within_its_patience(tmp_path, monkeypatch):
