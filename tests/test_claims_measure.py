@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -322,3 +323,10 @@ def test_modelled_seconds_to_a_score_are_as_many_epochs_as_modelled(tmp_path, mo
 def test_a_modelled_measure_that_cannot_be_is_refused(given, said):
     with pytest.raises(InputError, match=said):
         measure_of(given)
+
+
+def test_graphs_with_other_seeds_are_one_sentence():
+    first, second, third = (SimpleNamespace(seed=seed) for seed in (1, 2, 3))
+    evaluate._same_seeds({"a": [[first, second], [second, first]], "b": [[first, second]] * 2})
+    with pytest.raises(InputError, match="^a has the seeds .* on its graphs: give all graphs the same"):
+        evaluate._same_seeds({"a": [[first, second], [first, third]]})

@@ -10,6 +10,7 @@ from scipy import stats
 
 from harness import cli
 from harness.base.errors import InputError
+from harness.results.report.compare import repeats
 from harness.results.report.estimate import estimate
 from harness.results.report.versus import side, versus
 from tests import traces
@@ -129,3 +130,10 @@ def test_a_difference_and_its_reverse_have_opposite_signs(values, shift):
     assert there == -back
     if there:
         assert abs(estimate(value + shift for value in values).mean) > 0
+
+
+def test_what_fresh_set_aside_is_no_repeat(tmp_path):
+    names = ["vanilla-1w-seed1-aaaaaaaa", "vanilla-1w-seed2-aaaaaaab", "vanilla-1w-seed1-aaaaaaaa.old1"]
+    for name, seed in zip(names, (1, 2, 1)):
+        traces.finished(tmp_path / name, traces.config(seed=seed, run_dir=name))
+    assert [path.name for path in repeats(tmp_path / names[0])] == names[:2]
