@@ -35,7 +35,7 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.base.errors import InputError, choice
 from harness.base.hollow import either, hollow
-from harness.core.system import Refuses, Traits
+from harness.core.system import Refuses, Traits, without_effect
 from systems.parts.coded import CodedSystem, coded, decoded, noise
 
 LEVELS = (2, 4, 8)
@@ -81,7 +81,9 @@ class Adaqp(CodedSystem):
         return super().supports(run)
 
     def traits(self):
-        return Traits(overlaps=True)
+        idle = ["period"] if self.assignment == "uniform" else []
+        why = "at system.assignment=uniform every row keeps its bits"
+        return Traits(overlaps=True, ineffective=without_effect(self, idle, why))
 
     def setup(self, context):
         super().setup(context)

@@ -87,7 +87,7 @@ from harness.base.errors import InputError
 from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.mixins import FitsDevices
-from harness.core.system import Refuses, System, Traits
+from harness.core.system import Refuses, System, Traits, without_effect
 from systems.parts.jaca import (
     FIXED,
     POLICIES,
@@ -187,7 +187,15 @@ class Capgnn(FitsDevices, System):
     def traits(self):
         unsized = self.capacity is None and self.capacity_share is None
         sizes = self.jaca and unsized and None in (self.local_capacity, self.global_capacity)
-        return Traits(overlaps=self.pipeline, devices=self.rapa or sizes)
+        said = []
+        if not self.jaca:
+            tiers = ["policy", "tiers", "capacity", "capacity_share", "local_capacity", "global_capacity"]
+            tiers += ["top_k", "reserved_device_mb", "reserved_host_mb", "refresh"]
+            said += without_effect(self, tiers, "at system.jaca=false nothing is cached")
+        if not self.rapa:
+            costs = ["alpha", "threshold", "rapa_degrees", "vertex_bytes", "edge_bytes", "beta_mb"]
+            said += without_effect(self, costs, "at system.rapa=false no halo vertex is taken away")
+        return Traits(overlaps=self.pipeline, devices=self.rapa or sizes, ineffective=said)
 
     def restrict(self, shard, comm):
         """RAPA: the halo vertices that this worker keeps."""

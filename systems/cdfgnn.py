@@ -50,7 +50,7 @@ too): only remote values may be stale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -63,7 +63,7 @@ from harness.comm.work import code, stream
 from harness.core import quantise as linear
 from harness.core.mixins import SeesOutput
 from harness.core.scores import score_counts
-from harness.core.system import ReplicaSystem
+from harness.core.system import ReplicaSystem, without_effect
 from systems.parts.changes import changed, difference
 
 
@@ -118,6 +118,17 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
                 f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1"
             )
         within("epsilon", self.epsilon, self.nu2, self.nu1)
+
+    def traits(self):
+        said = []
+        if not self.cache:
+            rule = ["rule", "xi", "mu1", "mu2", "nu1", "nu2", "lambda1", "lambda2", "momentum"]
+            said += without_effect(self, ["epsilon", *rule], "at system.cache=false every row is sent")
+        if not self.quantise:
+            why = "at system.quantise=false messages are float32"
+            said += without_effect(self, ["bits", "coding_error"], why)
+        common = super().traits()
+        return replace(common, ineffective=common.ineffective + said)
 
     def setup(self, context):
         super().setup(context)

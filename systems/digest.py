@@ -57,6 +57,7 @@ import torch
 
 from harness.base.bounds import word
 from harness.base.errors import InputError
+from harness.core.system import without_effect
 from systems.parts.stale_system import REFUSES, StaleSystem
 
 
@@ -90,6 +91,12 @@ class Digest(StaleSystem):
                 f"form={self.form} gives every layer three weights that depend on the partition, so that no"
                 " other system could train the same model; give form=sum"
             )
+
+    def traits(self):
+        common = super().traits()
+        idle = ["weighting"] if self.loss == "global" and self.aggregate == "gradients" else []
+        why = "at system.loss=global gradients are summed as they are"
+        return replace(common, ineffective=common.ineffective + without_effect(self, idle, why))
 
     def supports(self, run):
         if run.combine != "exact" and self.aggregate == "weights":

@@ -105,10 +105,11 @@ class Distdgl(SampledBatches):
     def traits(self):
         common = super().traits()
         alone = list(common.ineffective)
-        if not self.cache:
+        if self.features == "refetch" and not self.cache:
             alone += without_effect(self, ["policy"], "no row is cached at system.cache=0")
         if self.features == "once":
-            alone += without_effect(self, ["cache"], "system.features=once keeps every row that is pulled")
+            why = "system.features=once keeps every row that is pulled"
+            alone += without_effect(self, ["cache", "policy"], why)
         if self.service == "exchange":
             alone += without_effect(
                 self, ["prefetch"], "under system.service=exchange all workers pull in the training thread"

@@ -117,12 +117,23 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         return super().supports(run)
 
     def traits(self):
-        why = "features=once fetches and keeps all boundary features; system.features=refetch caches a share"
-        idle = () if self.features == "refetch" else ("cache", "policy")
+        said = []
+        if self.features == "once":
+            why = (
+                "features=once fetches and keeps all boundary features; system.features=refetch caches a"
+                " share"
+            )
+            said += without_effect(self, ["cache", "policy"], why)
+        theorem_2 = ["norms", "inner_factor", "boundary_factor"]
+        if self.rate == 1:
+            said += without_effect(self, [*theorem_2, "rescale"], "at system.rate=1 every edge is drawn")
+        elif self.sampling == "uniform":
+            why = "at system.sampling=uniform all edges are equally likely to be drawn"
+            said += without_effect(self, theorem_2, why)
         return Traits(
             overlaps=self.tau > 0,
             follows_epochs=self.refresh is None,
-            ineffective=without_effect(self, idle, why),
+            ineffective=said,
         )
 
     def setup(self, context):

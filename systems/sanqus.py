@@ -28,6 +28,7 @@ import torch
 
 from harness.base.bounds import one_of, word
 from harness.core.quantise import row_bytes
+from harness.core.system import without_effect
 from systems.parts.blocks import BlockRows, Blocks, PendingBlocks
 from systems.parts.coded import coded, decoded, noise
 from systems.sancus import Sancus
@@ -48,6 +49,12 @@ class Sanqus(Sancus):
 
     exact: ClassVar = {**Sancus.exact, "bits": AS_IT_IS}
     refuses: ClassVar = replace(Sancus.refuses, wire="quantises what it sends")
+
+    def traits(self):
+        common = super().traits()
+        idle = ["gradients"] if self.bits == AS_IT_IS else []
+        why = f"at system.bits={AS_IT_IS} nothing is coded"
+        return replace(common, ineffective=common.ineffective + without_effect(self, idle, why))
 
     def setup(self, context):
         super().setup(context)
