@@ -132,12 +132,9 @@ def test_clean_cache_works_beside_what_was_set_aside_alone(tmp_path, capsys):
     assert said(capsys, *given, "--yes").count("removed") == 1
 
 
-@pytest.mark.parametrize("more", [
-    ("system=sancus", "model.dropout=0.5"),
-    pytest.param(("evaluate.every=4",), marks=pytest.mark.nightly(15)),
-], ids=str)  # fmt: skip
-def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
+def test_an_extended_run_is_the_longer_run_bit_for_bit(place):
     """Its scores too: that the shorter run evaluated its last epoch is forgotten."""
+    more = ("system=sancus", "model.dropout=0.5", "score=macro_f1", "evaluate.every=4")
     first = place.run(*more, "epochs=6", "keep_checkpoint=true")
     assert first.code == 0 and "cannot be extended" not in first.out
     (short,) = place.runs()
@@ -146,6 +143,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     extended = next(path for path in place.runs() if path != short)
     assert Trace(short).summary["epochs"] == 6 and len(Trace(extended).epochs) == 18
     ours, table = losses(extended), Trace(extended).epochs[list(SCORES)]
+    metrics = Trace(extended).metrics
     shown = place.run(*more, "epochs=9")
     assert "finished before" in shown.out, "the command that asks for so many finds it"
     anew = place.run(*more, "epochs=9", "fresh=true")
@@ -154,6 +152,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
         and "cannot be extended to more epochs: make it again with keep_checkpoint=true" in anew.out
     )
     assert ours.equals(losses(extended)) and table.equals(Trace(extended).epochs[list(SCORES)])
+    assert len(metrics) and metrics.equals(Trace(extended).metrics)
     assert Trace(extended).resolved["attempts"][0]["first_epoch"] == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from harness.base.errors import InputError
 from harness.base.scratch import scratch
 from harness.core.checkpoint import number_in
 from harness.core.mixins import AsynchronousSystem
+from harness.core.scores import RANKED
 from harness.results import files, resolved
 from harness.results.batch import write_sealed
 from harness.results.reader import Tables, Trace
@@ -117,13 +118,14 @@ def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
         # The last epoch of a run is always evaluated. In the longer run it is an epoch like any other, so its
         # scores go where `evaluate.every` does not ask for them.
         unasked = first - 1 if finished and not (every and (first - 1) % every == 0) else last
-        _write_streams(run_dir, part / "stream", first, unasked)
+        scores = [f"{split}_{name}" for split in RANKED for name in made.scores]
+        _write_streams(run_dir, part / "stream", first, unasked, scores)
         os.replace(part, folder)
 
 
-def _write_streams(run_dir: Path, folder: Path, first: int, unasked: int) -> None:
+def _write_streams(run_dir: Path, folder: Path, first: int, unasked: int, scores: Sequence[str]) -> None:
     """The tables of `run_dir` up to epoch `first`, exclusive, as streams of one attempt; scores of the epoch
-    `unasked` are left out."""
+    `unasked` are left out, and those named `scores`, which are metrics, too."""
     folder.mkdir()
     tables = Tables(run_dir)
     for name, schema in TABLES.items():
@@ -133,8 +135,13 @@ def _write_streams(run_dir: Path, folder: Path, first: int, unasked: int) -> Non
             kept = pc.not_equal(rows["epoch"], unasked)
             for column in SCORES:
                 at = rows.schema.get_field_index(column)
-                scores = pc.if_else(kept, rows[column], pa.scalar(None, rows[column].type))
-                rows = rows.set_column(at, rows.schema.field(column), scores)
+                values = pc.if_else(kept, rows[column], pa.scalar(None, rows[column].type))
+                rows = rows.set_column(at, rows.schema.field(column), values)
+        if name == "metrics":
+            left_out = pc.and_(
+                pc.equal(rows["epoch"], unasked), pc.is_in(rows["name"], pa.array(scores, pa.string()))
+            )
+            rows = rows.filter(pc.invert(left_out))
         for worker in pc.unique(rows["worker"]).to_pylist():
             path = folder / f"{name}-worker{worker}-attempt0.arrow"
             with pa.ipc.new_stream(path, schema) as stream:
