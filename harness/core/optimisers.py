@@ -32,7 +32,9 @@ class Optimiser:
     weight_decay: float = number(5e-4, 0, 10**6)
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        """An optimiser of `parameters` with the learning rate `lr`."""
+        """An optimiser of `parameters` with the learning rate `lr`. Under combine=quantised it gets some rows
+        of each matrix, so a value's step may depend on that value's gradients alone: one that goes by the
+        norm of a whole matrix then trains otherwise."""
         raise NotImplementedError
 
 
