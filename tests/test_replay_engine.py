@@ -220,6 +220,9 @@ def test_a_platform_says_what_it_lacks_and_what_it_assumes():
     assert platform_of(lacking, 2).assumed == [], "two workers of one host need no link between hosts"
     lacking.inside.latency_us = None
     assert platform_of(lacking, 2).assumed == ["inside.latency_us=0"]
+    lacking.inside.gbytes_per_s = None
+    alone = platform_of(lacking, 1)
+    assert alone.path(0, 1).links == () and alone.assumed == ["inside.gbytes_per_s=inf"]
     with pytest.raises(InputError, match="workers=4 is more than cluster=mine has devices"):
         platform_of(lacking, 4)
     with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):

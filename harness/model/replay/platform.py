@@ -26,6 +26,7 @@ from harness.base.terminal import counted
 from harness.core.cluster import Cluster, Device, Link
 
 GIGA = 1e9
+UNLIMITED = "inside.gbytes_per_s=inf"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Platform:
     hosts      each worker's host
     capacity   bytes per second of each link; links without a limit are left out
     eager      whether a message leaves when its sender has posted it, instead of when both ends have
-    assumed    what the cluster does not say and is taken for 0, in words
+    assumed    what the cluster does not say, in words: latencies are taken for 0, and a rate to and from the
+               server inside a host for infinite, which is known once a message has taken that path
     cores      of each pool of cores that threads share; infinite where they share none
     pools      by worker, the pool that its threads are of: its host's
     device_cores   how many cores a device is made of: as many threads train on it
@@ -106,6 +108,8 @@ class Platform:
             steps += [("bridge", "down", theirs), ("inside", "in", target)]
             latency = self._latency("inside") + self._latency("bridge")
             where = f"inside host {ours}"
+            if self._links["inside"].gbytes_per_s is None and UNLIMITED not in self.assumed:
+                self.assumed.append(UNLIMITED)  # of a worker and the server on its host; workers have a rate
         else:
             steps = [("bridge", "up", ours), ("between", "out", ours)]
             steps += [("between", "in", theirs), ("bridge", "down", theirs)]
