@@ -12,12 +12,11 @@ import torch
 import torch.distributed as dist
 
 from harness import cli
-from harness.base.errors import InputError
 from harness.core.system import Ready, System
 from harness.dev.conformance import checks
 from harness.dev.conformance.__main__ import main
 from harness.dev.conformance.pool import WorkerPool
-from harness.dev.conformance.subject import Subject, subject
+from harness.dev.conformance.subject import Subject
 from harness.run.config import make_system
 from tests.systems import EXACT
 
@@ -60,30 +59,31 @@ def faulty(fault: str) -> Subject:
     return Subject(block, make_system(block))
 
 
+DROPPING = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
+
+
 def once_of(checked, pool):
     return checks.once.__wrapped__(checked, pool, DROPPING)
 
 
-DROPPING = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
+# Of a subject, the pool, and what trains the subject once.
 CHECKS = {
-    "exact": lambda s, pool: checks.test_at_its_exact_knob_it_is_full_graph_training(s, pool, "gcn", 3),
-    "seed": lambda s, pool: checks.test_the_same_seed_gives_the_same_bits_and_another_seed_others(
-        s, pool, once_of(s, pool), DROPPING
+    "exact": lambda s, pool, _: checks.test_at_its_exact_knob_it_is_full_graph_training(s, pool, "gcn", 3),
+    "seed": lambda s, pool, once: checks.test_the_same_seed_gives_the_same_bits_and_another_seed_others(
+        s, pool, once(), DROPPING
     ),
-    "resume": lambda s, pool: checks.test_a_stopped_run_goes_on_bit_for_bit(
-        s, pool, once_of(s, pool), DROPPING
-    ),
-    "bytes": lambda s, pool: checks.test_every_byte_is_counted(once_of(s, pool)),
-    "refusal": lambda s, pool: checks.test_it_trains_a_model_or_refuses_it_in_a_sentence(s, pool, "gat"),
-    "partition": lambda s, pool: checks.test_it_refuses_partitions_of_the_other_kind_and_knobs_that_it_lacks(
-        s
-    ),
+    "resume": lambda s, pool, once: checks.test_a_stopped_run_goes_on_bit_for_bit(s, pool, once(), DROPPING),
+    "bytes": lambda s, pool, once: checks.test_every_byte_is_counted(once()),
+    "refusal": lambda s, pool, _: checks.test_it_trains_a_model_or_refuses_it_in_a_sentence(s, pool, "gat"),
+    "partition": lambda s, *_: checks.test_it_refuses_partitions_of_the_other_kind_and_knobs_that_it_lacks(s),
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_system_that_holds_a_check_passes_it(pool, name):
-    CHECKS[name](faulty("none"), pool)
+def test_a_system_that_holds_the_checks_passes_them(pool):
+    checked = faulty("none")
+    once = once_of(checked, pool)
+    for check in CHECKS.values():
+        check(checked, pool, lambda: once)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,9 @@ def test_a_system_that_holds_a_check_passes_it(pool, name):
     ],
 )
 def test_a_fault_fails_the_check_of_its_kind(pool, fault, name, said):
+    checked = faulty(fault)
     with pytest.raises(AssertionError, match=said):
-        CHECKS[name](faulty(fault), pool)
+        CHECKS[name](checked, pool, lambda: once_of(checked, pool))
 
 
 @pytest.mark.nightly(30)
@@ -122,21 +123,11 @@ class Unused(checks.NoRemoteRows):
     [
         (["system.bound=2"], "system is not given: add system=NAME"),
         (["system=vanila"], 'system="vanila" is not known; did you mean "vanilla"?'),
-        (
-            ["system=sancus", "system.bund=2"],
-            'system.bund is not a key of system=sancus; did you mean "bound"?',
-        ),
-        (
-            ["system=sancus", "gpus=2"],
-            '"gpus=2" is not part of a system: give system=NAME and its knobs only',
-        ),
+        (["system=sancus", "gpus=2"], '"gpus=2" is not part of a system: give system=NAME and its knobs'),
         (["system=sancus", "system.bound=-1"], "system.bound=-1.0 is out of range"),
     ],
 )
 def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):
-    with pytest.raises(InputError) as caught:
-        subject(words)
-    assert said in str(caught.value)
     assert main(words) == 2
     assert said in capsys.readouterr().err
 
