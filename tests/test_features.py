@@ -13,27 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.adjacency import Adjacency
-from harness.core.features import (
-    Features,
-    SparseRows,
-    compact,
-    drop_rows,
-    interleaved,
-    rows_times,
-    sparse_rows,
-)
+from harness.core.features import Features, SparseRows, compact, drop_rows, rows_times, sparse_rows
 from harness.core.kernels.spmm import NumbaKernel
-from harness.core.propagate import HaloDropout, propagate, propagate_gathered
-from harness.core.system import Ready
-from harness.data.partition.build import build_shards
 from systems.parts.boundary import FeatureCache
 from tests import systems
 from tests.graphs import random_graph
 from tests.oracles import dense
 from tests.systems import Settings
 
-KERNEL, CPU = NumbaKernel(), torch.device("cpu")
+KERNEL = NumbaKernel()
 
 
 def bag_of_words(rows, width, share, seed=0, dtype=torch.float32):
@@ -75,46 +63,6 @@ def test_dropout_of_sparse_rows_drops_what_it_drops_of_dense_ones(rows, width, s
     )
 
 
-def halves(model="symmetric", **features):
-    """Two workers' shards of a graph with bags of words: worker 0's adjacency, X, X_halo and all ids."""
-    graph = random_graph(60, 6, seed=3)
-    x = bag_of_words(60, 400, 0.01).numpy()
-    graph = dataclasses.replace(graph, features=x)
-    shard = next(iter(build_shards(graph, (np.arange(60) % 2).astype(np.int32), 2)))
-    own, halo = torch.from_numpy(x[shard.inner]), torch.from_numpy(x[shard.halo])
-    return Adjacency(shard, model, KERNEL, CPU), own, halo, shard
-
-
-@pytest.mark.parametrize("gathered", [False, True], ids=["returned", "gathered"])
-@pytest.mark.parametrize("p", [0.0, 0.4])
-def test_a_product_with_sparse_features_is_the_dense_one(p, gathered):
-    adjacency, x, x_halo, shard = halves()
-    drop = HaloDropout(p, torch.as_tensor(shard.inner), torch.as_tensor(shard.halo), key=5)
-
-    def product():
-        weight = torch.linspace(-1, 1, 400 * 8).view(400, 8).requires_grad_()
-        if gathered:
-            remote = torch.ones(len(shard.outward.halo), 8)
-            z = propagate_gathered(adjacency, x, Ready(x_halo), weight, drop, lambda delta: Ready(remote))
-        else:
-            z = propagate(adjacency, x, Ready(x_halo), weight, drop)
-        z.square().sum().backward()
-        return z.detach(), weight.grad
-
-    as_dense = product()
-    adjacency.features = Features(x, adjacency.num_entries, KERNEL)
-    assert adjacency.features.sparse and adjacency.layer_0(x.clone()) is None
-    for found, wanted in zip(product(), as_dense):
-        assert not torch.equal(found, torch.zeros_like(found))
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_rows_with_many_values_stay_dense():
-    full = torch.ones(5, 40)
-    assert not Features(full, 0, KERNEL).sparse
-    assert Features(bag_of_words(5, 400, 0.01), 0, KERNEL).halo(full) is full
-
-
 @pytest.mark.parametrize(
     "name, model",
     [
@@ -139,53 +87,21 @@ def test_systems_at_their_exact_knob_train_on_sparse_features(pool, name, model)
     assert 0 < forward < 2 * 8 * 300 * 4
 
 
-def test_halo_rows_in_memory_that_was_not_written_are_made_sparse_once():
+def test_halo_rows_are_made_sparse_once_until_their_memory_is_written():
     x, halo = bag_of_words(20, 60, 0.05), bag_of_words(9, 60, 0.05, seed=1)
-    features = Features(x, 0, KERNEL)
+    features, weight = Features(x, 0, KERNEL), torch.randn(60, 3)
     first = features.halo(halo.detach())
     assert isinstance(first, SparseRows) and features.halo(halo.detach()) is first
-    weight = torch.randn(60, 3)
     halo[4] = x[4]
-    again = features.halo(halo.detach())
-    assert again is not first
-    torch.testing.assert_close(rows_times(again, weight), halo @ weight)
-    other = halo * 2
-    torch.testing.assert_close(rows_times(features.halo(other), weight), other @ weight)
-    del other  # its memory may be the next one's
-    for factor in range(3, 9):
-        another = halo * factor
-        torch.testing.assert_close(rows_times(features.halo(another), weight), another @ weight)
-        del another
-    part = halo[:4]
-    torch.testing.assert_close(rows_times(features.halo(part), weight), part @ weight)
-    assert features.halo(halo[:3]).num_rows == 3
+    assert features.halo(halo.detach()) is not first
+    torch.testing.assert_close(rows_times(features.halo(halo), weight), halo @ weight)
+    torch.testing.assert_close(rows_times(features.halo(halo[:4]), weight), halo[:4] @ weight)
+    for factor in range(2, 9):
+        other = halo * factor  # in memory that was another's before
+        torch.testing.assert_close(rows_times(features.halo(other), weight), other @ weight)
+        del other
     full = torch.ones(9, 60)
-    assert features.halo(full) is full and features.halo(full) is full
-
-
-@given(
-    kept=st.integers(0, 6),
-    width=st.integers(1, 40),
-    share=st.floats(0, 0.6),
-    hit=st.lists(st.booleans(), max_size=12),
-    seed=st.integers(0, 100),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-)
-def test_kept_and_arrived_rows_are_put_in_order_as_the_dense_ones(kept, width, share, hit, seed, dtype):
-    hit = np.array([each and kept > 0 for each in hit], bool)
-    store = bag_of_words(kept, width, share, seed, dtype)
-    arrived = bag_of_words(int((~hit).sum()), width, share, seed + 1, dtype)
-    slots = np.random.default_rng(seed).integers(0, max(kept, 1), int(hit.sum()))
-    dense = torch.empty(len(hit), width, dtype=dtype)
-    dense[torch.from_numpy(hit)], dense[torch.from_numpy(~hit)] = store[torch.from_numpy(slots)], arrived
-    rows = interleaved(sparse_rows(store, KERNEL), slots, hit, arrived)
-    if rows is None:
-        assert 2 * int(torch.count_nonzero(arrived)) > arrived.numel()
-        return
-    expected = sparse_rows(dense, KERNEL)
-    for name in ("indptr", "indices"):
-        np.testing.assert_array_equal(getattr(rows.block, name), getattr(expected.block, name))
-    np.testing.assert_array_equal(rows.entries, expected.entries)
+    assert features.halo(full) is full, "rows with many values stay dense"
 
 
 def kept_features(x: torch.Tensor) -> FeatureCache:
@@ -199,10 +115,14 @@ def kept_features(x: torch.Tensor) -> FeatureCache:
     return FeatureCache(system)
 
 
-@given(st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=5), st.integers(0, 9))
-def test_a_cache_that_is_renewed_completes_rows_without_their_zeros_as_dense_ones(chosen, seed):
-    """After every renewal a graph is drawn, and completed after the next one."""
-    x = bag_of_words(12, 40, 0.1, seed)
+@given(
+    chosen=st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=5),
+    shares=st.lists(st.sampled_from([0.05, 0.05, 0.9]), min_size=12, max_size=12),
+)
+def test_a_cache_completes_rows_as_dense_ones_and_keeps_sparse_what_its_rows_say(chosen, shares):
+    """After every renewal a graph is drawn, and completed after the next one. What is kept sparse depends on
+    the rows alone, so a run that goes on from a checkpoint has what one that was never stopped has."""
+    x = torch.cat([bag_of_words(1, 40, share, seed) for seed, share in enumerate(shares)])
     cache, before = kept_features(x), None
     for places in chosen:
         kept = torch.zeros(12, dtype=torch.bool)
@@ -210,69 +130,37 @@ def test_a_cache_that_is_renewed_completes_rows_without_their_zeros_as_dense_one
         fresh = kept & ~cache.kept
         cache.replace(kept, fresh, x[fresh])
         assert torch.equal(cache.rows[cache.place[kept].long()], x[kept])
-        hit = cache.kept.clone()
-        drawn = SimpleNamespace(
-            rows=cache.rows, sparse=cache.sparse, hit=hit, slots=cache.place[hit].long(), boundary=range(12)
-        )
-        for each in filter(None, (before, drawn)):
-            rows = cache.complete_sparse(each, x[~each.hit])
-            assert isinstance(rows, SparseRows) and torch.equal(cache.complete(each, x[~each.hit]), x)
-            assert torch.equal(rows_times(rows, torch.eye(40)), x)
-        before = drawn
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=6),
-    st.lists(st.sampled_from([0.05, 0.9]), min_size=12, max_size=12),
-)
-def test_what_a_cache_keeps_without_zeros_depends_on_its_rows_alone(chosen, shares):
-    """So that a run that goes on from a checkpoint has what one that was never stopped has."""
-    x = torch.cat([bag_of_words(1, 40, share, seed) for seed, share in enumerate(shares)])
-    cache = kept_features(x)
-    for places in chosen:
-        kept = torch.zeros(12, dtype=torch.bool)
-        kept[places] = True
-        fresh = kept & ~cache.kept
-        cache.replace(kept, fresh, x[fresh])
         expected = cache.without_zeros(cache.rows)
         assert (cache.sparse is None) == (expected is None)
         if expected is not None:
             np.testing.assert_array_equal(cache.sparse.block.indptr, expected.block.indptr)
             np.testing.assert_array_equal(cache.sparse.block.indices, expected.block.indices)
             np.testing.assert_array_equal(cache.sparse.entries, expected.entries)
+        hit = cache.kept.clone()
+        drawn = SimpleNamespace(
+            rows=cache.rows, sparse=cache.sparse, hit=hit, slots=cache.place[hit].long(), boundary=range(12)
+        )
+        for each in filter(None, (before, drawn)):
+            assert torch.equal(cache.complete(each, x[~each.hit]), x)
+            rows = cache.complete_sparse(each, x[~each.hit])
+            if rows is None:
+                assert max(shares) > 0.5
+            else:
+                assert torch.equal(rows_times(rows, torch.eye(40)), x)
+        before = drawn
 
 
-@pytest.mark.parametrize("stop_at", [4, 5])  # before an epoch that renews, and before another
-def test_sparse_cached_features_go_on_bit_for_bit(pool, stop_at):
-    """A graph that was drawn before the stop is completed from rows of a renewal before the last."""
+def test_sparse_cached_features_go_on_bit_for_bit(pool):
+    """Before an epoch that renews, and before another: a graph that was drawn before the stop is completed
+    from rows of a renewal before the last."""
     graph = dataclasses.replace(
         random_graph(40, 6, num_features=300, seed=6), features=bag_of_words(40, 300, 0.02).numpy()
     )
-    knobs = {"features": "refetch", "cache": 0.5, "refresh": 2, "rate": 0.6, "tau": 2}
-    model = systems.small(dropout=0.4)
-    runs = [
-        systems.run(
-            pool, graph, systems.block("pscgcn", **knobs), 3,
-            settings=Settings(model=model, epochs=10, dtype="float32", **stop),
-        )
-        for stop in ({}, {"stop_at": stop_at})
-    ]  # fmt: skip
-    once, resumed = runs
-    assert resumed.losses == once.losses
-    for mine, theirs in zip(once.workers, resumed.workers, strict=True):
-        # What is under way is waited for at a checkpoint: segments differ, and what they compute does not.
-        computed, again = (
-            [[work for span in spans if span.name == "forward" for work in span.work] for _, spans in epochs]
-            for epochs in (mine["spans"], theirs["spans"])
-        )
-        assert computed == again
-
-
-def test_a_cache_of_rows_that_are_mostly_not_0_stays_dense():
-    x = torch.ones(4, 40)
-    cache, every = kept_features(x), torch.ones(4, dtype=torch.bool)
-    cache.replace(every, every, x)
-    assert cache.sparse is None
-    assert cache.complete_sparse(SimpleNamespace(sparse=cache.sparse), x[:0]) is None
-    cache.load_state_dict(cache.state_dict())
-    assert cache.sparse is None and torch.equal(cache.rows, x)
+    block = systems.block("pscgcn", features="refetch", cache=0.5, refresh=2, rate=0.6, tau=2)
+    how = Settings(model=systems.small(dropout=0.4), epochs=8, dtype="float32")
+    once, *resumed = (
+        systems.run(pool, graph, block, 3, settings=dataclasses.replace(how, stop_at=stop))
+        for stop in (None, 4, 5)
+    )
+    for each in resumed:
+        assert each.losses == once.losses
