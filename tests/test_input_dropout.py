@@ -46,9 +46,10 @@ def test_it_is_the_same_for_any_number_of_workers(pool, alone, name, sparse):
     np.testing.assert_allclose(losses(pool, name, sparse=sparse), alone[sparse], rtol=1e-9)
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize(
-    "model", [{}, {"model": "sage", "residual": True}, {"model": "gat"}], ids=["gcn", "sage", "gat"]
+    "model, sparse",
+    [({}, True), ({"model": "sage", "residual": True}, False), ({"model": "gat"}, True)],
+    ids=["gcn", "sage", "gat"],
 )
 def test_rows_that_are_kept_are_dropped_as_those_that_are_fetched(pool, model, sparse):
     once, fetched = (
@@ -57,16 +58,12 @@ def test_rows_that_are_kept_are_dropped_as_those_that_are_fetched(pool, model, s
     np.testing.assert_allclose(once, fetched, rtol=1e-9)
 
 
-def test_every_epoch_drops_anew_and_resumes_as_it_went_on(pool):
+def test_every_epoch_drops_anew(pool):
     graph, block = random_graph(2, vertices=40), systems.block("vanilla")
-    model = systems.small("gcn", 2, 6, input_dropout=0.4)
-    still = Settings(model=model, optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=4)
+    model, optimiser = systems.small(input_dropout=0.4), {"lr": 1e-30, "weight_decay": 0.0}
+    still = Settings(model=model, optimiser=optimiser, epochs=4)
     drawn = systems.run(pool, graph, block, 2, settings=still).losses
     assert len(set(drawn)) == len(drawn)
-    how = Settings(model={**model, "dropout": 0.3}, epochs=4, dtype="float32")
-    went_on = systems.run(pool, graph, block, 2, settings=how)
-    resumed = systems.run(pool, graph, block, 2, settings=dataclasses.replace(how, stop_at=2))
-    assert resumed.losses == went_on.losses and resumed.scores == went_on.scores
 
 
 def test_sums_over_replicas_that_are_kept_refuse_it():
