@@ -4,6 +4,8 @@ number of workers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,9 +14,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from harness.core.system import RunFacts
+from harness.core.models import Model
 from harness.data.graph import Graph
 from harness.data.partition.vertexcut import assign_edges
+from harness.dev.conformance.subject import facts_of
 from harness.run import config
 from systems.digest_a import DigestA
 from systems.llcg import Llcg
@@ -23,7 +26,6 @@ from tests.graphs import random_graph
 from tests.oracles.bytes import all_reduce
 from tests.oracles.dense import adjacency
 from tests.systems import shards_of
-from tests.test_identity import run_of
 
 FUNCTIONS = {
     "relu": nn.ReLU(),
@@ -33,7 +35,6 @@ FUNCTIONS = {
     "tanh": nn.Tanh(),
 }
 EXACT_REPLICAS = {"_target_": "systems.cdfgnn.Cdfgnn", "cache": False, "quantise": False}
-FACTS = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "multilabel": False}
 
 
 class Dense(nn.Module):
@@ -82,8 +83,6 @@ class Dense(nn.Module):
 
 def first_weights(graph: Graph, model: dict) -> dict[str, np.ndarray]:
     """Those that every run with this model begins with, in float64; not those of norms."""
-    from harness.core.models import Model
-
     torch.set_default_dtype(torch.float64)
     try:
         widths = [graph.num_features, *[model["hidden"]] * (model["layers"] - 1), graph.num_classes]
@@ -105,11 +104,7 @@ def dense_first_step(graph: Graph, model: dict) -> tuple[float, dict[str, torch.
     return float(loss.detach()), dense.gradients()
 
 
-def gradients_of(workers: list[dict]) -> dict[str, np.ndarray]:
-    return workers[0]["gradients"]  # summed over workers by then
-
-
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 30),
     name=st.sampled_from(["gcn", "sage"]),
@@ -130,48 +125,37 @@ def test_a_step_is_the_dense_models_on_any_number_of_workers(
     found = training.run(pool, graph, parts, model=model, system=system, epochs=1)
     loss, gradients = dense_first_step(graph, model)
     assert found[0]["losses"][0] == pytest.approx(loss, abs=1e-9)
-    ours = gradients_of(found)
+    ours = found[0]["gradients"]  # summed over workers by then
     assert set(ours) == set(gradients)
     for key, want in gradients.items():
         np.testing.assert_allclose(ours[key], want.numpy(), atol=1e-9, err_msg=key)
 
 
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("parts", [2, 3])
-def test_over_a_vertex_cut_each_vertex_counts_once(pool, parts, residual):
+def test_over_a_vertex_cut_each_vertex_counts_once(pool):
     """A vertex has rows on several workers, and each row brings a part of its gradient."""
     graph = random_graph(30, 5, seed=8)
-    model = {"name": "gcn", "norm": "batch", "activation": "gelu", "residual": residual, "layers": 3,
+    model = {"name": "gcn", "norm": "batch", "activation": "gelu", "residual": True, "layers": 3,
              "hidden": 5, "dropout": 0.0}  # fmt: skip
-    shards = shards_of(graph, assign_edges(graph, "ebv", parts, 3), parts)
+    shards = shards_of(graph, assign_edges(graph, "ebv", 3, 3), 3)
     how = {"model": model, "system": EXACT_REPLICAS, "epochs": 1}
-    found = pool.run(training.train, parts, how, per_worker=shards)
+    found = pool.run(training.train, 3, how, per_worker=shards)
     loss, gradients = dense_first_step(graph, model)
     assert found[0]["losses"][0] == pytest.approx(loss, abs=1e-9)
     for key, want in gradients.items():
-        np.testing.assert_allclose(gradients_of(found)[key], want.numpy(), atol=1e-9, err_msg=key)
+        np.testing.assert_allclose(found[0]["gradients"][key], want.numpy(), atol=1e-9, err_msg=key)
 
 
-@pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_several_epochs_agree_over_workers_and_through_a_stop(pool, norm):
-    graph = random_graph(30, 5, seed=4)
-    model = {**training.GCN, "norm": norm, "layers": 3, "residual": True, "dropout": 0.3}
-    alone = training.run(pool, graph, 1, model=model)[0]
-    for parts in (2, 4):
-        whole = training.run(pool, graph, parts, model=model)
-        np.testing.assert_allclose(whole[0]["losses"], alone["losses"], atol=1e-9)
-        assert [s.accuracy for s in whole[0]["scores"]] == [s.accuracy for s in alone["scores"]]
-        assert training.same_bits(whole, training.run(pool, graph, parts, model=model, stop_at=3))
-
-
-@pytest.mark.parametrize("parts", [2, 4])
-def test_statistics_are_counted_by_layer_and_direction(pool, parts):
-    graph = random_graph(30, 5, seed=4)
-    model = {**training.GCN, "norm": "batch", "layers": 3, "hidden": 6}
-    found = training.run(pool, graph, parts, model=model, epochs=2)
-    for epoch in range(2):
+def test_batch_norm_over_workers_agrees_with_one_counts_its_statistics_and_goes_on_bit_for_bit(pool):
+    graph, parts = random_graph(30, 5, seed=4), 4
+    model = {**training.GCN, "norm": "batch", "layers": 3, "hidden": 6, "residual": True, "dropout": 0.3}
+    (alone,), whole = (training.run(pool, graph, size, model=model, epochs=4) for size in (1, parts))
+    np.testing.assert_allclose(whole[0]["losses"], alone["losses"], atol=1e-9)
+    assert [s.accuracy for s in whole[0]["scores"]] == [s.accuracy for s in alone["scores"]]
+    resumed = training.run(pool, graph, parts, model=model, epochs=4, stop_at=3)
+    assert training.same_bits(whole, resumed)
+    for epoch in range(4):
         sent: dict[tuple, int] = {}
-        for worker in found:
+        for worker in whole:
             for (layer, direction, purpose, _), (rows, size) in worker["sent"][epoch].items():
                 if purpose == "batch_norm":
                     sent[layer, direction] = sent.get((layer, direction), 0) + size
@@ -187,18 +171,7 @@ def test_a_mean_far_from_zero_leaves_the_variance_its_digits(pool):
             assert abs(mean) < 1e-2 and variance == pytest.approx(1, abs=1e-2)
 
 
-def test_keys_of_before_name_the_same_model():
-    assert run_of().model == run_of("model.name=gcn").model
-    assert run_of("model.name=sage").model.aggregation == run_of("model=sage").model.aggregation == "mean"
-    composed = run_of("model=gat").composed
-    assert composed["model"]["activation"] == "elu"
-    before = {key: v for key, v in composed["model"].items() if key not in ("activation", "residual")}
-    assert config.completed({**composed, "model": before}) == config.completed(composed)
-    relu = {**composed["model"], "activation": "relu"}
-    assert config.completed({**composed, "model": relu}) != config.completed(composed)
-
-
 @pytest.mark.parametrize("system", [DigestA(), Llcg()], ids=["digest_a", "llcg"])
 def test_workers_that_do_not_meet_refuse_batch_norm(system):
-    assert "give model.norm=layer" in system.supports(RunFacts(**FACTS, norm="batch"))
-    assert system.supports(RunFacts(**FACTS, norm="layer")) is None
+    assert "give model.norm=layer" in system.supports(replace(facts_of("gcn"), norm="batch"))
+    assert system.supports(replace(facts_of("gcn"), norm="layer")) is None
