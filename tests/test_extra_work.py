@@ -19,14 +19,9 @@ from systems.parts.extension import Around
 from systems.parts.recompute import Cuts, Sent
 from tests import systems
 from tests.oracles import dense
-from tests.systems import Settings
 from tests.test_cover import csr, matching
-from tests.test_needed import needed_sets, sparse_graph
+from tests.test_needed import needed_sets
 from tests.test_systems_oracle_lean import EXACT_SUMS, RUN, drawn
-
-SHARES = [0.0, 0.05, 0.3, 1.0, 3.0]
-ROWS = st.sampled_from(["needed", "all"])
-FEATURES = st.sampled_from(["once", "refetch"])
 
 
 def planned(graph, assignment, how, block):
@@ -144,7 +139,7 @@ def holds(run, rows, features, bits, mode, row, sparse):
         most = sum(sent.values())
 
 
-DRAWN = {
+ASKED = st.fixed_dictionaries({
     "run": st.fixed_dictionaries(RUN),
     "rows": st.sampled_from(["needed", "all"]),
     "features": st.sampled_from(["once", "refetch"]),
@@ -152,22 +147,20 @@ DRAWN = {
     "mode": st.sampled_from(["cache", "hybrid"]),
     "row": st.sampled_from([1, 2, 4, 16]),
     "sparse": st.booleans(),
-}
+})  # fmt: skip
 
 
 @settings(max_examples=2)
-@given(**DRAWN)
-def test_bytes_are_the_closed_form_and_no_more_than_of_replicate_at_as_much_work(
-    run, rows, features, bits, mode, row, sparse
-):
-    holds(run, rows, features, bits, mode, row, sparse)
+@given(ASKED)
+def test_bytes_are_the_closed_form_and_no_more_than_of_replicate_at_as_much_work(asked):
+    holds(**asked)
 
 
 @pytest.mark.nightly(200)
 @settings(max_examples=60)
-@given(**DRAWN)
-def test_that_of_many(run, rows, features, bits, mode, row, sparse):
-    holds(run, rows, features, bits, mode, row, sparse)
+@given(ASKED)
+def test_that_of_many(asked):
+    holds(**asked)
 
 
 @st.composite
@@ -222,16 +215,3 @@ def test_a_cut_is_the_least_of_all_choices_at_its_price_and_its_bound_below_all_
     got = next(each for each, rows in every if rows == mine)
     assert sum(work[row] for row in mine) <= most
     assert cuts.bound(most) <= min(within) <= got
-
-
-def test_a_layer_that_sends_nothing_takes_the_cheaper_product_first():
-    """Some worker computes so many rows of others that to multiply by W after A is cheaper, although H W
-    would be narrower."""
-    graph = sparse_graph(1, directed=False, trained=22, multilabel=False)
-    model = {**systems.small("gcn", 2), "hidden": 64}
-    how, assignment = Settings(model=model, epochs=2, combine=EXACT_SUMS), assigned({"parts": 4, "seed": 1})
-    for more, first in ((0, {True}), (1000, {True, False})):
-        trainers, sent = planned(graph, assignment, how, systems.block("lean", extra_work=more))
-        hidden = [size for (layer, *_), size in sent.items() if layer == 1]
-        assert any(hidden) == (more == 0)
-        assert {trainer.system.adjacency.at(1).transformed for trainer in trainers} == first
