@@ -30,23 +30,27 @@ from harness.core.quantise import (
 ROWS = hnp.arrays(
     np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32)
 )
+DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 
-@given(ROWS, st.sampled_from(BITS), st.sampled_from([torch.float32, torch.float64]), st.booleans())
-def test_error_is_at_most_a_step(rows, bits, dtype, stochastic):
+def noise_for(x: torch.Tensor, stochastic: bool) -> torch.Tensor | float:
+    drawn = torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=x.dtype)
+    return drawn if stochastic else 0.5
+
+
+@given(ROWS, st.sampled_from(BITS), DTYPES, st.booleans())
+def test_codes_are_torchs_to_the_bit_and_the_error_is_at_most_a_step(rows, bits, dtype, stochastic):
     x = torch.from_numpy(rows).to(dtype)
-    noise = (
-        torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=dtype) if stochastic else 0.5
-    )
+    noise = noise_for(x, stochastic)
     wire = quantise(x, bits, noise)
     assert wire.dtype == torch.uint8 and wire.shape == (len(x), row_bytes(x.shape[1], bits, dtype))
+    low, high = x.aminmax(dim=1, keepdim=True)
+    step = (high - low) / (2**bits - 1)
+    codes = code_with_torch(x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
+    assert torch.equal(wire[:, : -2 * dtype.itemsize], codes)
     got = dequantise(wire, x.shape[1], bits, dtype)
-    step = (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / (2**bits - 1)
-    slack = (
-        1e-5 * x.abs().amax(1, keepdim=True)
-        if dtype == torch.float32
-        else 1e-12 * x.abs().amax(1, keepdim=True)
-    )
+    assert torch.equal(got, low + codes_with_torch(codes, x.shape[1], bits).to(dtype) * step)
+    slack = (1e-5 if dtype == torch.float32 else 1e-12) * x.abs().amax(1, keepdim=True)
     assert ((got - x).abs() <= (1.0 if stochastic else 0.5) * step + slack).all()
 
 
@@ -70,7 +74,7 @@ def test_ends_of_a_row_and_constant_rows_are_exact(rows, bits):
     assert torch.equal(dequantise(quantise(constant, bits), x.shape[1], bits, x.dtype), constant)
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", [1, 8])
 def test_stochastic_rounding_is_unbiased_and_its_variance_is_the_formula(bits):
     """Over many draws the mean is the row, and the variance of a uniform position between two levels is a
     sixth of a step squared.
@@ -85,37 +89,10 @@ def test_stochastic_rounding_is_unbiased_and_its_variance_is_the_formula(bits):
     assert float(((got - x) ** 2).mean()) == pytest.approx(step**2 / 6, rel=0.15)
 
 
-def test_rows_without_entries_travel_as_nothing():
-    assert dequantise(quantise(torch.empty(0, 5), 4), 5, 4, torch.float32).shape == (0, 5)
-
-
-@given(ROWS, st.sampled_from(BITS), st.sampled_from([torch.float32, torch.float64]), st.booleans())
-def test_compiled_codes_are_torch_s_to_the_bit(rows, bits, dtype, stochastic):
-    x = torch.from_numpy(rows).to(dtype)
-    noise = (
-        torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) if stochastic else 0.5
-    )
-    wire, size = quantise(x, bits, noise), 2 * dtype.itemsize
-    low, high = x.aminmax(dim=1, keepdim=True)
-    step = (high - low) / (2**bits - 1)
-    codes = code_with_torch(x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
-    assert torch.equal(wire[:, :-size], codes)
-    restored = low + codes_with_torch(codes, x.shape[1], bits).to(dtype) * step
-    assert torch.equal(dequantise(wire, x.shape[1], bits, dtype), restored)
-
-
-@given(
-    ROWS,
-    st.sampled_from([4, 8]),
-    st.sampled_from([torch.float32, torch.float64]),
-    st.integers(-30, 30),
-    st.booleans(),
-)
+@given(ROWS, st.sampled_from([4, 8]), DTYPES, st.integers(-30, 30), st.booleans())
 def test_compiled_scales_are_torch_s_to_the_bit(rows, bits, dtype, power, stochastic):
     x = torch.from_numpy(rows * 10.0**power).to(dtype)
-    noise = (
-        torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) if stochastic else 0.5
-    )
+    noise = noise_for(x, stochastic)
     wire = quantise_scaled(x, bits, noise)
     scale = quantising._rounded_up(x.abs().amax(1, keepdim=True))
     low, step = quantising._range(scale, bits, dtype)
@@ -125,12 +102,10 @@ def test_compiled_scales_are_torch_s_to_the_bit(rows, bits, dtype, power, stocha
     assert torch.equal(dequantise_scaled(wire, x.shape[1], bits, dtype), restored)
 
 
-@given(ROWS, st.sampled_from([4, 8]), st.sampled_from([torch.float32, torch.float64]), st.booleans())
+@given(ROWS, st.sampled_from([4, 8]), DTYPES, st.booleans())
 def test_with_one_scale_the_error_is_at_most_a_step_and_zeros_stay(rows, bits, dtype, stochastic):
     x = torch.from_numpy(rows).to(dtype)
-    noise = (
-        torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=dtype) if stochastic else 0.5
-    )
+    noise = noise_for(x, stochastic)
     wire = quantise_scaled(x, bits, noise)
     assert wire.dtype == torch.uint8 and wire.shape == (len(x), scaled_bytes(x.shape[1], bits))
     got = dequantise_scaled(wire, x.shape[1], bits, dtype)
@@ -142,7 +117,7 @@ def test_with_one_scale_the_error_is_at_most_a_step_and_zeros_stay(rows, bits, d
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1.0039063, 3e4])
+@pytest.mark.parametrize("scale", [1e-30, 1.0039063])
 def test_with_one_scale_stochastic_rounding_is_unbiased_at_both_ends(bits, scale):
     """Over many draws the mean is the row, its largest value too: the scale is rounded up, never down."""
     generator, n = torch.Generator().manual_seed(2), 40_000
@@ -164,11 +139,11 @@ def test_a_value_that_is_no_number_is_none_for_the_receiver(bits):
         assert torch.equal(got.isnan().any(across), rows.isnan().any(across)) and got.isnan()[1, 2]
 
 
-@given(ROWS, st.sampled_from([4, 8]), st.sampled_from([torch.float32, torch.float64]), st.integers(0, 9))
+@given(ROWS, st.sampled_from([4, 8]), DTYPES, st.integers(0, 9))
 def test_columns_of_messages_are_the_rows_of_their_transposes(rows, bits, dtype, cut):
     x = torch.from_numpy(rows).to(dtype)
     counts = [min(cut, len(x)), 0, len(x) - min(cut, len(x))]
-    noise = torch.rand(x.numel(), generator=torch.Generator().manual_seed(1), dtype=dtype)
+    noise = noise_for(x, stochastic=True).flatten()
     code = ColumnCode(counts, x.shape[1], bits)
     wire = code.quantise(x, noise)
     parts = zip(x.split(counts), noise.split([count * x.shape[1] for count in counts]))
