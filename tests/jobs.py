@@ -12,6 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.base.target import ALLOW
+from harness.comm import sparse as wire
+from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.members import WorkerPlace
 from harness.comm.recorder import Recorder
@@ -24,6 +26,7 @@ from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
 from harness.dev.bench.overlap import SlowLink
 from harness.dev.conformance.train import train
+from harness.run.config import make_combine
 from systems.digest_a import DigestA
 from tests.memory import shared_memory
 
@@ -37,6 +40,15 @@ def train_halved(comm, *given) -> dict:
     """`train` with rows that travel as bfloat16."""
     comm.halves = True
     return train(comm, *given)
+
+
+def train_in_blocks_of_a_row(comm, *given) -> dict:
+    """`train` with dense rows that are put on the wire one by one."""
+    before, wire.BLOCK = wire.BLOCK, 1
+    try:
+        return train(comm, *given)
+    finally:
+        wire.BLOCK = before
 
 
 def counted_apart(comm, *given) -> dict:
@@ -77,10 +89,9 @@ def counted_apart(comm, *given) -> dict:
         for v in range(edges.num_rows):
             for _ in range(edges.indptr[v], edges.indptr[v + 1]):
                 did["read"] += edges.indices.itemsize
-                for _ in range(
-                    heads
-                ):  # the two halves of the score; its exponential less the largest's, over
-                    did.update(flops=4 + 2 * width, read=(2 + width) * size, written=size)  # their sum; a y
+                for _ in range(heads):
+                    # The two halves of the score; its exponential less the largest's, over their sum; a y.
+                    did.update(flops=4 + 2 * width, read=(2 + width) * size, written=size)
         note("attention", did["flops"], did["read"], z.nbytes + did["written"])
         return z
 
@@ -110,6 +121,21 @@ def counted_apart(comm, *given) -> dict:
                 if did.kind in PRODUCTS:
                     count[did.kind, span.name, span.layer, did.flops, did.read, did.written] += 1
     return {**answer, "told": told, "seen": [seen[epoch] for epoch in range(len(told))]}
+
+
+def sums(comm, block: dict) -> tuple[list, list, object]:
+    """Three epochs of random gradients [9, 6] and [5]: these, what came of them, and the worker's combiner's
+    state."""
+    comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
+    generator = torch.Generator().manual_seed(comm.rank)
+    weights = [torch.nn.Parameter(torch.zeros(9, 6).double()), torch.nn.Parameter(torch.zeros(5).double())]
+    combiner, given, made = make_combine(block).make(weights, comm, 3), [], []
+    for _ in range(3):
+        gradients = [torch.randn(w.shape, generator=generator).double() for w in weights]
+        given.append([g.clone() for g in gradients])
+        combiner.sum(gradients)
+        made.append(gradients)
+    return given, made, combiner.state_dict()
 
 
 def devices(comm, run, run_dir) -> Cluster | None:
@@ -252,18 +278,10 @@ def gather_ragged(comm) -> dict:
         parts = comm.all_gather(torch.arange(comm.rank + 1) * 2, 0, "ids")
         # Two exchanges of one kind in flight at once, each in a slot of its own.
         send = receive = [int(p != comm.rank) for p in range(comm.size)]
-        flights = [
-            comm.start_exchange(
-                torch.full((comm.size - 1, 2), 10.0 * comm.rank + slot),
-                send,
-                receive,
-                1,
-                "forward",
-                "halo",
-                slot,
-            )
-            for slot in (0, 1)
-        ]
+        flights = []
+        for slot in (0, 1):
+            rows = torch.full((comm.size - 1, 2), 10.0 * comm.rank + slot)
+            flights.append(comm.start_exchange(rows, send, receive, 1, "forward", "halo", slot))
         for flight, _ in flights:
             flight.wait()
     return {
@@ -281,21 +299,19 @@ def through_store(comm, address, shard) -> dict:
     store = Store(address, comm, shard, {1: 3, 2: 5})
     ids = torch.as_tensor(shard.inner)[:, None].float()
     pulled, late = {}, {}
+
+    def of(stamp: int) -> dict:
+        return {layer: store.pull(layer, [stamp] * comm.size).wait().clone() for layer in store.widths}
+
     comm.recorder.begin_epoch(0)
     for stamp in (7, 8, 9):
         for layer, width in store.widths.items():
-            store.push(
-                layer, (ids + 1000 * layer + 10_000 * stamp).expand(-1, width).contiguous(), stamp
-            ).wait()
+            rows = ids + 1000 * layer + 10_000 * stamp
+            store.push(layer, rows.expand(-1, width).contiguous(), stamp).wait()
         comm.barrier()
         if stamp > 7:
-            pulled[stamp] = {
-                layer: store.pull(layer, [stamp] * comm.size).wait().clone() for layer in store.widths
-            }
             # The push before is still there for whoever is late.
-            late[stamp] = {
-                layer: store.pull(layer, [stamp - 1] * comm.size).wait().clone() for layer in store.widths
-            }
+            pulled[stamp], late[stamp] = of(stamp), of(stamp - 1)
         comm.barrier()
     newest = store.pull(1, [None] * comm.size)
     newest_rows = newest.wait().clone()

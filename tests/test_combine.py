@@ -10,19 +10,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.comm.comm import Comm
-from harness.comm.recorder import Recorder
-from harness.core.context import RunFacts
 from harness.core.draws import draws
-from harness.run.config import make_combine, make_system
-from tests import systems
+from harness.dev.conformance.checks import same_bits
+from harness.dev.conformance.subject import facts_of
+from harness.run.config import make_system
+from tests import jobs, systems
 from tests.oracles import combine
 from tests.oracles.samples import OPERATORS, RUNS, random_graph
 from tests.pieces import COMBINES
 from tests.systems import Settings
 
-BY_NAME = pytest.mark.parametrize("way", COMBINES)  # of conf/combine: every way but the exact one
-WIDE = {"name": "sage", "layers": 3, "hidden": 40, "dropout": 0.4}
+WIDE = systems.small("sage", 3, 40, dropout=0.4)
 QUANTISED = {"_target_": "harness.core.combine.Quantised", "bits": 4}
 POWER = {"_target_": "harness.core.combine.PowerSgd", "rank": 2}
 
@@ -33,30 +31,15 @@ def test_quantised_sums_equal_their_oracle(pool, bits, run):
     """w^ of every epoch, the same on every worker (`systems.run` holds them to that)."""
     name, normalisation = run["model"]
     graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
-    model = {
-        "name": name,
-        "layers": run["layers"],
-        "hidden": 4,
-        "dropout": 0.0,
-        "normalisation": normalisation,
-    }
+    model = systems.small(name, run["layers"], normalisation=normalisation)
     how = Settings(model=model, combine={**QUANTISED, "bits": bits}, seed=run["seed"])
     outcome = systems.run(pool, graph, systems.block("vanilla"), run["parts"], settings=how)
 
     def draw(epoch, worker, count):
         return draws(how.seed, epoch, -1, "backward", worker, (count,), torch.float64).numpy()
 
-    history = combine.train(
-        graph,
-        outcome.assignment,
-        outcome.weights[0],
-        draw,
-        bits=bits,
-        model=name,
-        normalisation=normalisation,
-        epochs=how.epochs,
-        **how.optimiser,
-    )
+    knobs = {"bits": bits, "model": name, "normalisation": normalisation}
+    history = systems.history(combine.train, graph, outcome, how, draw, **knobs)
     systems.assert_trained_alike(outcome, history)
 
 
@@ -66,8 +49,8 @@ def weight_bytes(outcome, epoch: int) -> int:
 
 @pytest.mark.parametrize(
     "name, block",
-    [("vanilla", QUANTISED), ("vanilla", POWER), ("digest", {**QUANTISED, "bits": 8}), ("cdfgnn", POWER)],
-    ids=["vanilla, 4", "vanilla, rank 2", "digest, 8", "cdfgnn, rank 2"],
+    [("vanilla", QUANTISED), ("digest", {**QUANTISED, "bits": 8}), ("cdfgnn", POWER)],
+    ids=["vanilla, 4", "digest, 8", "cdfgnn, rank 2"],
 )
 def test_bytes_are_the_closed_form(pool, name, block):
     """Of the weights alone."""
@@ -85,14 +68,15 @@ def test_bytes_are_the_closed_form(pool, name, block):
     assert weight_bytes(coded, 1) == want
 
 
-@BY_NAME
-def test_each_sends_fewer_bytes_of_weights_and_the_same_beside(pool, way):
+@pytest.mark.parametrize("way", COMBINES)  # of conf/combine: every way but the exact one
+def test_each_sends_fewer_bytes_of_weights_the_same_beside_and_goes_on_bit_for_bit(pool, way):
     """From the second epoch on it trains otherwise; every worker has the same weights (`systems.run`)."""
-    asked = Settings(model=WIDE, dtype="float32", epochs=2)
-    graph = random_graph(12, vertices=30)
-    exact, coded = (
-        systems.run(pool, graph, systems.block("vanilla"), 3, settings=replace(asked, combine=given))
-        for given in (None, COMBINES[way])
+    asked = Settings(model=WIDE, dtype="float32", epochs=6)
+    exact, coded, resumed = (
+        systems.run(
+            pool, random_graph(12, vertices=30), systems.block("vanilla"), 3, settings=replace(asked, **more)
+        )
+        for more in ({"epochs": 2}, {"combine": COMBINES[way]}, {"combine": COMBINES[way], "stop_at": 4})
     )
     assert 0 < weight_bytes(coded, 1) < weight_bytes(exact, 1)
     assert coded.losses[0] == exact.losses[0] and coded.losses[1] != exact.losses[1]
@@ -100,54 +84,21 @@ def test_each_sends_fewer_bytes_of_weights_and_the_same_beside(pool, way):
         {key: size for key, size in run.sent(1).items() if key[2] != "weights"} for run in (exact, coded)
     ]
     assert halos[0] == halos[1]
+    assert same_bits(coded, resumed)
 
 
-@BY_NAME
-def test_a_stopped_run_goes_on_bit_for_bit(pool, way):
-    graph = random_graph(3, vertices=30)
-    once, resumed = (
-        systems.run(
-            pool,
-            graph,
-            systems.block("vanilla"),
-            3,
-            settings=Settings(model=WIDE, dtype="float32", epochs=8, combine=COMBINES[way], stop_at=stop),
-        )
-        for stop in (None, 5)
-    )
-    assert once.losses == resumed.losses
-    for mine, theirs in zip(once.weights, resumed.weights):
-        assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
-
-
-@BY_NAME
-def test_a_worker_alone_rounds_nothing(pool, way):
+def test_a_worker_alone_rounds_nothing(pool):
     graph = random_graph(3, vertices=20)
-    exact, coded = (
+    exact, *coded = (
         systems.run(pool, graph, systems.block("vanilla"), 1, settings=Settings(model=WIDE, combine=given))
-        for given in (None, COMBINES[way])
+        for given in (None, *COMBINES.values())
     )
-    assert exact.losses == coded.losses
-
-
-def sums(comm, block: dict) -> tuple[list, list, object]:
-    """Three epochs of random gradients [9, 6] and [5]: these, what came of them, and the worker's combiner's
-    state."""
-    comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
-    generator = torch.Generator().manual_seed(comm.rank)
-    weights = [torch.nn.Parameter(torch.zeros(9, 6).double()), torch.nn.Parameter(torch.zeros(5).double())]
-    combiner, given, made = make_combine(block).make(weights, comm, 3), [], []
-    for _ in range(3):
-        gradients = [torch.randn(w.shape, generator=generator).double() for w in weights]
-        given.append([g.clone() for g in gradients])
-        combiner.sum(gradients)
-        made.append(gradients)
-    return given, made, combiner.state_dict()
+    assert all(each.losses == exact.losses for each in coded)
 
 
 def test_what_a_low_rank_lacks_is_kept_for_later(pool):
     """The sums and the errors together are all gradients; a sum has the rank, and is the same everywhere."""
-    found = pool.run(sums, 3, POWER)
+    found = pool.run(jobs.sums, 3, POWER)
     for _, made, _ in found[1:]:
         assert all(torch.equal(a, b) for mine, theirs in zip(made, found[0][1]) for a, b in zip(mine, theirs))
     summed = found[0][1]
@@ -162,7 +113,7 @@ def test_what_a_low_rank_lacks_is_kept_for_later(pool):
 def test_the_largest_values_are_sent_and_the_others_kept(pool):
     """u = m + g; its k largest are summed over workers, in the order of ranks, and m keeps the others."""
     block = {"_target_": "harness.core.topk.TopK", "share": 0.1}
-    found, n, k = pool.run(sums, 3, block), 59, 6
+    found, n, k = pool.run(jobs.sums, 3, block), 59, 6
     memories = [np.zeros(n) for _ in found]
     for t in range(3):
         want = np.zeros(n)
@@ -178,11 +129,8 @@ def test_the_largest_values_are_sent_and_the_others_kept(pool):
         np.testing.assert_array_equal(state["memory"].numpy(), memory)
 
 
-FACTS = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "multilabel": False}
-
-
 def test_a_way_of_its_own_is_refused():
-    facts = RunFacts(**FACTS, combine="quantised")
+    facts = replace(facts_of("gcn"), combine="quantised")
     for name in ("llcg", "digest_a"):
         reason = make_system(systems.block(name)).supports(facts)
         assert reason and "combine=quantised cannot be" in reason and reason.endswith("give combine=exact")

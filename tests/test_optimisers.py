@@ -67,7 +67,7 @@ def test_steps_are_those_of_the_papers(name):
 
 @pytest.mark.parametrize("system, name", [(training.VANILLA, "amsgrad"), (LLCG, "nesterov")])
 def test_a_run_takes_it_and_goes_on_bit_for_bit(pool, system, name):
-    """LLCG's server has an optimiser of its own."""
+    """And each optimiser follows the schedule: LLCG's server has one of its own, with a rate of its own."""
     how = {"system": system, "optimiser": OPTIMISERS[name], "schedule": COSINE}
     whole = training.run(pool, GRAPH, 2, **how)
     assert training.same_bits(whole, training.run(pool, GRAPH, 2, **how, stop_at=3))

@@ -50,15 +50,8 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
         wire = how.get("wire", "float32")
         comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport, wire)
         worker = trainer(comm, shard, how)
-        found: dict[str, Any] = {
-            "losses": [],
-            "rates": [],
-            "weights": [],
-            "sent": [],
-            "scores": [],
-            "ends": [],
-            "logits": [],
-        }
+        told = ("losses", "rates", "weights", "sent", "scores", "ends", "logits")
+        found: dict[str, Any] = {name: [] for name in told}
         for epoch in range(how.get("epochs", 6)):
             if epoch == how.get("stop_at"):
                 state = worker.state_dict()
