@@ -1,4 +1,6 @@
-"""Graph attention: the compiled edge softmax and its gradients, and who has no sense for it."""
+"""Graph attention: the compiled edge softmax, its gradients, torch_geometric's layer beside it, and who has
+no sense for it.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,18 @@ def test_compiled_attention_equals_torch_in_both_passes(seed, parts, heads, thre
         torch.set_num_threads(before)
     for mine, other in zip(ours, theirs):
         torch.testing.assert_close(mine.grad, other.grad)
+
+
+def test_a_layer_is_pygs():
+    graph = random_graph(5, vertices=25, directed=True)
+    (shard,) = build_shards(graph, np.zeros(25, np.int32), 1)
+    layer = pytest.importorskip("torch_geometric.nn").GATConv(graph.num_features, 3, heads=2).double()
+    x, targets = torch.from_numpy(graph.features).double(), np.repeat(np.arange(25), np.diff(graph.indptr))
+    y = layer.lin(x).view(25, 2, 3)
+    source, target = (y * layer.att_src).sum(2), (y * layer.att_dst).sum(2)
+    z = attend(AttentionEdges(shard.inner_edges, None, CPU), y, source, target)
+    want = layer(x, torch.from_numpy(np.stack([graph.indices, targets])).long())
+    torch.testing.assert_close(z.flatten(1) + layer.bias, want)
 
 
 @pytest.mark.parametrize(
