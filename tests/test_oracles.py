@@ -20,9 +20,6 @@ from tests.oracles.samples import (
     without_cut_edges,
 )
 
-# --- dense
-# ------------------------------------------------------------------------------------------------------------
-
 
 def test_operators_by_hand():
     # 0 -> 1, 2 -> 1, 1 -> 2, and a self-loop at 0 that must not count: in-degrees 0, 2, 1
@@ -57,10 +54,6 @@ def test_the_loss_is_torch_s_loss_also_for_huge_logits(multilabel):
     expected.backward()
     assert loss == pytest.approx(expected.item())
     np.testing.assert_allclose(delta, y.grad, atol=1e-12)
-
-
-# --- the controls
-# -----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=10)
@@ -103,10 +96,6 @@ def test_the_controls_are_full_graph_training_on_a_cut_matrix(seed, parts, direc
         assert_same_run(apart, exact)
 
 
-# --- bytes
-# ------------------------------------------------------------------------------------------------------------
-
-
 def test_vanilla_bytes_by_hand():
     # parts {0, 1}, {2}, {3}; edges 0->2, 1->2, 0->3, 2->0, 2->1, 3->3, 0->1
     edges = sorted([(2, 0), (2, 1), (3, 0), (0, 2), (1, 2), (3, 3), (1, 0)])  # (to, from)
@@ -121,15 +110,6 @@ def test_vanilla_bytes_by_hand():
         assert got["rows"]["forward"].tolist() == [layer_0, 4] and got["rows"]["backward"].tolist() == [0, 4]
         assert got["bytes"]["forward"].tolist() == [layer_0 * 20, 4 * 28]
         assert got["bytes"]["backward"].tolist() == [0, 4 * 28]
-
-
-def test_sancus_bytes_of_a_skipped_block():
-    blocks = np.array([0, 0, 0, 1, 1, 2])
-    active = np.array([[False, True, False], [True, False, True]])
-    got = count.sancus(active, blocks, [5, 7, 3], features="refetch")
-    assert got["forward"].tolist() == [4 * 2 * 2 * 5, 4 * 2 * (3 + 1) * 7]
-    assert got["backward"].tolist() == [4 * 2 * 6 * 7, 4 * 2 * 6 * 3]
-    assert got["flags"].tolist() == [6, 6]
 
 
 def test_all_reduce_bytes_are_those_of_a_ring():
