@@ -61,7 +61,6 @@ def derived(name: str, block: dict[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(
         EXACT={name: [exact]} if exact is not None else {},
         STALE=[] if isinstance(system, AsynchronousSystem) else as_it_stands,
-        CONTROL=as_it_stands if system.role != "control" and system.degrees == "global" else [],
         MODELS=models,
         METHODS=["ebv", "hep", "dne", "metis/edges"] if system.cut == "vertex" else None,
     )
@@ -93,14 +92,6 @@ EXACT_VARIANTS = [
 ]
 SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
-# Systems whose remote rows are shown to matter in every run of the suite, one of each way to save bytes; the
-# rest at night.
-CONTROL_OFTEN = {"adaqp", "bns", "digest", "lean", "pipegcn", "sancus"}
-CONTROL_VARIANTS = [
-    variant if name in CONTROL_OFTEN and not number else pytest.param(variant, marks=pytest.mark.nightly(20))
-    for name, table in ((name, each.CONTROL) for name, each in VARIANTS.items() if hasattr(each, "CONTROL"))
-    for number, variant in enumerate(table)
-]
 PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block")]
 
 
