@@ -92,7 +92,7 @@ EXACT_VARIANTS = [
 ]
 SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
-PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block")]
+PARTITIONS = [(1, "block"), (2, "metis"), (4, "random")]
 
 
 def models_of(name: str) -> list[str]:

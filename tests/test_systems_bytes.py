@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from tests import systems
-from tests.oracles import adaqp, bns, ecgraph, grappa, supergnn, varco
+from tests.oracles import adaqp, bns, ecgraph, grappa, varco
 from tests.oracles import bytes as count
 from tests.oracles.samples import random_graph
 from tests.oracles.split import blocks_of
 from tests.systems import Settings
 from tests.test_systems_oracle import flags_of
-from tests.test_systems_oracle_lean import least
 
 WAYS = ("forward", "backward")
 # By epoch, {"forward" | "backward": [L]}.
@@ -28,9 +27,16 @@ def exchanged(graph, outcome, how, features: str) -> Iterator[dict]:
         yield count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)
 
 
-def of_pipegcn(graph, outcome, how, *, features) -> Bytes:
+def of_exchange(graph, outcome, how, *, features) -> Bytes:
+    """Every layer's rows forward, and their gradients back."""
     for want in exchanged(graph, outcome, how, features):
         yield want["bytes"]
+
+
+def of_nothing(graph, outcome, how) -> Bytes:
+    """The controls."""
+    for _ in range(how.epochs):
+        yield dict.fromkeys(WAYS, np.zeros(3, int))
 
 
 def of_llcg(graph, outcome, how, *, features, server_steps, **_) -> Bytes:
@@ -104,49 +110,37 @@ def of_ecgraph(graph, outcome, how, **knobs) -> Bytes:
         yield {way: np.array([sent[layer, way] for layer in range(3)]) for way in WAYS}
 
 
-def of_supergnn(graph, outcome, how, *, bits, features) -> Bytes:
-    """Of the messages of a least cover; what layer 0 fetches once is no message."""
-    want = supergnn.epoch_bytes(graph, outcome.assignment, outcome.widths, least, bits=bits, rows=how.rows)
-    for epoch in range(how.epochs):
-        once = systems.bytes_by_layer(outcome, epoch, "forward")[0]
-        first = want[0] if features == "refetch" else once
-        yield {"forward": [first, *want[1:]], "backward": [0, *want[1:]]}
-
-
 SANQUS = {"staleness": "epoch_adaptive", "bound": 1}
 COMPUTED = {"rate": "computed", "features": "refetch"}
 CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
-    *(("pipegcn", of_pipegcn, {"features": each}, {}) for each in ("once", "refetch")),
+    *((name, of_nothing, {}, {}) for name in ("zero_halo", "local")),
+    *(("vanilla", of_exchange, {"features": each}, {}) for each in ("once", "refetch")),
+    ("pipegcn", of_exchange, {"features": "refetch"}, {}),
     *(
         ("llcg", of_llcg, {"local_steps": 3, "server_steps": 2, "batch": 4, "features": each}, {})
         for each in ("once", "refetch")
     ),
     *(
         ("adaqp", of_coded_rows, {"bits": bits, "features": features}, {})
-        for bits, features in ((2, "refetch"), (4, "once"), (8, "refetch"))
+        for bits, features in ((2, "refetch"), (4, "once"))
     ),
     ("sylvie", of_coded_rows, {"bits": 1, "mode": "asynchronous", "period": 2, "features": "refetch"}, {}),
-    ("sylvie", of_coded_rows, {"bits": 4, "mode": "synchronous", "period": 2, "features": "once"}, {}),
     *(
         ("varco", of_varco, {"compression": 4, "slope": 2, "features": each}, {"epochs": 6})
         for each in ("once", "refetch")
     ),
     *(("bns", of_bns, {"rate": 0.3, "features": each}, {}) for each in ("once", "refetch")),
-    *(("skipg", of_skipg, {"bound": bound, "features": "refetch"}, {}) for bound in (0, 2)),
+    ("skipg", of_skipg, {"bound": 2, "features": "refetch"}, {}),
     *(
         ("sanqus", of_sanqus, {"bits": bits, "gradients": gradients, "features": features, **SANQUS}, {})
         for bits, gradients, features in (
             (2, "coded", "once"),
             (4, "exact", "kept"),
-            (8, "coded", "refetch"),
             (32, "coded", "refetch"),
         )
     ),
     ("ecgraph", of_ecgraph, {"period": 3, "bits": 2}, {"epochs": 9}),
     ("ecgraph", of_ecgraph, {"period": 4, "bits": 1, "backward_bits": 2, **COMPUTED}, {"epochs": 9}),
-    ("ecgraph", of_ecgraph, {"period": 1, "backward_bits": 32}, {}),
-    ("supergnn", of_supergnn, {"bits": 8, "features": "once"}, {"rows": "needed"}),
-    ("supergnn", of_supergnn, {"bits": 32, "features": "refetch"}, {"rows": "needed"}),
 ]
 
 
@@ -164,7 +158,7 @@ def test_bytes_are_the_closed_form(pool, name, want, knobs, how):
         assert sums == count.all_reduce(values, 4) * (1 + knobs.get("server_steps", 0))
 
 
-@pytest.mark.parametrize("parts, period", [(4, 2), (3, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("parts, period", [(4, 2), (2, 1)])
 def test_bytes_of_grappa_are_those_of_parts_that_are_new(pool, parts, period):
     graph = random_graph(12, vertices=40)
     how = Settings(systems.small("gcn", 3, 6), dtype="float32", epochs=7)
@@ -225,10 +219,9 @@ def test_sancus_official_is_the_published_schedule(pool):
     """Layer 0's blocks once, its deltas always; layer 1 in epochs 0 to 50, the first 51, and in every second
     one after."""
     block = systems.block("sancus/official")
-    outcome = systems.run(pool, random_graph(4, vertices=20), block, 3, settings=Settings(epochs=57))
-    active = flags_of(outcome, 3, 57, 2)
-    np.testing.assert_array_equal(active[:, 1, 0], [1] * 51 + [0, 1, 0, 1, 0, 1])
-    assert all(((0, "forward", "blocks") in outcome.sent(e)) == (e == 0) for e in range(57))
-    assert all((0, "backward", "deltas") in outcome.sent(e) for e in range(57))
-    want = {"staleness": "epoch_fixed", "bound": 1, "warmup": 51, "clip": math.inf, "clip_scale": "sqrt"}
-    assert block.items() >= want.items()
+    outcome = systems.run(pool, random_graph(4, vertices=20), block, 3, settings=Settings(epochs=55))
+    active = flags_of(outcome, 3, 55, 2)
+    np.testing.assert_array_equal(active[:, 1, 0], [1] * 51 + [0, 1, 0, 1])
+    assert all(((0, "forward", "blocks") in outcome.sent(e)) == (e == 0) for e in range(55))
+    assert all((0, "backward", "deltas") in outcome.sent(e) for e in range(55))
+    assert block["clip"] == math.inf
