@@ -1,11 +1,11 @@
-"""EC-Graph: its buckets, its tuner, and that it sends what its rows' choices say, and no more."""
+"""EC-Graph: its buckets, its choices and its tuner; its oracle against full-graph training and by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.run.config import make_system
@@ -22,9 +22,9 @@ from systems.ecgraph import (
     read_middles,
 )
 from tests import systems
-from tests.oracles.bytes import halo_rows
-from tests.oracles.samples import random_graph
-from tests.systems import Settings
+from tests.oracles import bytes as count
+from tests.oracles import dense, ecgraph
+from tests.oracles.samples import CASES, DEEP, assert_same_run, case
 from tests.test_supergnn import ROWS
 
 BITS = st.sampled_from([1, 2, 4, 8])
@@ -86,31 +86,47 @@ def test_bits_double_below_half_and_are_halved_above_four_fifths(bits, valued, t
     assert make_system(systems.block("ecgraph", tune=tune)).next_bits(bits, valued, 10) == want
 
 
-@pytest.mark.parametrize(
-    "rate, tune, features",
-    [("sent", True, "refetch"), ("computed", False, "once")],
-)
-def test_bytes_are_those_of_the_rows_that_send_values(pool, rate, tune, features):
-    """Rows are counted where values of them travel; all others follow from how many those are."""
-    graph, period = random_graph(12, vertices=60), 4
-    how = Settings({"name": "gcn", "layers": 3, "hidden": 9, "dropout": 0.2}, dtype="float32", epochs=9)
-    block = systems.block("ecgraph", period=period, rate=rate, tune=tune, features=features, backward_bits=1)
-    outcome = systems.run(pool, graph, block, 3, settings=how)
-    rows = halo_rows(graph, outcome.assignment)
-    shares = set()
-    for (j, i), k in np.ndenumerate(rows):
-        for l in range(0 if features == "refetch" else 1, 3):
-            width, bits = outcome.widths[l], 2
-            for epoch, sent in enumerate(outcome.workers[j]["sent"]):
-                q, size = sent.get((l, "forward", "halo", i), (0, 0))
-                if epoch == 0 or (epoch + 1) % period == 0:
-                    both = rate == "sent" and epoch > 0
-                    assert (q, size) == (k, 4 * k * width * (1 + both))
-                else:
-                    assert size == (-(-q * width * bits // 8) - (-2 * k // 8) + 8 if k else 0)
-                    shares.add(q / k if k else None)
-                    if tune and k:
-                        bits = min(2 * bits, 8) if q < k / 2 else max(bits // 2, 1) if q > 0.8 * k else bits
-                back = outcome.workers[i]["sent"][epoch].get((l, "backward", "halo", j), (0, 0))
-                assert back == ((k, -(-k * width // 8) + 8) if l and k else (0, 0))
-    assert len(shares) > 3, "some rows send values, and others do not"
+@settings(max_examples=8)
+@given(rows=st.sampled_from(["all", "needed"]), **CASES)
+def test_with_a_period_of_one_and_exact_gradients_it_is_full_graph_training(
+    seed, parts, operator, features, rows
+):
+    data, how = case(seed, parts, operator)
+    run = ecgraph.train(*data, period=1, backward_bits=32, features=features, rows=rows, **how)
+    assert_same_run(run, dense.train(data[0], data[2], **how))
+    for epoch, sent in enumerate(run.sent if rows == "all" else []):
+        want = count.vanilla(*data[:2], DEEP, features=features, first=epoch == 0)["bytes"]
+        assert sent == {(l, way): want[way][l] for l in range(3) for way in want}
+
+
+def test_middles_of_buckets_by_hand():
+    x = np.array([[0.0, 1.0, 2.5], [3.0, 3.9, 4.0]])
+    np.testing.assert_array_equal(ecgraph.middle(x, 2), [[0.5, 1.5, 2.5], [3.5, 3.5, 3.5]])
+    np.testing.assert_array_equal(ecgraph.middle(x, 1), [[1, 1, 3], [3, 3, 3]])
+    np.testing.assert_array_equal(ecgraph.middle(np.full((2, 2), 0.3), 2), 0.3)
+
+
+def test_rows_that_grow_evenly_are_predicted_from_their_first_rate():
+    rng = np.random.default_rng(1)
+    start, rate = rng.random((2, 5, 3))
+    pair = ecgraph.Forward(period=4, bits=2, tune=False, rate="sent")
+    sent = [pair.sent(t, start + t * rate) for t in range(8)]
+    for t in (0, 3, 4, 5, 6, 7):
+        np.testing.assert_allclose(sent[t][0], start + t * rate, rtol=1e-12)
+    exact, predicted = 4 * 15, 2 + 8
+    assert [size for _, size in sent][3:] == [2 * exact] + [predicted] * 3 + [2 * exact]
+    assert sent[0][1] == exact
+    for t in (1, 2):  # no rate is known: no row is predicted
+        assert sent[t][1] > predicted and not np.allclose(sent[t][0], start + t * rate)
+    # Later rates are of T epochs and divided by T - 1.
+    np.testing.assert_allclose(pair.d, rate * 4 / 3)
+
+
+def test_each_row_takes_the_nearest_of_code_prediction_and_their_mean():
+    pair = ecgraph.Forward(period=100, bits=1, tune=False, rate="sent")
+    pair.sent(0, np.array([[0.0, 0.0], [0.9, 3.0], [0.0, 2.0], [9.0, 9.0]]))
+    h = np.array([[0.0, 0.1], [0.0, 4.0], [0.6, 2.4], [1.0, 1.0]])  # codes 1 and 3
+    want = [[0.0, 0.0], [0.9, 3.0], [0.5, 2.5], [1.0, 1.0]]  # prediction twice, mean, code
+    got, size = pair.sent(1, h)
+    np.testing.assert_allclose(got, want)
+    assert size == 1 + 1 + 8  # 2 rows of 2 bits, 4 selectors, two numbers

@@ -1,13 +1,16 @@
-"""Grappa: where it is exact, and what it sends."""
+"""Grappa: where it is exact, and what it sends; who holds what, by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import systems
-from tests.oracles.samples import random_graph, with_edge_weights
-from tests.pieces import COMBINES
+from tests.graphs import of_pattern
+from tests.oracles import dense, grappa
+from tests.oracles.samples import CASES, assert_same_run, case, random_graph, with_edge_weights
 from tests.systems import Settings
 
 
@@ -34,20 +37,16 @@ def test_the_structure_of_a_weighted_graph_has_its_weights(pool):
     assert sent == [8 * edges + 4 * 40, 12 * edges + 4 * 40]
 
 
-@pytest.mark.parametrize(
-    "choices", [{"features_wire": "sparse"}, {"combine": COMBINES["quantised"]}], ids=str
-)
-def test_weights_and_features_travel_as_the_run_asks(pool, choices):
+def test_features_travel_sparse_where_the_run_asks_for_it(pool):
     graph, block = random_graph(3, vertices=40), systems.block("grappa", period=2)
     graph = graph.replace(features=np.where(graph.features > 1, graph.features, 0).astype(np.float32))
-    plain, other = (
-        systems.run(pool, graph, block, 3, settings=Settings(dtype="float32", epochs=4, **each))
-        for each in ({}, choices)
+    plain, sparse = (
+        systems.run(pool, graph, block, 3, settings=Settings(dtype="float32", epochs=3, features_wire=wire))
+        for wire in ("dense", "sparse")
     )
-    if "features_wire" in choices:
-        assert plain.losses == other.losses
-    total = [sum(size for e in range(4) for _, size in run.sent(e).values()) for run in (plain, other)]
-    assert total[1] < total[0]
+    assert plain.losses == sparse.losses
+    size = [run.sent(0)[0, "forward", "features"][1] for run in (plain, sparse)]
+    assert size[1] < size[0]
 
 
 def test_dropout_of_features_is_that_of_whoever_has_them(pool):
@@ -56,3 +55,46 @@ def test_dropout_of_features_is_that_of_whoever_has_them(pool):
     how = Settings(systems.small("gcn", 2, dropout=0.4, input_dropout=0.3), epochs=4)
     one, two = (systems.run(pool, graph, systems.block("grappa"), parts, settings=how) for parts in (1, 2))
     np.testing.assert_allclose(two.losses, one.losses, rtol=1e-9)
+
+
+@settings(max_examples=8)
+@given(
+    parts=st.integers(1, 2),
+    correction=st.sampled_from(["none", "scalar", "shrunk"]),
+    seed=CASES["seed"],
+    operator=CASES["operator"],
+)
+def test_with_one_part_or_two_it_is_full_graph_training(parts, correction, seed, operator):
+    data, how = case(seed, parts, operator)
+    run = grappa.train(*data, correction=correction, period=2, **how)
+    assert_same_run(run, dense.train(data[0], data[2], **how))
+
+
+def test_second_parts_by_hand():
+    assert [grappa.second(0, t, 4, 2) for t in range(9)] == [1, 1, 2, 2, 3, 3, 1, 1, 2]
+    assert [grappa.second(3, t, 4, 1) for t in range(4)] == [0, 1, 2, 0]
+    assert [grappa.second(i, 9, 2, 1) for i in range(2)] == [1, 0]
+    assert grappa.second(0, 5, 1, 1) is None
+
+
+def test_the_correction_by_hand():
+    """Of three edges into vertex 0 two begin in K, of one into vertex 1 none; none into vertex 2."""
+    edges, k = np.zeros((5, 5), bool), np.array([1, 1, 1, 0, 0], bool)
+    edges[0, [1, 2, 3]] = edges[1, 4] = True
+    seeds = [np.isin(range(5), some) for some in ([0], [1], [2], [0, 1, 2], [])]
+    np.testing.assert_allclose([grappa.alpha(edges, each, k) for each in seeds], [2 / 3, 0, 1, 5 / 9, 1])
+
+
+def test_bytes_are_features_that_are_new_and_second_parts():
+    """A directed ring of four, a part each: what is new is counted."""
+    ring = np.roll(np.eye(4, dtype=bool), 1, axis=0)  # v - 1 -> v
+    graph, blocks = of_pattern(ring), np.arange(4)
+    sizes = [grappa.epoch_bytes(graph, blocks, 4, 2, t) for t in range(7)]
+    row, structure = 4 * graph.num_features, 4 * (8 + 4)
+    # N(0, t): 3 0 1, then 3 0 1 2, then 2 3 0, then 3 0 1
+    assert [size["features"] for size in sizes] == [4 * 2 * row, 0, 4 * row, 0, 0, 0, 4 * row]
+    assert [size["structure"] for size in sizes] == [structure, 0, structure, 0, structure, 0, structure]
+    two = [grappa.epoch_bytes(graph, blocks // 2, 2, 1, t) for t in range(3)]
+    assert two == [{"features": 2 * 2 * row, "structure": 2 * (2 * 8 + 2 * 4)}] + 2 * [
+        {"features": 0, "structure": 0}
+    ]

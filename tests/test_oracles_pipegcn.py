@@ -1,4 +1,5 @@
-"""The oracle of PipeGCN against the closed form of what a reader and an owner get."""
+"""The oracle of PipeGCN against the closed form of what a reader and an owner get; that of Sylvie against
+those of AdaQP and PipeGCN, and its period."""
 
 from __future__ import annotations
 
@@ -6,8 +7,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles import pipegcn
-from tests.oracles.samples import DEEP, random_blocks, random_graph, random_weights
+from tests.oracles import adaqp, pipegcn, sylvie
+from tests.oracles.samples import (
+    CASES,
+    DEEP,
+    OPERATORS,
+    assert_same_run,
+    case,
+    draw,
+    random_blocks,
+    random_graph,
+    random_weights,
+)
 
 
 @settings(max_examples=10)
@@ -43,3 +54,34 @@ def test_what_is_used_is_what_was_sent_that_many_epochs_ago(seed, parts, stalene
                 if got[t][l] is not None:
                     want = sum((1 - momentum) * momentum**i * received[t - staleness - i][l] for i in ages)
                     np.testing.assert_allclose(got[t][l], want, atol=1e-12)
+
+
+@settings(max_examples=8)
+@given(bits=st.sampled_from([2, 4, 8]), **CASES)
+def test_synchronous_it_is_adaqp_with_as_many_bits(bits, seed, parts, operator, features):
+    data, how = case(seed, parts, operator, features=features)
+    run = sylvie.train(*data, draw, bits=bits, mode="synchronous", period=2, **how)
+    assert_same_run(run, adaqp.train(*data, draw, bits=bits, **how))
+
+
+@settings(max_examples=8)
+@given(**CASES)
+def test_with_fine_rows_and_no_period_it_is_pipegcn(seed, parts, operator, features):
+    data, how = case(seed, parts, operator, features=features)
+    assert_same_run(
+        sylvie.train(*data, draw, bits=48, period=0, **how), pipegcn.train(*data, **how), rtol=1e-8
+    )
+
+
+def test_rows_are_of_this_epoch_where_the_period_says_so_and_else_of_the_one_before():
+    """With weights that never change and one quantised layer, losses differ by the draws of its rows."""
+    (graph, blocks, _), how = case(3, 3, OPERATORS[0])
+    how |= {"lr": 0.0, "epochs": 7}
+
+    def losses(draw, **knobs):
+        return sylvie.train(graph, blocks, random_weights(3), draw, bits=4, **knobs, **how).losses
+
+    used = [0, 0, 1, 3, 3, 4, 6]
+    want = losses(lambda epoch, *rest: draw(used[epoch], *rest), mode="synchronous")
+    np.testing.assert_allclose(losses(draw, period=3), want, rtol=1e-10)
+    assert len(set(np.round(want, 9))) == len(set(used))

@@ -91,17 +91,6 @@ def test_the_rescaled_sum_is_unbiased_with_the_variance_of_equation_16(seed, rat
     np.testing.assert_allclose(covered, pscgcn.inclusion(p, np.array([0, 0, 0, 1, 1, 1]))[0], atol=1e-12)
 
 
-def test_selfnorm_keeps_the_mean_a_mean_and_leaves_the_diagonal():
-    graph = random_graph(1)
-    a = dense.adjacency(graph)
-    mask = np.random.default_rng(2).random(a.shape) < 0.6 * a
-    mean = pscgcn.sampled_operator(dense.mean_operator(a), a > 0, mask, None, "selfnorm")
-    np.testing.assert_allclose(mean, dense.mean_operator(mask.astype(float)), atol=1e-15)
-    gcn = dense.gcn_operator(a, "symmetric")
-    np.testing.assert_allclose(pscgcn.sampled_operator(gcn, a > 0, a > 0, None, "selfnorm"), gcn, rtol=1e-15)
-    assert (np.diag(pscgcn.sampled_operator(gcn, a > 0, mask, None, "selfnorm")) == np.diag(gcn)).all()
-
-
 def test_sampling_without_staleness_is_full_graph_training_on_the_sampled_matrix():
     graph, weights = random_graph(3), random_weights(4, widths=DEEP)
     blocks, how = random_blocks(5, graph.num_vertices, 3), dict(rate=0.5, tau=0, lr=0.02)
