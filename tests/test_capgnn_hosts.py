@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
@@ -39,6 +40,7 @@ def induced(graph, vertices: np.ndarray):
     )
 
 
+@examples(max_examples=8)
 @given(
     tiers=st.sampled_from(["inclusive", "exclusive"]),
     gradients=st.sampled_from(["exact", "fresh"]),
@@ -95,6 +97,7 @@ def test_every_host_has_a_global_tier_of_its_own(pool):
             assert worker["metrics"][1][1, "global_hits"] == np.isin(halo, held).sum() > 0
 
 
+@examples(max_examples=8)
 @given(degrees=st.sampled_from(["global", "local"]), threshold=st.sampled_from([0.01, 0.3]), **DRAWN)
 def test_every_host_balances_its_own_workers(pool, degrees, threshold, seed, directed):
     graph, devices = random_graph(seed, vertices=32, directed=directed), devices_of(seed, 1.0)

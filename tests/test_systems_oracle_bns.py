@@ -1,21 +1,15 @@
-"""BNS-GCN equals its paper's equations, epoch by epoch, on random graphs; its draws; the rows and bytes it
-sends.
-"""
+"""BNS-GCN's draws, and the product over what is drawn."""
 
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
-from harness.core.cuts import halo_plan
 from harness.core.kernels.spmm import make_kernel
 from harness.core.propagate import HaloDropout
 from harness.data.partition.build import build_shards
@@ -85,21 +79,3 @@ def test_the_product_over_drawn_columns_is_the_one_over_rows_of_zeros(
     assert (drawn.num_halo, drawn.drawn.tolist()) == (len(where), where.tolist())
     drop = HaloDropout(0.5, torch.from_numpy(shard.inner), torch.from_numpy(shard.halo), seed)
     assert drop.halo(x[where], drawn.drawn).equal(drop.halo(x)[where])
-
-
-@pytest.mark.parametrize("rate", [0.3, 1.0])
-def test_only_what_is_drawn_is_multiplied(rate):
-    graph, assignment = random_graph(3, vertices=40), (np.arange(40) % 2).astype(np.int32)
-    shard, cpu, recorder = next(build_shards(graph, assignment, 2)), torch.device("cpu"), Recorder()
-    full = Adjacency(shard, "symmetric", make_kernel("numba"), cpu)
-    system, comm = Bns(rate=rate), SimpleNamespace(rank=0, size=2)
-    how = {"widths": [5, 4, 3], "recorder": recorder, "device": cpu, "seed": 1, "num_layers": 2}
-    how |= {"combiner": None, "features_wire": "dense"}
-    plan = halo_plan(shard, cpu)
-    system.setup(SimpleNamespace(shard=shard, comm=comm, plan=plan, plans=[plan] * 2, adjacency=full, **how))
-    recorder.begin_epoch(0)
-    with recorder.train():
-        system.before_epoch(0)
-    assert system.adjacency.num_halo == round(rate * shard.num_halo)
-    assert (system.adjacency is full) == (rate == 1.0)
-    assert system.adjacency.num_entries <= full.num_entries * (1.0 if rate == 1.0 else 0.9)

@@ -14,6 +14,7 @@ from harness.base.errors import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.service import ServiceLost
+from harness.dev.conformance.checks import same_bits
 from harness.run.config import make_system
 from systems.parts.tasks import Scheduler, idle, score
 from tests import systems
@@ -33,7 +34,7 @@ SCHEDULING = {
 }
 
 
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 10_000),
     parts=st.integers(1, 4),
@@ -70,62 +71,47 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
 
 
 def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool):
-    graph, how = random_graph(5, vertices=30), Settings(dtype="float32", epochs=3)
-    for features in ("once", "refetch"):
-        knobs = {"fanouts": [3, 2], "batch": 2, "features": features, "split": "owner"}
-        plain = systems.run(pool, graph, systems.block("distdgl", **knobs), 3, settings=how)
-        for scheduling in (
-            {},
-            {"order": "fifo", "task": 1, "threads": 3, "sigma": 0.0},
-            {"launch": "fixed", "prefetch": 0, "task": 2, "threads": 1},
-            {"launch": "fixed", "prefetch": 30, "order": "fifo", "threads": 2},
-        ):
-            block = systems.block("bytegnn", **knobs, **scheduling)
-            outcome = systems.run(pool, graph, block, 3, settings=how)
-            assert outcome.losses == plain.losses
-            for mine, theirs in zip(outcome.workers, plain.workers):
-                assert mine["sent"] == theirs["sent"] and any(mine["sent"])
-                for _, spans in mine["spans"]:
-                    assert any(s.kind == "wait" and s.name == "batch" for s in spans)
-                for epoch in mine["metrics"]:
-                    spent = {key: value for key, value in epoch.items() if key[1] in ("nsc_s", "fetch_s")}
-                    assert epoch[-1, "sampler_s"] == pytest.approx(sum(spent.values())) and spent
-                    assert {(layer, "nsc_s") for layer in (0, 1)} <= set(spent)
-                    # A task per step at least; with task=1 one per seed, and one in a step without seeds.
-                    tasks, seeds, steps = epoch[1, "nsc_tasks"], epoch[-1, "seeds"], epoch[-1, "steps"]
-                    idle_steps = steps - -(-seeds // knobs["batch"])
-                    assert tasks >= steps
-                    assert tasks == seeds + idle_steps or scheduling.get("task") != 1
-                begun = sum(epoch[-1, "launches"] for epoch in mine["metrics"])
-                assert begun == sum(epoch[-1, "steps"] for epoch in mine["metrics"]), "each batch once"
+    graph, how = random_graph(5, vertices=30), Settings(dtype="float32", epochs=2)
+    knobs = {"fanouts": [3, 2], "batch": 2, "features": "refetch", "split": "owner"}
+    plain = systems.run(pool, graph, systems.block("distdgl", **knobs), 3, settings=how)
+    for scheduling in (
+        {"order": "fifo", "task": 1, "threads": 3, "sigma": 0.0},
+        {"launch": "fixed", "prefetch": 0, "task": 2, "threads": 1},
+        {"launch": "fixed", "prefetch": 30, "task": 512, "threads": 2},
+    ):
+        outcome = systems.run(pool, graph, systems.block("bytegnn", **knobs, **scheduling), 3, settings=how)
+        assert outcome.losses == plain.losses
+        for mine, theirs in zip(outcome.workers, plain.workers):
+            assert mine["sent"] == theirs["sent"] and any(mine["sent"])
+            for _, spans in mine["spans"]:
+                assert any(s.kind == "wait" and s.name == "batch" for s in spans)
+            for epoch in mine["metrics"]:
+                spent = {key: value for key, value in epoch.items() if key[1] in ("nsc_s", "fetch_s")}
+                assert epoch[-1, "sampler_s"] == pytest.approx(sum(spent.values())) and spent
+                assert {(layer, "nsc_s") for layer in (0, 1)} <= set(spent)
+                # A task per step at least; with task=1 one per seed, and one in a step without seeds.
+                tasks, seeds, steps = epoch[1, "nsc_tasks"], epoch[-1, "seeds"], epoch[-1, "steps"]
+                idle_steps = steps - -(-seeds // knobs["batch"])
+                assert tasks >= steps
+                assert tasks == seeds + idle_steps or scheduling["task"] != 1
+            begun = sum(epoch[-1, "launches"] for epoch in mine["metrics"])
+            assert begun == sum(epoch[-1, "steps"] for epoch in mine["metrics"]), "each batch once"
 
 
 def test_seeds_that_are_drawn_by_themselves_train_alike_and_ask_for_more(pool):
-    graph, how = random_graph(5, vertices=90), Settings(dtype="float32", epochs=3)
-    for features in ("once", "refetch"):
-        knobs = {"fanouts": [3, 2], "batch": 6, "features": features}
-        runs = {
-            task: systems.run(
-                pool, graph, systems.block("bytegnn", **knobs, dedup=dedup, task=task), 3, settings=how
-            )
-            for dedup, task in (("batch", 512), ("task", 6), ("task", 2), ("task", 1))
-        }
-        whole, *apart = runs.values()
-        assert all(each.losses == whole.losses for each in apart)
-        for name, value in whole.weights[-1].items():
-            assert all(np.array_equal(each.weights[-1][name], value) for each in apart)
-        sizes = [sum(sum(sent_of(each, epoch).values()) for epoch in range(3)) for each in runs.values()]
-        assert sizes[0] == sizes[1] < sizes[2] < sizes[3]
-
-
-@given(a=st.floats(0, 100), b=st.floats(0, 100))
-def test_the_idle_term_falls_from_100_to_0(a, b):
-    low, high = sorted((a, b))
-    assert idle(high) + 1e-9 >= 0 and idle(high) <= idle(low) <= 100
-    assert idle(0) == 100 and idle(100) == pytest.approx(0, abs=1e-9) and idle(140) == idle(100)
+    graph, how = random_graph(5, vertices=90), Settings(dtype="float32", epochs=2)
+    knobs, runs = {"fanouts": [3, 2], "batch": 6, "features": "refetch"}, []
+    for dedup, task in (("batch", 512), ("task", 6), ("task", 1)):
+        block = systems.block("bytegnn", **knobs, dedup=dedup, task=task)
+        runs.append(systems.run(pool, graph, block, 3, settings=how))
+    whole, *apart = runs
+    assert all(same_bits(each, whole) for each in apart)
+    sizes = [sum(sum(sent_of(each, epoch).values()) for epoch in range(2)) for each in runs]
+    assert sizes[0] == sizes[1] < sizes[2]
 
 
 def test_the_score_is_algorithm_1s():
+    assert [idle(share) for share in (0, 100, 140)] == pytest.approx([100, 0, 0], abs=1e-9)
     assert score(5, 0, 1, 1, 0) == 500, "idle and balanced, a batch every 5 ms at the default sigma"
     assert score(10, 0, 1, 1, 0) == 2 * score(10, 0, 1, 1, 1) == 4 * score(10, 0, 1, 2, 1)
     assert score(8, 50, 3, 2, 4) == pytest.approx(8 * (101 - 101**0.5) * 3 / (2 * 5))

@@ -1,5 +1,5 @@
 """CDFGNN equals its paper's equations, epoch by epoch, on random graphs and vertex-cuts: losses, weights,
-eps, messages, caches.
+eps, messages.
 """
 
 from __future__ import annotations
@@ -7,13 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
-import torch
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from harness.dev.conformance.train import make_trainer, snapshot
 from tests import systems
 from tests.oracles import cdfgnn
 from tests.oracles.samples import RUNS, random_graph
@@ -96,9 +93,13 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
             )
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-@examples(max_examples=10)
-@given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne", "metis/edges"]), **RUNS)
+@examples(max_examples=14)
+@given(
+    model=st.sampled_from(["gcn", "sage"]),
+    knobs=knobs_of(),
+    method=st.sampled_from(["ebv", "hep", "dne", "metis/edges"]),
+    **RUNS,
+)
 def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
     settings = Settings(model=systems.small(model, layers), epochs=8, seed=seed % 100)
@@ -109,11 +110,10 @@ def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, direc
     assert_as_one(outcome, want, knobs["cache"])
 
 
-@pytest.mark.parametrize("rule", ["prose", "literal"])
-def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
+def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool):
     """Long enough that the cache saves most messages, and that eps went up and down."""
     graph = random_graph(8, vertices=40, directed=False)
-    knobs = {"epsilon": 0.05, "rule": rule, "mu2": 0.005, **REFETCH}
+    knobs = {"epsilon": 0.05, "mu2": 0.005, **REFETCH}
     settings = Settings(model=systems.small("gcn", 2, 6), epochs=40)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     want = train(graph, outcome, settings, "gcn", knobs)
@@ -125,83 +125,3 @@ def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     assert min(counts) < 0.5 * counts[0], "the cache saves little: the case tests little"
     last = [messages[1, "backward"] for messages in want.messages]
     assert all(m.zeros[0] == m.zeros[1] > 0.5 * m.possible for m in last), "delta is 0 off training masters"
-
-
-# --- the invariant, and what the caches hold
-
-
-def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
-    """The first weights, and after every epoch each cache with the vertices that its rows belong to."""
-    torch.set_default_dtype(torch.float64)
-    try:
-        trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard)
-        system, first, seen = trainer.system, snapshot(trainer), []
-        for epoch in range(epochs):
-            trainer.train_epoch(epoch)
-            seen.append(
-                {
-                    key: {name: rows.numpy().copy() for name, rows in each.items()}
-                    for key, each in system.rows.items()
-                }
-            )
-        ids = torch.as_tensor(shard.vertices)
-        return {
-            "weights": first,
-            "seen": seen,
-            "masters": ids[system.shared].numpy(),
-            "mirrors": ids[shard.num_masters :].numpy(),
-        }
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.parametrize(
-    "method, knobs",
-    [
-        ("ebv", {"bits": 4, "epsilon": 0.1}),
-        ("hep", {"scatter": "diff", "bits": 4}),
-        ("dne", {"scatter": "fp32", "epsilon": 0.3}),
-        ("hep", {"quantise": False, "epsilon": 0.1}),
-        ("dne", {"features": "once", "rule": "literal"}),
-        ("ebv", {"cache": False}),
-    ],
-    ids=str,
-)
-def test_a_masters_sum_is_that_of_the_cached_parts_and_both_are_the_oracles(pool, method, knobs):
-    graph, settings, knobs = random_graph(17, vertices=24), Settings(epochs=10), {**REFETCH, **knobs}
-    edges = systems.assign_edges(graph, method, 3, 0)
-    workers = pool.run(
-        caches,
-        3,
-        systems.block("cdfgnn", **knobs),
-        settings.model,
-        settings.optimiser,
-        settings.seed,
-        settings.epochs,
-        per_worker=list(systems.build_replicas(graph, edges)),
-    )
-    master = edges.masters()
-    want = cdfgnn.train(
-        graph, edges, master, workers[0]["weights"], epochs=settings.epochs, **knobs, **settings.optimiser
-    )
-    assert want.certain == settings.epochs
-    shared = np.unique(np.concatenate([worker["mirrors"] for worker in workers]))
-    assert len(shared) > 5
-    for epoch in range(settings.epochs):
-        assert {(int(key.split()[1]), key.split()[0]) for key in workers[0]["seen"][epoch]} == want.total[
-            epoch
-        ].keys()
-        for (layer, way), total in want.total[epoch].items():
-            rows = [worker["seen"][epoch][f"{way} {layer}"] for worker in workers]
-            sums = np.zeros_like(total)
-            for i, worker in enumerate(workers):
-                parts, used = want.parts[epoch][layer, way][i], want.used[epoch][layer, way]
-                for role in ("master", "mirror"):
-                    at = worker[f"{role}s"]
-                    np.testing.assert_allclose(rows[i][role], parts[at], rtol=1e-6, atol=1e-12)
-                    np.testing.assert_allclose(rows[i][f"{role}_used"], used[at], rtol=1e-6, atol=1e-12)
-                    np.add.at(sums, at, rows[i][role])
-            for i, worker in enumerate(workers):
-                assert (master[worker["masters"]] == i).all()
-                np.testing.assert_allclose(rows[i]["sum"], sums[worker["masters"]], atol=1e-12)
-                np.testing.assert_allclose(rows[i]["sum"], total[worker["masters"]], rtol=1e-6, atol=1e-12)

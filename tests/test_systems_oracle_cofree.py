@@ -63,8 +63,7 @@ def test_cofree_equals_its_oracle(
     systems.assert_trained_alike(outcome, history)
 
 
-@pytest.mark.parametrize("features", ["once", "refetch"])
-@pytest.mark.parametrize("method", ["ebv", "metis/edges"])
+@pytest.mark.parametrize("features, method", [("once", "ebv"), ("refetch", "metis/edges")])
 def test_bytes_are_the_features_of_copies(pool, features, method):
     graph = random_graph(12, vertices=40)
     how = Settings(systems.small("gcn", 3, 6), dtype="float32", epochs=3)

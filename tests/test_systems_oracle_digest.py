@@ -38,7 +38,7 @@ def rotation(parts: int, epochs: int) -> list[tuple[int, int]]:
     return [(m, 0 if e == 0 else (e - 1) * parts + m + 1) for e in range(epochs) for m in range(parts)]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(knobs=st.fixed_dictionaries(KNOBS | ASYNCHRONOUS), run=st.fixed_dictionaries(CASES))
 def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, run):
     epochs, parts, interval = 7, run["parts"], knobs["interval"]

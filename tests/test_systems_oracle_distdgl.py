@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems.parts.seeds import Seeds
@@ -56,6 +56,7 @@ def assert_booked(outcome, want: distdgl.History, steps: list) -> None:
             assert size == len(taken) * 2 * count.all_reduce(parameters, parts)
 
 
+@settings(max_examples=12)
 @given(
     seed=SEEDS,
     parts=st.integers(1, 4),
@@ -100,25 +101,17 @@ def test_losses_weights_and_bytes_equal_the_oracle(
 
 @pytest.mark.parametrize(
     "model, draws",
-    [
-        ("gcn", {}),
-        ("sage", {"replace": True}),
-        ("gat", {}),
-        ("gat", {"replace": True}),
-    ],
+    [("gcn", {}), ("gat", {"replace": True})],
 )
 def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(pool, model, draws):
     graph = random_graph(4, vertices=40, directed=False)
     how = Settings(model=systems.small(model, 3, dropout=0.4), epochs=3)
     knobs = {"fanouts": [3, 2, 2], "batches": "global", **draws}
     alone = systems.run(pool, graph, systems.block("distdgl", batch=4, **knobs), 1, "block", how)
-    for parts, method, batch in ((2, "metis", 2), (4, "random", 1)):
-        for split in ("even", "owner"):
-            block = systems.block("distdgl", batch=batch, split=split, **knobs)
-            outcome = systems.run(pool, graph, block, parts, method, how)
-            systems.assert_trained_alike(
-                outcome, distdgl.History(losses=alone.losses, weights_after=alone.weights[1:])
-            )
+    want = distdgl.History(losses=alone.losses, weights_after=alone.weights[1:])
+    for parts, method, batch, split in ((2, "metis", 2, "even"), (4, "random", 1, "owner")):
+        block = systems.block("distdgl", batch=batch, split=split, **knobs)
+        systems.assert_trained_alike(systems.run(pool, graph, block, parts, method, how), want)
 
 
 def test_both_services_give_the_same_bits_and_bytes_but_for_the_counts_that_are_exchanged(pool):
@@ -142,7 +135,7 @@ def test_both_services_give_the_same_bits_and_bytes_but_for_the_counts_that_are_
 def test_drawing_ahead_changes_no_bit_and_no_byte_and_is_booked_where_it_is_used(pool):
     graph, outcomes = random_graph(5, vertices=30), {}
     how = Settings(dtype="float32", epochs=3)
-    for ahead in (0, 1, 4, 50):  # 50: more than the run has steps
+    for ahead in (0, 1, 50):  # 50: more than the run has steps
         block = systems.block("distdgl", fanouts=[3, 2], batch=2, prefetch=ahead)
         outcomes[ahead] = systems.run(pool, graph, block, 3, settings=how)
     plain = outcomes.pop(0)
@@ -158,11 +151,10 @@ def test_drawing_ahead_changes_no_bit_and_no_byte_and_is_booked_where_it_is_used
                 assert len({s.id for s in pulls}) == len(pulls) and sum(s.bytes for s in pulls) > 0
                 assert any(s.kind == "wait" and s.name == "batch" for s in spans)
                 assert not any(s.name == "sample" for s in spans), "the training thread draws nothing"
-    assert all(epoch[-1, "sampler_s"] > 0 for worker in outcomes[4].workers for epoch in worker["metrics"])
+    assert all(epoch[-1, "sampler_s"] > 0 for worker in outcomes[50].workers for epoch in worker["metrics"])
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-@pytest.mark.parametrize("remote", ["zero", "drop"])
+@pytest.mark.parametrize("remote, model", [("zero", "gcn"), ("drop", "sage")])
 @pytest.mark.parametrize("name, knobs", [("distdgl", {"split": "owner"}), ("bytegnn", {"task": 4})])
 def test_without_remote_vertices_the_exact_knob_is_the_control(pool, name, knobs, remote, model):
     graph = random_graph(6, vertices=24)
@@ -185,24 +177,24 @@ def test_attention_over_leaves_is_zero_halos(pool):
     systems.assert_trained_alike(outcome, distdgl.History(losses=want.losses, weights_after=want.weights[1:]))
 
 
-@pytest.mark.parametrize("policy", ["degree", "random", "frequency"])
-def test_a_cache_changes_no_bit_and_saves_what_it_holds(pool, policy):
-    graph, epochs = random_graph(7, vertices=40), 4
-    how = Settings(dtype="float32", epochs=epochs)
+def test_a_cache_changes_no_bit_and_saves_what_it_holds(pool):
+    graph, how = random_graph(7, vertices=40), Settings(dtype="float32", epochs=3)
     knobs = {"fanouts": [3, 2], "batch": 2, "features": "refetch"}
     plain = systems.run(pool, graph, systems.block("distdgl", **knobs), 3, settings=how)
-    block = systems.block("distdgl", **knobs, cache=0.5, policy=policy)
-    cached = systems.run(pool, graph, block, 3, settings=how)
-    assert cached.losses == plain.losses
-    held = sum(round(0.5 * int((cached.assignment != part).sum())) for part in range(3))
-    for epoch in range(epochs):
-        asked = [worker["metrics"][epoch] for worker in plain.workers]
-        pulled = sum(worker["metrics"][epoch][-1, "pulled"] for worker in cached.workers)
-        filled = epoch == 0 and held
-        rows = cached.sent(epoch)[0, "forward", "features"][0]
-        assert rows == pulled + filled and cached.sent(epoch)[0, "forward", "ids"][1] == 4 * rows
-        if epoch or policy != "frequency":
-            assert pulled < sum(each[-1, "pulled"] for each in asked)
+    for policy in ("degree", "random", "frequency"):
+        block = systems.block("distdgl", **knobs, cache=0.5, policy=policy)
+        cached = systems.run(pool, graph, block, 3, settings=how)
+        assert cached.losses == plain.losses
+        held = sum(round(0.5 * int((cached.assignment != part).sum())) for part in range(3))
+        for epoch in range(how.epochs):
+            asked, pulled = (
+                sum(worker["metrics"][epoch][-1, "pulled"] for worker in each.workers)
+                for each in (plain, cached)
+            )
+            rows = cached.sent(epoch)[0, "forward", "features"][0]
+            assert rows == pulled + (held if epoch == 0 else 0)
+            assert cached.sent(epoch)[0, "forward", "ids"][1] == 4 * rows
+            assert pulled < asked or (epoch == 0 and policy == "frequency")
 
 
 def test_at_a_cache_of_everything_nothing_is_pulled_after_it_is_filled(pool):
@@ -211,11 +203,3 @@ def test_at_a_cache_of_everything_nothing_is_pulled_after_it_is_filled(pool):
     outcome = systems.run(pool, random_graph(7, vertices=30), block, 3, settings=how)
     assert outcome.sent(0)[0, "forward", "features"][0] == 2 * 30
     assert not any(purpose in ("features", "ids") for _, _, purpose in outcome.sent(1))
-
-
-def test_once_pulls_no_row_twice(pool):
-    how = Settings(dtype="float32", epochs=12)
-    block = systems.block("distdgl", fanouts=[3, 2], batch=2)
-    outcome = systems.run(pool, random_graph(8, vertices=30), block, 3, settings=how)
-    rows = [outcome.sent(epoch).get((0, "forward", "features"), (0, 0))[0] for epoch in range(12)]
-    assert 0 < sum(rows) <= 2 * 30 and rows[0] > 0 and sum(rows[-3:]) < sum(rows[:3])

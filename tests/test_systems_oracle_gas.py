@@ -13,6 +13,7 @@ from harness.run.config import make_system
 from systems.parts.seeds import ClusterBatches, metis_clusters
 from tests import systems
 from tests.graphs import graphs
+from tests.oracles import bytes as count
 from tests.oracles import gas
 from tests.oracles.samples import graph_of_kind, random_graph
 from tests.systems import Settings
@@ -45,7 +46,7 @@ def steps_of(graph, assignment, parts: int, epochs: int, seed: int, clusters: in
     return found
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     seed=SEEDS,
     parts=st.integers(1, 4),
@@ -91,32 +92,29 @@ def test_attention_takes_histories_as_digest_takes_its_store(pool):
     systems.assert_trained_alike(outcome, gas.History(losses=want.losses, weights_after=want.weights[1:]))
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("name, knobs", [("gas", {"batch": None}), ("graphsaint", {"budget": None})])
-def test_one_worker_in_one_batch_drops_what_full_batch_training_drops(pool, name, knobs, model):
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_one_worker_in_one_batch_drops_what_full_batch_training_drops(pool, model):
     graph = random_graph(6, vertices=24)
     how = Settings(model=systems.small(model, 3, dropout=0.4, input_dropout=0.3, residual=True))
-    want = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
-    outcome = systems.run(pool, graph, systems.block(name, **knobs), 1, "block", how)
-    systems.assert_trained_alike(outcome, gas.History(losses=want.losses, weights_after=want.weights[1:]))
+    full = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
+    want = gas.History(losses=full.losses, weights_after=full.weights[1:])
+    for name, knobs in (("gas", {"batch": None}), ("graphsaint", {"budget": None})):
+        outcome = systems.run(pool, graph, systems.block(name, **knobs), 1, "block", how)
+        systems.assert_trained_alike(outcome, want)
 
 
 def test_what_exact_passes_send_outside_the_clock_is_recorded(pool):
     graph, how = random_graph(5, vertices=30), Settings(dtype="float32", epochs=3)
     block = systems.block("gas", clusters=4, batch=2, refresh="epoch")
     outcome = systems.run(pool, graph, block, 3, settings=how)
-    a = np.zeros((30, 30), bool)
-    a[np.repeat(np.arange(30), np.diff(graph.indptr)), graph.indices] = True
-    halo_rows = sum(
-        int((a[outcome.assignment == part].any(0) & (outcome.assignment != part)).sum()) for part in range(3)
-    )
+    halo_rows = count.halo_rows(graph, outcome.assignment).sum()
     for epoch in range(3):
         reported = [worker["metrics"][epoch] for worker in outcome.workers]
         assert sum(each[-1, "refresh_bytes"] for each in reported) == halo_rows * 4 * 4
         assert sum(each.get((-1, "start_bytes"), 0) for each in reported) == halo_rows * 4 * 4 * (epoch == 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     graph=graphs(min_vertices=4),
     parts=st.integers(1, 3),

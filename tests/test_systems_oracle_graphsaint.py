@@ -47,7 +47,7 @@ def pools_of(graph, assignment, parts: int, seed: int, knobs: dict) -> tuple[lis
     return pools, 1 if knobs["budget"] is None else max(1, -(-most // knobs["budget"]))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     seed=SEEDS,
     parts=st.integers(1, 3),
@@ -87,7 +87,7 @@ def test_losses_and_weights_equal_the_oracle(pool, seed, parts, directed, model,
             )  # float64
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     graph=graphs(min_vertices=3),
     kind=KINDS,
@@ -118,7 +118,7 @@ def test_weights_are_unbiased_over_the_counted_sets(graph, kind, budget, length,
     np.testing.assert_allclose(edges[met] / counts.vertices[rows[met]], 1)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     graph=graphs(min_vertices=2),
     seed=SEEDS,
@@ -147,9 +147,9 @@ def test_an_induced_graph_has_the_edges_between_its_vertices(graph, seed, mixed,
 
 @pytest.mark.parametrize("kind", ["walk", "edge", "node"])
 def test_vertices_are_drawn_as_often_as_is_said(kind):
-    """A walk of one step, an edge, or two vertices per set, over 40,000 sets: within five standard
+    """A walk of one step, an edge, or two vertices per set, over 10,000 sets: within five standard
     deviations."""
-    graph, sets = random_graph(3, vertices=12), 40_000
+    graph, sets = random_graph(3, vertices=12), 10_000
     whole = whole_of(graph)
     degrees, rows, n = np.diff(whole.indptr), rows_of(whole), graph.num_vertices
     sampler = Sampler(whole, kind, 2, 1, 5, 0)

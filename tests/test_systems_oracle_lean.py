@@ -96,7 +96,7 @@ def test_lean_equals_its_oracle(pool, bits, scale, run):
     systems.assert_trained_alike(outcome, history)
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(
     bits=st.sampled_from([4, 8, 32]),
     seed=RUN["seed"],
@@ -114,7 +114,7 @@ def test_coded_attention_equals_its_oracle(pool, bits, seed, parts, layers, dire
     systems.assert_trained_alike(outcome, history)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     run=st.fixed_dictionaries(RUN),
     rows=st.sampled_from(["needed", "all"]),
