@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.core.quantise import row_bytes
@@ -49,9 +47,6 @@ def test_a_worker_without_edges_or_masters_trains(pool):
     systems.run(pool, graph, systems.block("cdfgnn"), 4)
 
 
-# Messages and bytes
-
-
 def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
     """(layer, direction) -> all workers' `name`_direction."""
     total: dict[tuple[int, str], int] = {}
@@ -65,7 +60,7 @@ def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
 
 @pytest.mark.parametrize(
     "bits, quantised, scatter",
-    [(8, True, "value"), (4, True, "fp32"), (2, True, "diff"), (8, False, "value")],
+    [(8, True, "value"), (4, True, "fp32"), (8, False, "value")],
 )
 def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatter):
     graph = random_graph(12, vertices=40)
@@ -91,20 +86,18 @@ def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatte
         assert not sent, "nothing else travels"
 
 
-@pytest.mark.parametrize("quantised", [True, False])
-def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
+def test_with_a_cache_bytes_follow_the_messages(pool):
     graph = random_graph(12, vertices=40, directed=False)
-    settings = Settings(model=systems.small("gcn", 2, 7), dtype="float32", epochs=12)
-    knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1, **REFETCH}
+    settings = Settings(model=systems.small("gcn", 2, 7), dtype="float32", epochs=8)
+    knobs = {"bits": 4, "epsilon": 0.1, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
-    for epoch in range(12):
+    for epoch in range(8):
         sent = outcome.sent(epoch)
         told = messages(outcome, epoch, "sent")
         assert set(messages(outcome, epoch, "possible").values()) == {2 * mirrors}
         for layer, width in enumerate(outcome.widths[1:]):
-            # its id travels with a row
-            row = 4 + (row_bytes(width, 4, torch.float32) if quantised else 4 * width)
+            row = 4 + row_bytes(width, 4, torch.float32)  # its id travels with a row
             for direction in ("forward", "backward"):
                 gathered, scattered = (
                     sent.get((layer, direction, phase), (0, 0)) for phase in ("gather", "scatter")
@@ -115,7 +108,7 @@ def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
                 assert sent[layer, direction, "counts"][1] == 2 * 4 * 3 * 8
         assert sent[-1, "backward", "accuracy"][1] == 2 * 3 * 2 * 8
     # The loss is on masters only: a mirror's own part of delta in the last layer is 0, and 0 is not sent.
-    assert all((1, "backward", "gather") not in outcome.sent(epoch) for epoch in range(12))
+    assert all((1, "backward", "gather") not in outcome.sent(epoch) for epoch in range(8))
 
 
 def test_the_coding_error_is_within_the_bound_of_section_5_and_costs_nothing(pool):
@@ -143,9 +136,6 @@ def test_features_once_leaves_layer_0_silent(pool):
     assert not any(layer == 0 for epoch in range(1, 5) for layer, _, _ in outcome.sent(epoch))
 
 
-# The threshold
-
-
 def thresholds(accuracies, **knobs) -> list[float]:
     """eps of the epochs after each accuracy."""
     system = make_system({**systems.block("cdfgnn"), **knobs})
@@ -168,14 +158,6 @@ def test_the_threshold_follows_the_prose_or_the_print():
     np.testing.assert_allclose(thresholds([0.5, 0.4], epsilon=0.00105), [0.00105, 0.001])
 
 
-@given(st.lists(st.floats(0, 1), max_size=30), st.sampled_from(["prose", "literal"]))
-def test_the_threshold_stays_within_its_bounds(accuracies, rule):
-    assert all(0.002 <= eps <= 0.05 for eps in thresholds(accuracies, rule=rule, nu1=0.05, nu2=0.002))
-
-
-# What is refused, and what is composed
-
-
 def test_bounds_of_the_threshold_the_wrong_way_round_are_one_sentence():
     with pytest.raises(
         InputError, match=r"^system.nu1=0.0001 is less than nu2=0.001: give the upper bound of"
@@ -185,12 +167,8 @@ def test_bounds_of_the_threshold_the_wrong_way_round_are_one_sentence():
 
 def test_the_partition_needs_no_word_and_a_wrong_one_is_refused(tmp_path):
     assert systems.asked("system=cdfgnn").partition.name == "ebv"
-    assert systems.asked("system=cdfgnn", "partition=hep", "partition.tau=3").partition.tau == 3
     assert systems.asked("system=vanilla").partition.name == "metis"
-    places = [f"results={tmp_path}", f"cache={tmp_path}"]
-    for system, partition, sentence in [
-        ("cdfgnn", "metis", "is an edge-cut and cdfgnn trains on a vertex-cut: give partition=ebv"),
-        ("vanilla", "dne", "is a vertex-cut and vanilla trains on an edge-cut: give partition=metis"),
-    ]:
-        with pytest.raises(InputError, match=f"^partition={partition} {sentence}"):
-            prepare.prepare(systems.asked(f"system={system}", f"partition={partition}", *places))
+    wrong = systems.asked("system=cdfgnn", "partition=metis", f"results={tmp_path}", f"cache={tmp_path}")
+    said = "^partition=metis is an edge-cut and cdfgnn trains on a vertex-cut: give partition=ebv"
+    with pytest.raises(InputError, match=said):
+        prepare.prepare(wrong)

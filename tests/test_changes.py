@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from systems.parts.changes import changed, changed_with_torch, difference
+from systems.parts.changes import changed, changed_with_torch
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=9)
 SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
@@ -56,8 +56,3 @@ def test_no_rows_and_rows_of_a_view():
     x = torch.arange(12.0).view(4, 3)
     assert changed(x[1:], x[1:].clone(), 0.1)[0].tolist() == [False] * 3
     assert changed(x.T, torch.zeros(3, 4), 0.1)[0].tolist() == [True] * 3
-
-
-def test_difference():
-    x, kept = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([[0.5], [0.0], [1.0]])
-    assert difference(x, kept, torch.tensor([0, 2])).tolist() == [[0.5], [3.0]]

@@ -34,7 +34,7 @@ class Waits(Exception):
     pass
 
 
-def serving(monkeypatch, order: str, scale: float = 1.0, **more) -> tuple[ParameterServer, list[float]]:
+def serving(monkeypatch, order: str, **more) -> tuple[ParameterServer, list[float]]:
     """A server of two workers, whose clock stands at the first of the numbers; it raises Waits where it would
     block."""
 
@@ -43,18 +43,10 @@ def serving(monkeypatch, order: str, scale: float = 1.0, **more) -> tuple[Parame
 
     now = [100.0]
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    made = ParameterServer(Settings(2, order, scale, "float64", **more))
+    made = ParameterServer(Settings(2, order, 1.0, "float64", **more))
     monkeypatch.setattr(made.changed, "wait", wait)
     made.load(0, 2_500_000, np.zeros(3))
     return made, now
-
-
-def test_in_order_of_arrival_a_worker_waits_for_nobody(monkeypatch):
-    made, _ = serving(monkeypatch, "arrival", scale=0.5)
-    for epoch in range(3):
-        assert made.update(1, epoch, epoch, np.ones(3))[:2] == (epoch + 1, 0)
-    version, delay, weights = made.update(0, 0, 0, 4 * np.ones(3))
-    assert (version, delay, weights.tolist()) == (4, 3, [3.5] * 3)
 
 
 def test_updates_after_the_last_are_answered_and_not_applied(monkeypatch):
@@ -285,7 +277,7 @@ def test_a_run_is_resumed_where_its_workers_stood_at_different_rounds(pool, tmp_
 
 @pytest.mark.parametrize(
     "knobs",
-    [{"features": "refetch"}, {"order": "rotation"}, {"order": "rotation", "update": "delta"}],
+    [{"features": "refetch"}, {"order": "rotation", "update": "delta"}],
     ids=str,
 )
 def test_where_the_workers_keep_step_they_make_as_many_rounds_as_there_are_epochs(pool, tmp_path, knobs):

@@ -1,4 +1,4 @@
-"""What CaPGNN's two tiers hold and serve, inclusive and exclusive, and that both train alike."""
+"""What CaPGNN's two tiers hold and serve, inclusive and exclusive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from systems.parts.jaca import Halos, Tiers
 from systems.parts.rowcache import NONE
 from tests import systems
 from tests.oracles.samples import random_blocks, random_graph
-from tests.systems import Settings
 
 HOW = {"seed": st.integers(0, 10_000), "parts": st.integers(2, 4), "top_k": st.sampled_from([-1, -1, 1, 2])}
 
@@ -106,39 +105,6 @@ def test_an_exclusive_global_tier_serves_what_local_tiers_do_not_hold_and_finds_
 def test_an_inclusive_global_tier_that_is_not_larger_than_the_local_ones_is_never_hit(local, seed, parts):
     smallest = min(local[:parts])
     assert hits(tiers_of(seed, parts, local, smallest, -1, exclusive=False))[1] == 0
-
-
-@pytest.mark.nightly(20)
-@given(seed=HOW["seed"], parts=HOW["parts"], local=st.integers(0, 16), refresh=st.sampled_from([1, 2, 3]),
-       pipeline=st.booleans(), gradients=st.sampled_from(["exact", "fresh"]),
-       features=st.sampled_from(["once", "refetch"]))  # fmt: skip
-def test_where_all_that_is_looked_up_fits_both_kinds_train_alike_to_the_bit(
-    pool, seed, parts, local, refresh, pipeline, gradients, features
-):
-    graph = random_graph(seed, vertices=20)
-    runs = []
-    for tiers in ("inclusive", "exclusive"):
-        block = systems.block(
-            "capgnn",
-            rapa=False,
-            tiers=tiers,
-            local_capacity=local,
-            global_capacity=20,
-            refresh=refresh,
-            pipeline=pipeline,
-            gradients=gradients,
-            features=features,
-        )
-        runs.append(systems.run(pool, graph, block, parts, settings=Settings(epochs=5)))
-    assert runs[0].losses == runs[1].losses
-    for before, after in zip(*(run.weights for run in runs)):
-        assert all(np.array_equal(before[name], after[name]) for name in before)
-    for mine, theirs in zip(*(run.workers for run in runs)):
-        same = [
-            {key: value for key, value in epoch.items() if key[1] != "global_capacity"}
-            for epoch in mine["metrics"]
-        ]
-        assert same == [{key: epoch[key] for key in kept} for epoch, kept in zip(theirs["metrics"], same)]
 
 
 @pytest.mark.parametrize("policy", ["low_overlap", "fifo", "lru"])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -38,10 +38,15 @@ def active(norm: str, bound: float, cached: np.ndarray, h: np.ndarray) -> bool:
     return system.stale_check(1, torch.from_numpy(h)) == [0]
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("bound", [0.0, 0.02, math.inf])
-@given(block=arrays(np.float32, (4, 3), elements=st.floats(-2, 2, width=32)), at=st.integers(0, 11),
-       bad=st.sampled_from([np.nan, np.inf]), where=st.sampled_from(["own", "cached", "both"]))  # fmt: skip
+@settings(max_examples=60)
+@given(
+    norm=st.sampled_from(NORMS),
+    bound=st.sampled_from([0.0, 0.02, math.inf]),
+    block=arrays(np.float32, (4, 3), elements=st.floats(-2, 2, width=32)),
+    at=st.integers(0, 11),
+    bad=st.sampled_from([np.nan, np.inf]),
+    where=st.sampled_from(["own", "cached", "both"]),
+)
 def test_a_block_with_a_value_that_is_not_a_number_has_changed(norm, bound, block, at, bad, where):
     damaged = block.copy()
     damaged.flat[at] = bad
@@ -64,21 +69,17 @@ def test_a_block_without_rows_has_never_changed(norm):
 
 
 @pytest.mark.parametrize("features, first", [("refetch", 0), ("once", 1)])
-@pytest.mark.parametrize("rule", ["epoch_fixed", "variation_gap"])
-def test_cache_bytes_are_the_closed_form(pool, rule, features, first):
-    model = systems.small("gcn", 3, 7)
-    settings = Settings(model=model, dtype="float32", epochs=3)
-    block = systems.block("sancus", staleness=rule, features=features)
-    for parts, method in [(4, "block"), (3, "random"), (1, "block")]:
-        outcome = systems.run(pool, random_graph(6, vertices=32), block, parts, method, settings)
-        for epoch in range(3):
+def test_cache_bytes_are_the_closed_form(pool, features, first):
+    how = Settings(model=systems.small("gcn", 3, 7), dtype="float32", epochs=2)
+    for parts in (3, 1):
+        block = systems.block("sancus", features=features)
+        outcome = systems.run(pool, random_graph(6, vertices=32), block, parts, "random", how)
+        for epoch in range(how.epochs):
             for j, worker in enumerate(outcome.workers):
                 told = worker["metrics"][epoch].items()
                 layers = {layer: value for (layer, name), value in told if name == "cache_bytes"}
                 remote = np.count_nonzero(outcome.assignment != j)
                 assert layers == {l: remote * outcome.widths[l] * 4 for l in range(first, 3)}
-                if parts == 4:  # equal blocks
-                    assert layers[2] == (parts - 1) / parts * 32 * outcome.widths[2] * 4
 
 
 @pytest.mark.parametrize("vertices, width, unit, printed", [
