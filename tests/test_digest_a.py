@@ -275,21 +275,6 @@ def test_a_run_is_resumed_where_its_workers_stood_at_different_rounds(pool, tmp_
     assert when.index.tolist() == list(range(8)) and (np.diff(when) > 0).all()
 
 
-@pytest.mark.parametrize(
-    "knobs",
-    [{"features": "refetch"}, {"order": "rotation", "update": "delta"}],
-    ids=str,
-)
-def test_where_the_workers_keep_step_they_make_as_many_rounds_as_there_are_epochs(pool, tmp_path, knobs):
-    folder = prepared(tmp_path, 5, checkpoint_every=2, **knobs)
-    pool.run(jobs.work, 2, folder)
-    trace = Trace(folder)
-    assert rounds_of(trace) == {0: list(range(5)), 1: list(range(5)), RUN: list(range(5))}
-    shares = trace.epochs[trace.epochs["worker"] != RUN].groupby("epoch")["loss"].sum()
-    run = trace.epochs[trace.epochs["worker"] == RUN].set_index("epoch")["loss"]
-    np.testing.assert_allclose(run, shares, rtol=1e-6)  # the mean over all training vertices
-
-
 def test_where_workers_run_apart_staleness_is_counted_in_updates_and_is_at_most_all_of_them(pool, tmp_path):
     """Worker 1's rounds are few: their number says nothing of the age of what it reads."""
     folder = prepared(tmp_path, 6, target="tests.jobs.Behind", pace=6, meeting=12)

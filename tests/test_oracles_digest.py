@@ -1,14 +1,13 @@
-"""The oracle of DIGEST-A against that of DIGEST and torch's Adam, and rounds that came too late."""
+"""The oracle of DIGEST-A against that of DIGEST, and rounds that came too late."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles import dense, digest
+from tests.oracles import digest
 from tests.oracles.samples import DEEP, assert_same_run, differs, random_blocks, random_graph, random_weights
 
 
@@ -39,39 +38,6 @@ def test_arrivals_in_lockstep_scaled_by_one_over_m_are_digest(seed, parts, inter
             )
     np.testing.assert_allclose(run.logits, rounds.logits, rtol=1e-8, atol=1e-10)
     assert run.delays == 5 * list(range(parts))
-
-
-@settings(max_examples=10)
-@given(
-    seed=st.integers(0, 10**6),
-    parts=st.integers(1, 4),
-    scale=st.sampled_from([1.0, 0.25]),
-    loss=st.sampled_from(["partition", "global"]),
-    model=st.sampled_from(["gcn", "sage"]),
-)
-def test_torchs_adam_steps_on_gradients_in_the_order_of_their_arrival(seed, parts, scale, loss, model):
-    """Without hidden layers nothing is stale but the weights at which a gradient was computed."""
-    graph, weights = random_graph(seed), random_weights(seed, model, widths=[5, 3])
-    blocks, rng = random_blocks(seed, graph.num_vertices, parts), np.random.default_rng(seed)
-    arrivals = [(int(rng.integers(parts)), int(rng.integers(number + 1))) for number in range(9)]
-    how = dict(interval=1, scale=scale, loss=loss, model=model, lr=0.02, weight_decay=0.01)
-    run = digest.train_async(graph, blocks, weights, arrivals, **how)
-    parameters = {name: torch.tensor(w, requires_grad=True) for name, w in weights.items()}
-    adam = torch.optim.Adam(parameters.values(), lr=0.02, weight_decay=0.01)
-    served, operator = [weights], dense.operator_of(dense.adjacency(graph), model, "symmetric")
-    for m, base in arrivals:
-        mine = graph.train & (blocks == m)
-        count = max(int(mine.sum()), 1) if loss == "partition" else int(graph.train.sum())
-        x = graph.features.astype(np.float64)
-        gradients = dense.loss_and_gradients(operator, x, graph.labels, mine, count, served[base], model)[1]
-        for name, parameter in parameters.items():
-            parameter.grad = torch.tensor(scale * gradients[name])
-        adam.step()
-        served.append({name: value.detach().numpy().copy() for name, value in parameters.items()})
-    for ours, theirs in zip(run.weights_after, served[1:], strict=True):
-        for name in weights:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
-    assert run.delays == [number - base for number, (_, base) in enumerate(arrivals)]
 
 
 @pytest.mark.parametrize("update", ["gradient", "delta"])

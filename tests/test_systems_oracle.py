@@ -192,7 +192,7 @@ CASES = {
         }).map(of_capgnn),
         named=lambda k: {name: value for name, value in k.items() if name != "rapa"},
         also=same_tiers,
-        examples=12,
+        examples=16,
     ),
     "digest": Case(
         digest.train,

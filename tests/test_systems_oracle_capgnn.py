@@ -205,6 +205,10 @@ def test_a_share_of_the_largest_capacity_sizes_both_tiers(pool):
         assert worker["metrics"][0][-1, "global_capacity"] == int(share * len(union))
 
 
-def test_two_sizes_of_the_tiers_are_refused():
+def test_tiers_that_contradict_one_another_are_refused():
     with pytest.raises(InputError, match="capacity=3 and capacity_share=0.5 both size the tiers; give one"):
         Capgnn(capacity=3, capacity_share=0.5)
+    for policy in ("low_overlap", "fifo", "lru"):
+        said = f"tiers=exclusive .* policy={policy} does not; give policy=jaca or"
+        with pytest.raises(InputError, match=said):
+            Capgnn(policy=policy, tiers="exclusive")

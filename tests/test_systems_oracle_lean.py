@@ -16,7 +16,6 @@ from harness.base.errors import InputError
 from harness.core.context import RunFacts
 from harness.core.draws import draws
 from harness.data.partition.shard import Csr
-from harness.dev.conformance.checks import same_bits
 from harness.run.config import make_system
 from systems.parts.cover import least_cover
 from tests import systems
@@ -24,7 +23,7 @@ from tests.oracles import dense, lean, lean_gat
 from tests.oracles.samples import OPERATORS
 from tests.systems import Settings
 from tests.test_cover import csr, matching
-from tests.test_needed import OPERATORS_AND_GAT, needed_sets, sparse_graph
+from tests.test_needed import needed_sets, sparse_graph
 
 EXACT_SUMS = {"_target_": "harness.core.combine.Exact"}
 
@@ -170,44 +169,6 @@ def test_bytes_are_the_closed_form(pool, bits, scale, rows, run):
                     sent = [worker["sent"][epoch] for worker in outcome.workers]
                     assert sent[j].get((l, "forward", "halo", i), (0, 0)) == want
                     assert sent[i].get((l, "backward", "halo", j), (0, 0)) == want
-
-
-STOPPED = {
-    "bits": st.sampled_from([4, 8, 32]),
-    "combine": st.sampled_from(["Exact", "Quantised", "PowerSgd"]),
-    "rows": st.sampled_from(["needed", "all"]),
-    "features": st.sampled_from(["once", "refetch"]),
-    "dropout": st.sampled_from([0.0, 0.4]),
-    "extra_work": st.sampled_from([0, 0, 1]),
-    "stop": st.integers(1, 4),
-    "run": st.fixed_dictionaries({**RUN, "model": st.sampled_from(OPERATORS_AND_GAT)}),
-}
-
-
-@pytest.mark.nightly(40)
-@pytest.mark.parametrize("tenth", range(10))
-@settings(max_examples=100)
-@given(**STOPPED)
-def test_a_thousand_stopped_runs_go_on_bit_for_bit(
-    pool, tenth, bits, combine, rows, features, dropout, extra_work, stop, run
-):
-    """A run that stops after `stop` of five epochs and goes on is the run that never stopped: losses,
-    weights, on all workers the same, and bytes.
-    """
-    run = {**run, "seed": run["seed"] + 10_001 * (tenth + 1)}  # other graphs than the other tenths'
-    graph, how = drawn(run)
-    block = {"_target_": f"harness.core.combine.{combine}"}
-    how = replace(how, epochs=5, dtype="float32", rows=rows, combine=block)
-    how = replace(how, model={**how.model, "dropout": dropout})
-    knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"], "features": features}
-    knobs["extra_work"] = extra_work if run["model"][0] != "gat" else 0
-    once, resumed = (
-        systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=settings)
-        for settings in (how, replace(how, stop_at=stop))
-    )
-    assert same_bits(once, resumed)
-    for mine, theirs in zip(once.workers, resumed.workers):
-        assert mine["sent"] == theirs["sent"]
 
 
 def test_masks_are_those_of_vanilla(pool):
