@@ -125,21 +125,21 @@ def test_gradient_error_is_the_distance_to_the_exact_gradient_and_costs_nothing(
 @pytest.mark.parametrize("name, knobs", [("digest", {}), ("digest_a", {"order": "rotation"})])
 def test_redis_and_shared_memory_train_alike_to_the_bit(pool, redis_server, name, knobs):
     model = systems.small("gcn", 3, 5, dropout=0.3)
-    how = dict(name=name, parts=4, model=model, dtype="float32", epochs=6)
+    how = dict(name=name, parts=2, model=model, dtype="float32", epochs=4)
     _, shared = run(pool, {"interval": 2, **knobs}, **how)
     before = redis_server.bytes_received()
     _, redis = run(pool, {"interval": 2, "store": redis_server.url, **knobs}, **how)
     pushed = sum(
-        size for e in range(6) for (_, _, purpose), (_, size) in redis.sent(e).items() if purpose == "push"
+        size for e in range(4) for (_, _, purpose), (_, size) in redis.sent(e).items() if purpose == "push"
     )
     assert 0 < pushed < redis_server.bytes_received() - before
-    _, resumed = run(pool, {"interval": 2, "store": redis_server.url, **knobs}, stop_at=4, **how)
+    _, resumed = run(pool, {"interval": 2, "store": redis_server.url, **knobs}, stop_at=3, **how)
     for other in (redis, resumed):
         assert other.losses == shared.losses
         assert all(
             np.array_equal(other.weights[-1][name], shared.weights[-1][name]) for name in shared.weights[-1]
         )
-    assert all(redis.sent(e) == shared.sent(e) for e in range(6))
+    assert all(redis.sent(e) == shared.sent(e) for e in range(4))
 
 
 def test_pulls_are_asked_for_a_layer_ahead_and_pushes_while_later_layers_compute(pool):

@@ -100,7 +100,7 @@ def orders(draw) -> tuple[int, list[int], list[int]]:
     return parts, turns, sorted({*draw(st.lists(st.integers(1, epochs - 1), max_size=2)), epochs})
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(order=orders(), seed=st.integers(0, 10_000), interval=st.integers(1, 3), layers=st.integers(2, 3),
        update=st.sampled_from(["gradient", "gradient", "delta"]), scale=st.sampled_from(["1", "1/M"]),
        start=st.sampled_from(["exact", "zeros"]), loss=st.sampled_from(["partition", "global"]),

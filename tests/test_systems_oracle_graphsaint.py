@@ -47,7 +47,7 @@ def pools_of(graph, assignment, parts: int, seed: int, knobs: dict) -> tuple[lis
     return pools, 1 if knobs["budget"] is None else max(1, -(-most // knobs["budget"]))
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(
     seed=SEEDS,
     parts=st.integers(1, 3),

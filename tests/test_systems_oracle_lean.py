@@ -72,7 +72,7 @@ def drawing(seed: int):
     return draw
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(bits=st.sampled_from([4, 8]), scale=st.sampled_from(["column", "row"]), run=st.fixed_dictionaries(RUN))
 def test_lean_equals_its_oracle(pool, bits, scale, run):
     graph, how = drawn(run)
@@ -95,7 +95,7 @@ def test_lean_equals_its_oracle(pool, bits, scale, run):
     systems.assert_trained_alike(outcome, history)
 
 
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(
     bits=st.sampled_from([4, 8, 32]),
     seed=RUN["seed"],
@@ -113,7 +113,7 @@ def test_coded_attention_equals_its_oracle(pool, bits, seed, parts, layers, dire
     systems.assert_trained_alike(outcome, history)
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(
     run=st.fixed_dictionaries(RUN),
     rows=st.sampled_from(["needed", "all"]),
@@ -175,7 +175,6 @@ def test_masks_are_those_of_vanilla(pool):
     """The sender of a partial sum drops what the receiver of the rows would."""
     graph = sparse_graph(5, vertices=30, trained=5)
     for model, extra_work in (
-        (systems.small("gcn", 3, dropout=0.4, input_dropout=0.2), 0),
         (systems.small("gcn", 3, dropout=0.4, input_dropout=0.2), 1),
         (systems.small("sage", 3, norm="batch", residual=True), 1),
         (systems.small("gat", 2, dropout=0.4), 0),

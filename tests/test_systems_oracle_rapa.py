@@ -54,7 +54,7 @@ def assert_same_partition(outcome, passed) -> None:
             )
 
 
-@examples(max_examples=12)
+@examples(max_examples=10)
 @given(
     model=st.sampled_from(["gcn", "sage"]),
     pipeline=st.booleans(),
