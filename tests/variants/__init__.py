@@ -5,7 +5,6 @@ EXACT     name of the yaml (`sancus`, `sancus/official`) -> knobs that make it e
           list of settings: its own (`System.exact`) and those that no test of its oracle draws; where only a
           single worker is exact, its knobs (None: the yaml's)
 STALE     (name, knobs) with the knobs on: same seed same bits, stop and resume, evaluation, segments
-CONTROL   (name, knobs) that must beat the zero-halo control on a planted graph
 MODELS    models the system supports (default gcn and sage); METHODS partitions it trains on (default metis,
           random, block)
 """

@@ -4,4 +4,3 @@ STALE = [
     ("adaqp", {"bits": 4, "assignment": "adaptive", "period": 3}),
     ("adaqp", {"features": "refetch"}),
 ]
-CONTROL = [("adaqp", {"bits": 4}), ("adaqp", {"bits": 4, "assignment": "adaptive"})]

@@ -1,3 +1,2 @@
 EXACT = {"bns": [{"rate": 1.0}]}
 STALE = [("bns", {"rate": 0.3}), ("bns", {"rate": 0.3, "features": "refetch"})]
-CONTROL = [("bns", {"rate": 0.5})]

@@ -6,5 +6,4 @@ STALE = [
     ("bytegnn", {**DRAWN, "features": "refetch", "order": "fifo", "launch": "fixed", "split": "even"}),
     ("bytegnn", {**DRAWN, "remote": "zero", "batches": "global", "inflight": True, "sigma": 1.0}),
 ]
-CONTROL = [("bytegnn", {"fanouts": [5], "batch": None})]
 MODELS = ["gcn", "sage", "gat"]

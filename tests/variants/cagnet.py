@@ -1,4 +1,3 @@
 EXACT = {"cagnet": [{"features": "refetch"}, {"features": "once"}]}
 STALE = [("cagnet", {})]
-CONTROL = [("cagnet", {})]
 MODELS = ["gcn", "sage"]

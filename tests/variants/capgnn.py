@@ -25,5 +25,4 @@ STALE = [
     ("capgnn", {"refresh": 3}),
     ("capgnn", {"refresh": 3, "rapa_degrees": "local", **PAPERS}),
 ]
-CONTROL = [("capgnn", {}), ("capgnn", OFF)]
 MODELS = ["gcn", "sage", "gat"]

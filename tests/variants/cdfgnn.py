@@ -14,6 +14,5 @@ STALE = [
     ("cdfgnn", {"cache": False, "bits": 4, **REFETCH}),
     ("cdfgnn", {"scatter": "diff", "bits": 2, "epsilon": 0.1, **REFETCH}),
 ]
-CONTROL = [("cdfgnn", REFETCH), ("cdfgnn", {"epsilon": 0.1})]
 MODELS = ["gcn", "sage"]
 METHODS = ["ebv", "hep", "dne", "metis/edges"]

@@ -7,6 +7,5 @@ STALE = [
     ("cofree", {"degrees": "local", **REFETCH}),
     ("cofree", {"drop_edges": 2, "drop_rate": 0.2, **REFETCH}),
 ]
-CONTROL = [("cofree", {})]
 MODELS = ["gcn", "sage"]
 METHODS = ["ebv", "hep", "dne", "metis/edges"]

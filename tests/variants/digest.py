@@ -13,5 +13,4 @@ STALE = [
         },
     ),
 ]
-CONTROL = [("digest", {"interval": 2})]
 MODELS = ["gcn", "sage", "gat"]

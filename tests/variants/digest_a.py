@@ -14,5 +14,4 @@ STALE = [
         },
     ),
 ]
-CONTROL = [("digest_a", {"interval": 2, "order": "rotation"})]
 MODELS = ["gcn", "sage", "gat"]

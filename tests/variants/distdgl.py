@@ -15,5 +15,4 @@ STALE = [
     ("distdgl", {**DRAWN, "prefetch": 0}),
     ("distdgl", {**DRAWN, "remote": "zero", "split": "owner"}),
 ]
-CONTROL = [("distdgl", {"fanouts": [5], "batch": None})]
 MODELS = ["gcn", "sage", "gat"]

@@ -4,5 +4,4 @@ STALE = [
     ("ecgraph", {"period": 4, "tune": False, "rate": "computed", "features": "refetch"}),
     ("ecgraph", {"period": 1, "backward_bits": 1}),
 ]
-CONTROL = [("ecgraph", {})]
 MODELS = ["gcn", "sage", "gat"]

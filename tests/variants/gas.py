@@ -7,5 +7,4 @@ STALE = [
     ("gas", {**SMALL, "outside": "zero"}),
     ("gas", {**SMALL, "outside": "drop"}),
 ]
-CONTROL = [("gas", {"batch": None}), ("gas", {})]
 MODELS = ["gcn", "sage", "gat"]

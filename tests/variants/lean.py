@@ -6,5 +6,4 @@ STALE = [
     ("lean", {"bits": 4, "scale": "row", "extra_work": 0.5}),
     ("lean", {"bits": 4, "features": "refetch", "extra_work": 1}),
 ]
-CONTROL = [("lean", {})]
 MODELS = ["gcn", "sage", "gat"]

@@ -1,4 +1,3 @@
 EXACT = {"local": None}
 STALE = [("local", {})]
-CONTROL = []
 MODELS = ["gcn", "sage", "gat"]

@@ -4,5 +4,4 @@ STALE = [
     ("pipegcn", {"features": "refetch"}),
     ("pipegcn", {"smooth_features": True, "smooth_gradients": True, "momentum": 0.5}),
 ]
-CONTROL = [("pipegcn", {})]
 MODELS = ["gcn", "sage", "gat"]

@@ -14,5 +14,4 @@ STALE = [
         {"tau": 0, "rate": 0.3, "sampling": "uniform", "policy": "random", "rescale": "selfnorm", **REFETCH},
     ),
 ]
-CONTROL = [("pscgcn", {"rate": 0.5, "refresh": 20, **REFETCH})]
 MODELS = ["gcn", "sage"]

@@ -7,5 +7,4 @@ EXACT = {
     ]
 }
 STALE = [("replicate", {}), ("replicate", {"row": 2, "features": "refetch"})]
-CONTROL = [("replicate", {})]
 MODELS = ["gcn", "sage", "gat"]

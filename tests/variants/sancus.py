@@ -14,5 +14,4 @@ STALE = [
     ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH}),
     ("sancus/official", {"warmup": 3}),
 ]
-CONTROL = [("sancus", {}), ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH})]
 MODELS = ["gcn", "sage"]

@@ -1,4 +1,3 @@
 EXACT = {"skipg": [{"bound": 0}]}
 STALE = [("skipg", {"bound": 2}), ("skipg", {"features": "refetch"})]
-CONTROL = [("skipg", {})]
 MODELS = ["gcn", "sage"]

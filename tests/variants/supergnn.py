@@ -4,5 +4,4 @@ STALE = [
     ("supergnn", {"bits": 2, "features": "refetch"}),
     ("supergnn", {"bits": 16}),
 ]
-CONTROL = [("supergnn", {"bits": 4})]
 MODELS = ["gcn", "sage", "gat"]

@@ -5,5 +5,4 @@ STALE = [
     ("sylvie", {"mode": "synchronous", "features": "refetch"}),
     ("sylvie", {"period": 0, "features": "refetch"}),
 ]
-CONTROL = [("sylvie", {})]
 MODELS = ["gcn", "sage", "gat"]
