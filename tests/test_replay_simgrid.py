@@ -114,22 +114,32 @@ def operations(rng: np.random.Generator, P: int) -> Iterator[Operation]:
 
 
 def random_program(rng: np.random.Generator, P: int, epochs: int = 2) -> Program:
+    """Epochs of work and operations in one order on all workers, which wait for an operation at once, at the
+    end of its epoch or of the next one."""
     made: list[Operation] = []
     steps: list[list[Step]] = [[] for _ in range(P)]
+    due: dict[int, list[int]] = {}  # by epoch, the operations waited for at its end
     for epoch in range(epochs):
         first, late = len(made), rng.random(P) * 1e-3
         made += operations(rng, P)
-        waited = rng.random(len(made) - first) < 0.5  # at once, or at the end of the epoch
+        numbers = range(first, len(made))
+        at_once = {number for number in numbers if rng.random() < 0.5}
+        for number in numbers:
+            if number not in at_once:
+                due.setdefault(min(epoch + int(rng.integers(2)), epochs - 1), []).append(number)
         for w in range(P):
             steps[w].append(Begin(epoch, late[w]))
-            later = []
-            for number in range(first, len(made)):
+            for number in numbers:
                 steps[w].append(Work("compute", "forward", 0, float(rng.random() * 5e-3)))
                 if w in made[number].parts:
                     steps[w].append(Post(number))
-                    wait = Wait(number, made[number].name, 0, 1e-4)
-                    (steps[w] if waited[number - first] else later).append(wait)
-            steps[w] += later
+                    if number in at_once:
+                        steps[w].append(Wait(number, made[number].name, 0, 1e-4))
+            steps[w] += [
+                Wait(number, made[number].name, 0, 1e-4)
+                for number in due.get(epoch, ())
+                if w in made[number].parts
+            ]
     return Program(steps, made, list(range(epochs)))
 
 
