@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,28 +59,17 @@ def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, here, tm
     for word, says in {  # as the run itself says
         "cluster.host_cores=x": "cluster.host_cores=x is not a whole number",
         "device=tpu": 'device="tpu" is not known; did you mean "cpu"?',
-        "device=cuda": "device=cuda but no CUDA device is visible",
     }.items():
-        if word == "device=cuda" and torch.cuda.is_available():
-            continue
         assert cli.main(["run", "--dry", *words, word]) == 2
         assert says in capsys.readouterr().err
     assert cli.main(["run", "--dry", "-m", *words, "device=auto,cpu"]) == 0
 
 
-@pytest.mark.parametrize(
-    "system",
-    [
-        "vanilla wire=bfloat16",
-        pytest.param("digest system.interval=2", marks=pytest.mark.nightly(5)),
-        pytest.param("capgnn system.rapa=false", marks=pytest.mark.nightly(5)),
-    ],
-)
-def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_path, capsys):
-    words = [*system.split(), *SMALL, "device=cpu", *here]
-    rows = planned([f"system={words[0]}", *words[1:], *APART], tmp_path)
+def test_a_plan_is_what_the_run_then_sends_and_holds(place, here, tmp_path, capsys):
+    words = ["system=vanilla", "wire=bfloat16", *SMALL, "device=cpu", *here]
+    rows = planned([*words, *APART], tmp_path)
     assert capsys.readouterr().out.startswith("fits: ")
-    assert Started(place, [f"system={words[0]}", *words[1:], "progress=false"]).end().code == 0
+    assert Started(place, [*words, "progress=false"]).end().code == 0
     (path,) = tmp_path.glob("*/*/summary.json")
     summary = files.read_json(path)
     sent = {name: sum(parts.values()) for name, parts in summary["bytes_epoch_by_purpose"].items()}
@@ -152,16 +140,10 @@ def test_what_grows_is_between_its_power_of_the_scale_and_the_scale(power, start
         np.testing.assert_allclose(end, large * times**exponent, rtol=1e-6)
     assert (least <= large * times**other * (1 + 1e-9)).all()
     assert (large * times**other <= most * (1 + 1e-9)).all()
-
-
-@given(start=st.floats(0, 1e6), times=st.floats(1, 1000))
-def test_what_did_not_grow_stays_and_what_had_been_nothing_grows_as_the_scale(start, times):
-    at = np.array([start, 2 * start])
-    assert all((end == at).all() for end in grown(at, at, times))
-    if start:
-        least, most = grown(at, np.zeros(2), times)
-        np.testing.assert_allclose(least, times * at)
-        np.testing.assert_allclose(most, times * at)
+    # What did not grow stays, and what had been nothing grows as the scale.
+    assert all((end == large).all() for end in grown(large, large, times))
+    for end in grown(large, np.zeros(workers), times):
+        np.testing.assert_allclose(end, times * large)
 
 
 def test_a_smaller_twin_tells_of_a_larger_one(here):
@@ -248,12 +230,6 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(words, said, here, caps
     assert main([*words, *here]) == 2
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
-
-
-def test_an_unknown_clusters_mend_names_none_that_a_plan_refuses(here, capsys):
-    assert main(["system=vanilla", *SMALL, "cluster=nowhere", *here]) == 2
-    assert re.search(r"; nearest of \d+: \w+", said := capsys.readouterr().err)
-    assert "measured" not in said and "traced" not in said
 
 
 def test_a_sample_is_of_a_twin(place, here, capsys):

@@ -154,6 +154,7 @@ def simple(tmp_path_factory):
     ("words", "said"),
     [
         (["cluster=cdfgn"], 'cluster="cdfgn" is not known; did you mean "cdfgnn"?'),
+        (["cluster=8xh100"], 'did you mean "dgx_h100"?'),
         (["cluster=nowhere.yaml"], 'cluster="nowhere.yaml" does not exist'),
         (["cluster=capgnn/x2"], "cluster.inside.gbytes_per_s=NUMBER"),
         (["cluster=measured"], "describes no devices and links"),
