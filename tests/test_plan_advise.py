@@ -168,7 +168,27 @@ def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
     assert busy[0] > 0.7 * spent  # in wall seconds, which others' work lengthens
 
 
-def test_a_system_whose_run_fails_is_out_and_the_others_are_not(here, monkeypatch, capsys):
+@pytest.fixture
+def here(place, tmp_path, monkeypatch):
+    """Words of where runs go, of six systems: two share memory between workers, and one is asynchronous."""
+    monkeypatch.setattr(runner, "start", place.sweep)
+    only(monkeypatch, "vanilla", "local", "zero_halo", "distdgl", "digest", "digest_a")
+    return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
+
+
+@pytest.fixture
+def two(here, monkeypatch):
+    """The same of two systems."""
+    only(monkeypatch, "vanilla", "local")
+    return here
+
+
+def only(monkeypatch, *systems: str) -> None:
+    names = runner.configured()
+    monkeypatch.setattr(runner, "configured", lambda: {name: names[name] for name in systems})
+
+
+def test_a_system_whose_run_fails_is_out_and_the_others_are_not(two, monkeypatch, capsys):
     begin, failing = advise.trial.run_all, {"local"}
 
     def run_all(asked, words):
@@ -177,23 +197,12 @@ def test_a_system_whose_run_fails_is_out_and_the_others_are_not(here, monkeypatc
         return [None if run.system_name in bad else folder for run, folder in zip(asked, folders)]
 
     monkeypatch.setattr(advise.trial, "run_all", run_all)
-    names = runner.configured()
-    monkeypatch.setattr(runner, "configured", lambda: {name: names[name] for name in ("vanilla", "local")})
-    assert main([*SMALL, *APART, *here]) == 0
+    assert main([*SMALL, *APART, *two]) == 0
     said = capsys.readouterr().out
     assert said.count("its run failed") == 1 and "take vanilla" in said
     failing.add("vanilla")
-    assert main([*SMALL, *APART, *here]) == 2
+    assert main([*SMALL, *APART, *two]) == 2
     assert "exact training failed here" in capsys.readouterr().err
-
-
-@pytest.fixture
-def here(place, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "start", place.sweep)
-    names = runner.configured()
-    few = ("vanilla", "local", "zero_halo", "distdgl", "digest", "digest_a")
-    monkeypatch.setattr(advise.runner, "configured", lambda: {name: names[name] for name in few})
-    return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +210,7 @@ def here(place, tmp_path, monkeypatch):
     [pytest.param(c, id=str(i), marks=pytest.mark.nightly(25) if i else ()) for i, c in enumerate(PAGE)],
 )
 def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_path, capsys):
-    """On a small twin, with few epochs, of six systems: two share memory between workers, and one is
-    asynchronous."""
+    """On a small twin, with few epochs."""
     own = ("dataset", "workers", "sample", "epochs")
     short = [word for word in command.rest if not word.startswith(own)]
     assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
@@ -247,8 +255,8 @@ def test_nothing_is_trained_where_no_system_fits(here, tmp_path, capsys):
         ([*SMALL, *APART, "seed=1,2"], "several values of a key are for halobench plan"),
     ],
 )
-def test_what_cannot_be_advised_is_refused_in_a_sentence(words, said, here, capsys):
-    assert main([*words, *here]) == 2
+def test_what_cannot_be_advised_is_refused_in_a_sentence(words, said, two, capsys):
+    assert main([*words, *two]) == 2
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 
 import numpy as np
@@ -32,21 +31,24 @@ from tests.systems import Settings, label
 SMALL = systems.small("gcn", 3, dropout=0.5)
 
 
+def alike(value) -> str:
+    """Equal for values that are alike to a dry run: numbers that are 0, at most 1, or more."""
+    return f"number {(value > 0) + (value > 1)}" if type(value) in (int, float) else str(value)
+
+
 def variants() -> list[tuple[str, dict]]:
-    """Of what the systems' tests try what a dry run can be of. Of a system's exact knobs the first, where it
-    has others too, and of variants that differ in nothing but numbers above 0 the first."""
-    exact = dict(reversed(systems.EXACT_VARIANTS))
-    others = {name for name, _ in systems.STALE_VARIANTS}
-    every = [v for v in systems.EXACT_VARIANTS if v[0] not in others or exact[v[0]] == v[1]]
-    found = {json.dumps(systems.block(name, **knobs)): (name, knobs) for name, knobs in every}
-    for name, knobs in [*systems.SINGLE_VARIANTS, *systems.STALE_VARIANTS]:
+    """Of what the systems' tests try what a dry run can be of, and has a knob at a value that none before it
+    has."""
+    found, seen = [], set()
+    for name, knobs in [*systems.EXACT_VARIANTS, *systems.SINGLE_VARIANTS, *systems.STALE_VARIANTS]:
         block = systems.block(name, **knobs)
         made = make_system(block)
         drawn = isinstance(made, BatchSystem) and name != "grappa"  # whose batch is all that it holds
-        if not drawn and not isinstance(made, AsynchronousSystem):
-            alike = {key: bool(v) if type(v) in (int, float) else v for key, v in block.items()}
-            found.setdefault(json.dumps(alike), (name, knobs))
-    return list(found.values())
+        values = {(name, knob, alike(value)) for knob, value in block.items()}
+        if not drawn and not isinstance(made, AsynchronousSystem) and not values <= seen:
+            found.append((name, knobs))
+            seen |= values
+    return found
 
 
 COUNTING = {"period", "refresh", "interval", "bound", "tau", "slope", "warmup"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.comm.recorder import Recorder
@@ -41,6 +41,7 @@ def layer(x: torch.Tensor, weight: torch.Tensor, rows: torch.Tensor) -> torch.Te
 
 
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 2**16))
+@settings(max_examples=8)
 def test_values_and_gradients_are_those_of_the_cpu(rows, width, seed):
     generator = torch.Generator().manual_seed(seed)
     x, weight = torch.randn(rows, width, generator=generator), torch.randn(width, 3, generator=generator)
