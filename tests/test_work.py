@@ -68,25 +68,25 @@ def test_a_sparse_product_is_what_its_loops_do(degrees, columns, width, given_):
     assert (found.flops, found.read, found.written) == (did["flops"], did["read"], did["written"])
 
 
-@pytest.mark.parametrize("features", ["refetch", "once"])
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("name", ["vanilla", "cagnet", "cdfgnn"])
+@pytest.mark.parametrize(
+    "name, model, features",
+    [
+        ("vanilla", "gcn", "refetch"),
+        ("vanilla", "sage", "once"),
+        ("vanilla", "gat", "refetch"),
+        ("cagnet", "gcn", "once"),
+        ("cagnet", "sage", "refetch"),
+        ("cdfgnn", "gcn", "refetch"),
+    ],
+)
 def test_every_product_of_training_is_counted_where_it_runs(pool, name, model, features):
     """By segment: dense products as torch is asked for them, sparse ones as their kernel is, edge softmaxes
     as the compiled loops are; all of both passes, and nothing of evaluation."""
-    if model == "gat" and name != "vanilla":
-        pytest.skip("it exchanges Z, and refuses a GAT")
     graph = random_graph(12, vertices=40, directed=name != "cdfgnn")
     heads = {"heads": 2, "out_heads": 1} if model == "gat" else {}
     block = systems.small(model, 3, 6, **heads)
-    outcome = systems.run(
-        pool,
-        graph,
-        systems.block(name, features=features),
-        2,
-        settings=Settings(model=block),
-        job=counted_apart,
-    )
+    asked = systems.block(name, features=features)
+    outcome = systems.run(pool, graph, asked, 2, settings=Settings(model=block), job=counted_apart)
     for worker in outcome.workers:
         for told, seen in zip(worker["told"], worker["seen"], strict=True):
             assert told == seen
@@ -122,7 +122,7 @@ def passes(pool, name: str, segment: str, **knobs) -> list[list[work.Work]]:
     ]
 
 
-@pytest.mark.parametrize("local, shared", [(10**6, 0), (3, 0), (0, 10**6)])
+@pytest.mark.parametrize("local, shared", [(3, 0), (0, 10**6)])
 def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local, shared):
     """Of the own tier out of it and into the halo, and in a refresh out of the halo and into it; of the
     global tier into the halo."""
@@ -147,7 +147,7 @@ def test_a_draw_is_counted_and_the_blocks_that_are_made_of_it_are_not(pool, name
     assert blocks and not any(list(span.work) for span in blocks)
 
 
-@pytest.mark.parametrize("name", ["vanilla", "pipegcn", "pscgcn", "adaqp"])
+@pytest.mark.parametrize("name", ["vanilla", "pscgcn", "adaqp"])
 def test_rows_packed_for_others_are_counted_once_per_row_that_is_sent(pool, name):
     outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)
     for epoch in range(2, 4):
