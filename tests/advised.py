@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import random
 import signal
@@ -168,9 +167,6 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds that all measured runs of a pair may take"
     )
-    parser.add_argument(
-        "--kept", type=Path, help="a JSON file of measured seconds, which are taken from there"
-    )
     parser.add_argument("--cluster", type=Path, required=True, help="what halobench cluster measure wrote")
     parser.add_argument("--data-dir", default="../shared/data")
     parser.add_argument("--cache", type=Path, required=True)
@@ -180,7 +176,6 @@ def main() -> None:
     places = [f"data_dir={Path(asked.data_dir).resolve()}", f"cache={asked.cache.resolve()}"]
     print(f"seed {asked.seed}")
     rows, right = [], 0
-    kept = json.loads(asked.kept.read_text()) if asked.kept is not None and asked.kept.exists() else {}
     pairs = drawn(asked.pairs, asked.seed)
     for graph, network in [pairs[place] for place in asked.only or range(len(pairs))]:
         print(f"{graph}, {network}", flush=True)
@@ -190,16 +185,11 @@ def main() -> None:
             if mbit is not None:
                 cluster = apart(cluster, Path(scratch) / "apart.yaml")
             took = advised(graph, mbit, cluster, Path(scratch), places)
-            key = f"{graph}, {network}"
-            if key not in kept:
-                found = measured(graph, mbit, Path(scratch), places, asked.limit)
-                if "vanilla" not in found:
-                    print(f"exact training had not ended after {asked.limit:g} s: give a larger --limit")
-                    continue
-                kept[key] = reached(found)
-                if asked.kept is not None:
-                    asked.kept.write_text(json.dumps(kept, indent=1))
-        seconds = kept[key]
+            found = measured(graph, mbit, Path(scratch), places, asked.limit)
+        if "vanilla" not in found:
+            print(f"exact training had not ended after {asked.limit:g} s: give a larger --limit")
+            continue
+        seconds = reached(found)
         order = sorted(seconds, key=seconds.__getitem__)
         print(", ".join(f"{name} {seconds[name]:.3f}" for name in order), flush=True)
         ratio = seconds.get(took, float("inf")) / seconds[order[0]]

@@ -121,25 +121,17 @@ def test_the_bench_says_where_there_is_no_gpu(monkeypatch):
     assert line.met is None and "no CUDA device is visible" in line.note
 
 
-def test_a_session_has_every_system_and_says_of_each_command_how_it_ended(tmp_path, monkeypatch, capsys):
+def test_a_session_says_of_each_command_how_it_ended(tmp_path, monkeypatch):
+    """One that takes too long is asked where it is."""
     asked = {step.name: step.words for step in gpu_session.steps("cuda", tmp_path)}
     assert {f"run-{system}" for system in VARIANTS} < asked.keys() and "device=cuda" in asked["run-vanilla"]
-    assert asked["tests"][-2:] == ("-n", "14"), "one after the other they take an hour"
     code = "import sys; print('time 0.1 s'); print('more'); sys.exit(int(sys.argv[1]))"
     made = [gpu_session.Step("runs", f"run-{n}", (sys.executable, "-c", code, n)) for n in ("0", "3")]
-    made.append(gpu_session.Step("scale", "scale", (sys.executable, "-c", "not run")))
+    slow = ("sh", "-c", "trap 'echo so far; exit' INT; echo began; while :; do sleep 0.1; done")
+    made += [gpu_session.Step("scale", "scale", slow), gpu_session.Step("bench", "bench", ("not-run",))]
     monkeypatch.setattr(gpu_session, "steps", lambda device, out: made)
-    assert gpu_session.main(["runs", "--device", "cpu", "--out", str(tmp_path)]) == 1
-    first, second = (tmp_path / "summary.md").read_text().split("\n`python")[1:]
-    assert "exit code 0" in first and "\n    time 0.1 s" in first and "    more" not in first
-    assert "exit code 3" in second and "    more" in second
-    with pytest.raises(SystemExit):
-        gpu_session.main(["walk"])
-    assert "there is no part walk" in capsys.readouterr().err
-
-
-def test_a_command_of_a_session_that_takes_too_long_is_asked_where_it_is(tmp_path, monkeypatch):
     monkeypatch.setitem(gpu_session.SECONDS, "scale", 1)
-    words = ("sh", "-c", "trap 'echo so far; exit' INT; echo began; while :; do sleep 0.1; done")
-    said = gpu_session.carry_out(gpu_session.Step("scale", "scale", words), tmp_path)
+    assert gpu_session.main(["runs", "scale", "--device", "cpu", "--out", str(tmp_path)]) == 1
+    said = (tmp_path / "summary.md").read_text()
+    assert "exit code 0" in said and "exit code 3" in said and "bench" not in said
     assert "exit code none in time" in said and "    began\n    so far" in said

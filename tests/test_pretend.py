@@ -154,20 +154,24 @@ def test_cuda_is_as_it_was_afterwards():
 
 
 @pytest.mark.parametrize(
-    "job,message",
+    "job,given,message",
     [
-        (groups.on_the_host, "broadcast: Tensors must be CUDA and dense"),
-        (groups.strided, "all_reduce: Tensors must be contiguous"),
-        (groups.short, "all_reduce: torch.int16 is no type of NCCL's"),
-        (groups.another_order, "worker 1 is in broadcast .*, its operation 1; worker 0 is in another"),
-        (groups.another_size, r"all_to_all_single .*: worker 0 sends 3 rows, of which worker 1 expects 2"),
-        (groups.sent_is_written, "what it sends was written while it was in flight"),
-        (groups.received_is_written, "what it receives was written while it was in flight"),
+        (groups.on_the_host, (), "broadcast: Tensors must be CUDA and dense"),
+        (groups.strided, (), "all_reduce: Tensors must be contiguous"),
+        (groups.short, (), "all_reduce: torch.int16 is no type of NCCL's"),
+        (groups.another_order, (), "worker 1 is in broadcast .*, its operation 1; worker 0 is in another"),
+        (
+            groups.another_size,
+            (),
+            r"all_to_all.*: worker 0 sends 3 rows, of which worker 1 expects 2",
+        ),
+        (groups.written_in_flight, (0,), "what it receives was written while it was in flight"),
+        (groups.written_in_flight, (1,), "what it sends was written while it was in flight"),
     ],
 )
-def test_what_nccl_would_refuse_or_hang_in_is_refused(pool, job, message):
+def test_what_nccl_would_refuse_or_hang_in_is_refused(pool, job, given, message):
     with pytest.raises(AssertionError, match=message):
-        pool.run(job, 2, transport="sockets")
+        pool.run(job, 2, *given, transport="sockets")
 
 
 def test_operations_give_what_gloo_gives_once_they_have_been_waited_for(pool):

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 
 from harness.base import tables
@@ -18,16 +17,10 @@ from tests.pretend.training import CASES, STOP_AT, trained
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", metavar="SYSTEM", choices=sorted(CASES), help="where the host waits")
-    parser.add_argument("--json", action="store_true", help="the counts as JSON, by system")
     asked = parser.parse_args()
     pool = WorkerPool(preload=["tests.pretend.training"])
     try:
-        if asked.lines:
-            print(lines(pool, asked.lines))
-        elif asked.json:
-            print(json.dumps({name: cost_of(trained(pool, name))._asdict() for name in CASES}))
-        else:
-            print(table(pool))
+        print(lines(pool, asked.lines) if asked.lines else table(pool))
     finally:
         pool.close()
 

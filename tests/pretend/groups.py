@@ -71,14 +71,6 @@ def another_size(comm: Comm) -> None:
         NcclTransport().exchange(torch.zeros(2, 1, device="cuda"), rows, receive, send).wait()
 
 
-def sent_is_written(comm: Comm) -> None:
-    written_in_flight(comm, 1)
-
-
-def received_is_written(comm: Comm) -> None:
-    written_in_flight(comm, 0)
-
-
 def written_in_flight(comm: Comm, which: int) -> None:
     """Write what worker 0 receives (0) or sends (1)."""
     with pretended(Recorder(), nccl=True):
