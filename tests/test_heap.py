@@ -74,17 +74,6 @@ def test_a_gap_serves_again_what_is_smaller_and_joins_its_neighbours():
     assert heap.idle == MB and heap.take(4 * MB, False)[0] == last[0] and heap.idle == 0
 
 
-def test_what_was_handed_back_counts_again_when_it_is_touched():
-    heap = Heap()
-    first, last = heap.take(MB, False), heap.take(2 * MB, False)
-    heap.give(first)
-    heap.trim()
-    heap.give(last)
-    assert heap.idle == 2 * MB
-    heap.take(3 * MB, False)
-    assert heap.idle == 0
-
-
 def test_into_the_gap_of_an_early_tensor_none_of_its_size_fits_and_into_that_of_a_later_one_it_does():
     heap = Heap()
     early, *_ = [heap.take(MB, True) for _ in range(Heap.PINNED)]

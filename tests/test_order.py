@@ -68,14 +68,6 @@ def test_layer_0_is_not_charged_a_gradient_that_it_does_not_have():
     assert Order().transform_first(block, 1000, 0, 129, 64, FEATURES)
 
 
-def test_what_the_machine_is_slow_at_decides():
-    blocks = [Shape(1000, 1000, 20_000), Shape(1000, 3000, 10_000)]
-    slow_sparse = Costs([SparseCost(1000, 64, 10.0, 0.0)], {64: 0.01})
-    slow_dense = Costs([SparseCost(1000, 64, 0.01, 0.0)], {64: 10.0})
-    assert Order(costs=slow_sparse).transform_first(blocks, 1000, 3000, 128, 64, HIDDEN)
-    assert not Order(costs=slow_dense).transform_first(blocks, 1000, 3000, 128, 64, HIDDEN)
-
-
 @given(sources=sizes, width=widths, entries=st.integers(0, 10**6))
 def test_costs_are_read_back_and_interpolated_within_what_is_given(sources, width, entries):
     again = Costs.of_json(json.loads(json.dumps(FIXED.as_json())))

@@ -221,6 +221,10 @@ def test_who_reads_another_hosts_memory_is_said(here):
             ["system=vanilla", *SMALL, *APART, "sample=0.5"],
             "sample=0.5 is no smaller than dataset.scale=0.005",
         ),
+        (
+            ["system=vanilla", *SMALL, *APART, "sample=0.002", "--grids"],
+            "--grids needs the graph itself, and",
+        ),
         (["system=vanilla", *SMALL, *APART, "workers=17"], "workers=17 is more than cluster=hosts/10g has"),
         (["system=vanilla", *SMALL, *APART, "partition=ebv"], "give partition=metis"),
         (["system=sancus", *SMALL, *APART, "rows=needed"], "give rows=all"),

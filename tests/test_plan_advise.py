@@ -192,16 +192,16 @@ def test_a_system_whose_run_fails_is_out_and_the_others_are_not(two, monkeypatch
     begin, failing = advise.trial.run_all, {"local"}
 
     def run_all(asked, words):
-        folders, probes = begin(asked, words), f"epochs={advise.PROBED}" in words
+        folders, probes = begin(asked, words), "epochs=2" in words
         bad = failing - {"vanilla"} if probes else failing  # exact training fails after its probe
         return [None if run.system_name in bad else folder for run, folder in zip(asked, folders)]
 
     monkeypatch.setattr(advise.trial, "run_all", run_all)
-    assert main([*SMALL, *APART, *two]) == 0
+    assert main([*SMALL, *APART, "probe=2", *two]) == 0
     said = capsys.readouterr().out
     assert said.count("its run failed") == 1 and "take vanilla" in said
     failing.add("vanilla")
-    assert main([*SMALL, *APART, *two]) == 2
+    assert main([*SMALL, *APART, "probe=2", *two]) == 2
     assert "exact training failed here" in capsys.readouterr().err
 
 
@@ -213,7 +213,7 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
     """On a small twin, with few epochs."""
     own = ("dataset", "workers", "sample", "epochs")
     short = [word for word in command.rest if not word.startswith(own)]
-    assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
+    assert main([*short, *SMALL, "probe=2", *here]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("started/*/*/summary.json")}
     assert trained == {"vanilla", "local", "distdgl", "zero_halo"}

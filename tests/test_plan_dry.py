@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from harness.base.hollow import Dry, Held, Hollow, Unknown, count_filled, rows_like
+from harness.base.hollow import Dry, Held, Hollow, Unknown
 from harness.comm.work import dense, sparse, stream
 from harness.core.batches import BatchSystem
 from harness.core.cluster import Cluster, Device, Rate
@@ -20,7 +20,7 @@ from harness.core.mixins import AsynchronousSystem
 from harness.core.order import FIXED, Shape
 from harness.dev.conformance.train import make_trainer
 from harness.model.plan.dry import Ran, dry_run
-from harness.model.plan.sized import EFFICIENCY, MODELLED, said
+from harness.model.plan.sized import MODELLED, said
 from harness.model.replay.roofline import Roofline
 from harness.run.config import make_system
 from tests import systems
@@ -155,7 +155,7 @@ def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices, model):
     "name, features",
     [
         ("vanilla", "once"),
-        *((name, "refetch") for name in ("vanilla", "zero_halo", "cagnet", "lean", "replicate")),
+        *((name, "refetch") for name in ("vanilla", "cagnet", "lean", "replicate")),
     ],
 )
 def test_features_of_which_few_are_not_0_are_sparse_in_both(pool, name, features):
@@ -209,37 +209,11 @@ def test_held_is_what_lives_and_shared_memory_counts_once():
         assert held.now == 0
 
 
-def test_how_full_rows_are_goes_with_them():
-    x = np.zeros((5, 8), np.float32)
-    x[0, 1], x[1, :3], x[3, 2:4] = 1, 2, (1, 5)
-    filled = count_filled(x)
-    assert filled[:, 0].tolist() == [1, 3, 0, 2, 0] and filled[3, 1] == -1 != filled[1, 1]
-    assert (count_filled(np.where(x > 0, -x, x))[:2, 1] != -1).all(), "alike below 0 too"
-    with Dry(Held()):
-        rows = rows_like(5, 8, filled)
-        blocks = torch.empty(3, 8)
-        for place, part in zip(blocks.split([1, 2]), (rows[:1], rows[1:3])):
-            torch.index_select(part, 0, torch.arange(len(part)), out=place)
-        for taken, count in [
-            (blocks, 4),
-            (rows[torch.tensor([1, 3])], 5),
-            (rows.index_select(0, torch.tensor([0, 0, 1])), 5),
-            (torch.cat([rows[1:3], rows[:2].clone()]), 7),
-            (torch.empty(2, 8).copy_(rows[:2]), 4),
-            (rows.split([2, 3])[1], 2),
-            (torch.zeros(3, 8), 0),
-            (torch.empty(3, 8), 24),
-            (rows + 1, 40),
-        ]:
-            assert int(torch.count_nonzero(taken)) == count
-
-
 # -- seconds --
 
 
-def test_work_takes_what_the_cluster_measured_or_half_of_its_peaks():
+def test_it_is_said_of_which_work_half_of_the_peaks_is_assumed():
     device = Device(fp32_tflops=10.0, memory_gbytes_per_s=100.0, launch_us=2.0)
-    works = [dense(1000, 64, 32, 4), sparse(1000, 900, 8000, 32, 4), stream(1000, 32, 4, 1, 1)]
     bare = Cluster(name="bare", devices=[device])
     assert "at 50 % of the devices' peaks, which is assumed" in said(bare, device)
     rates = [Rate("dense", efficiency=0.8), Rate("sparse", efficiency=0.2)]
@@ -248,18 +222,9 @@ def test_work_takes_what_the_cluster_measured_or_half_of_its_peaks():
         "at the cluster's measured efficiencies, stream, drop, pack, code at 50 % of the devices' peaks,"
         " which is assumed"
     )
-    launch, rate = 2e-6, 100e9
-    bytes_of = [each.read + each.written for each in works]
-    told = 3 * launch + sum(each / rate / e for each, e in zip(bytes_of, (0.8, 0.2, EFFICIENCY)))
-    assert _seconds(some, works) == pytest.approx(told)
     every = [Rate(kind, efficiency=0.5) for kind in MODELLED]
     whole = Cluster(name="all", devices=[device], rates=every)
     assert said(whole, device) == "at the cluster's measured efficiencies"
-
-
-def _seconds(cluster, works):
-    lasts = Roofline(cluster, 1, unmeasured=EFFICIENCY, uncounted="none", peaks_needed=False)
-    return lasts.segment(0, 0, [{**work._asdict(), "launches": 1} for work in works], 7.0, 7.0)
 
 
 def test_where_nothing_is_described_products_take_what_a_core_does():
@@ -267,5 +232,8 @@ def test_where_nothing_is_described_products_take_what_a_core_does():
     works = [dense(1000, 64, 32, 4), sparse(1000, 900, 8000, 32, 4), stream(1000, 32, 4, 1, 1)]
     told = FIXED.dense(1000, 64, 32) + FIXED.sparse(Shape(1000, 900, 8000), 32)
     cluster = Cluster(name="none", devices=[none])
-    assert _seconds(cluster, works) == pytest.approx(told / 1e9) and "one core" in said(cluster, none)
-    assert _seconds(cluster, []) == 0
+    lasts = Roofline(cluster, 1, uncounted="none", peaks_needed=False)
+    done = [{**work._asdict(), "launches": 1} for work in works]
+    assert lasts.segment(0, 0, done, 7.0, 7.0) == pytest.approx(told / 1e9)
+    assert "one core" in said(cluster, none)
+    assert lasts.segment(0, 0, [], 7.0, 7.0) == 0

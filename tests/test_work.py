@@ -7,8 +7,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.comm import work
 from harness.comm.recorder import Recorder
@@ -19,53 +17,6 @@ from tests import systems
 from tests.jobs import counted_apart
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
-
-sizes = st.integers(0, 9)
-
-
-@given(sizes, sizes, sizes, st.sampled_from([2, 4, 8]))
-@settings(deadline=None)
-def test_a_dense_product_is_what_its_loops_do(rows, columns, width, size):
-    values = {name: np.zeros(shape, f"f{size}") for name, shape in (
-        ("x", (rows, columns)), ("w", (columns, width)), ("z", (rows, width)))}  # fmt: skip
-    flops = sum(2 for _ in range(rows) for _ in range(width) for _ in range(columns))
-    found = work.dense(rows, columns, width, size)
-    assert found.flops == flops
-    assert (found.read, found.written) == (values["x"].nbytes + values["w"].nbytes, values["z"].nbytes)
-
-
-@given(
-    st.lists(st.integers(0, 5), min_size=1, max_size=6),
-    st.integers(6, 9),
-    st.integers(1, 5),
-    st.tuples(*[st.booleans()] * 5),
-)
-@settings(deadline=None)
-def test_a_sparse_product_is_what_its_loops_do(degrees, columns, width, given_):
-    """One value, one access at a time; with self-loops the block is square."""
-    values, row, column, loops, accumulate = given_
-    degrees = [*degrees, *[0] * (columns - len(degrees))] if loops else degrees
-    did = Counter()
-    if column:  # c * X is made once
-        for _ in range(columns):
-            did["read"] += 4
-            did.update(flops=width, read=4 * width, written=4 * width)
-    for degree in degrees:
-        did["read"] += 4  # where the row ends
-        for _ in range(degree):
-            did["read"] += 4 + 4 * values
-            did.update(flops=width * (1 + values), read=4 * width)
-        if loops:
-            did.update(flops=width, read=4 * width)
-        if row:
-            did.update(flops=width, read=4)
-        did.update(read=4 * width * accumulate, written=4 * width)
-    did["read"] += 4  # where the first row begins
-    found = work.sparse(
-        len(degrees), columns, sum(degrees), width, 4,
-        values=values, row=row, column=column, loops=loops, accumulate=accumulate,
-    )  # fmt: skip
-    assert (found.flops, found.read, found.written) == (did["flops"], did["read"], did["written"])
 
 
 @pytest.mark.parametrize(
