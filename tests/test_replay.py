@@ -15,7 +15,6 @@ from harness.model.replay.settings import cluster_of, parse
 from harness.model.replay.times import times_of
 from harness.results import files
 from harness.results.reader import Trace
-from tests import traces
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
 
 seconds = st.floats(1e-4, 0.1)
@@ -222,13 +221,6 @@ def test_a_trace_that_does_not_say_whether_it_overlaps_is_refused(tmp_path, caps
     refused(capsys, main, [str(run), *APART, "overlap=published"], said)
 
 
-def test_runs_that_cannot_be_replayed_say_why(tmp_path):
-    with pytest.raises(InputError, match="fewer than two updates"):
-        replayed(traces.apart(tmp_path / "apart", [0, 1, 0, 1]))
-    with pytest.raises(InputError, match="no run is given"):
-        parse(["cluster=cdfgnn"])
-
-
 @pytest.mark.parametrize("column, value", [
     ("start_s", float("nan")), ("end_s", float("nan")), ("worker", 7), ("epoch", 90), ("peers", None),
 ])  # fmt: skip
@@ -242,10 +234,10 @@ def test_spans_that_no_run_could_trace_are_one_sentence(tmp_path, column, value)
     assert "\n" not in str(told.value)
 
 
-def test_a_cluster_may_be_a_file(tmp_path):
+def test_without_runs_or_keys_of_a_cluster_nothing_is_replayed(tmp_path):
+    with pytest.raises(InputError, match="no run is given"):
+        parse(["cluster=cdfgnn"])
     path = tmp_path / "mine.yaml"
-    path.write_text("name: mine\ndevices: [{host: 0}, {host: 1}]\nbetween: {gbytes_per_s: 3}\n")
-    assert cluster_of(str(path), ["between.latency_us=7"]).between.latency_us == 7
     path.write_text("- 1\n")
     with pytest.raises(InputError, match="cannot be read|holds no keys"):
         cluster_of(str(path))
