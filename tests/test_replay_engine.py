@@ -101,6 +101,10 @@ def test_what_is_taken_or_asked_of_a_server_needs_no_peer():
 def test_a_long_ring_without_latency_is_no_deep_recursion():
     program = one(150, all_reduce(300, 150))  # 298 rounds
     assert times_of(simulate(program, instant(150))).epoch == 0.0
+    # A broadcast whose first hop is the slowest: all others are through when it arrives.
+    parts = {0: dict.fromkeys(range(1, 1101), 8), **{worker: {} for worker in range(1, 1101)}}
+    slow = Operation("broadcast", 0, "broadcast", parts)
+    assert seconds(slow, [0] + [1] * 1100, between=1e-9) >= 8.0
 
 
 def test_devices_of_a_host_share_its_bridge_and_hosts_their_link():

@@ -354,19 +354,23 @@ class _Simulation:
             self._arrived(number, place, now)
 
     def _arrived(self, number: int, place: int, now: float) -> None:
-        going = self.going[number]
-        each = going.sent[place]
-        each.arrived = True
-        for end in {each.message.source, each.message.target} & going.pending.keys():
-            going.pending[end] -= 1
-            if not going.pending[end] and end in going.posted:
-                self._done(number, end, place, now)
-        for follower in going.followers.get(place, ()):
-            other = going.sent[follower]
-            if other.message.along != place:
-                self._less(number, follower, now, ~place)
-            elif other.through:
-                self._arrived(number, follower, now)
+        """A message is there, and so are those along it that are through already: the whole of a ring where
+        its first hop was the slowest."""
+        going, arriving = self.going[number], [place]
+        while arriving:
+            place = arriving.pop()
+            each = going.sent[place]
+            each.arrived = True
+            for end in {each.message.source, each.message.target} & going.pending.keys():
+                going.pending[end] -= 1
+                if not going.pending[end] and end in going.posted:
+                    self._done(number, end, place, now)
+            for follower in going.followers.get(place, ()):
+                other = going.sent[follower]
+                if other.message.along != place:
+                    self._less(number, follower, now, ~place)
+                elif other.through:
+                    arriving.append(follower)
 
     def _done(self, number: int, worker: int, place: int, now: float) -> None:
         going = self.going[number]
