@@ -75,7 +75,11 @@ _OWN: dict[str, Path] = {}
 
 
 def _own_source(module: str) -> Path | None:
-    """`_source` of a module of `OURS`; once found, a file is not looked for again."""
+    """`_source` of a module of `OURS`; once found, a file is not looked for again. Nor is a module looked for
+    in a file that is no package: most of what is asked for is the name of a function there."""
+    parent = module.rpartition(".")[0]
+    if parent and (above := _own_source(parent)) is not None and above.name != "__init__.py":
+        return None
     if module not in _OWN and (found := _source(module)) is not None:
         _OWN[module] = found
     return _OWN.get(module)
