@@ -15,7 +15,8 @@ import traceback
 from harness import cli
 from harness.base.machine import end_with
 from harness.results.report import table  # noqa: F401
-from harness.run import command, preload  # noqa: F401
+from harness.run import command, config, overrides, preload  # noqa: F401
+from harness.run.command import CONF
 
 
 def child(arguments: list[str], out: str, err: str) -> None:
@@ -39,8 +40,17 @@ def child(arguments: list[str], out: str, err: str) -> None:
         os._exit(code or 0)
 
 
+def warm_up() -> None:
+    """Do once what every command would do again: let Hydra find its plugins and build its parser, and read
+    the code of which a run's hash is made.
+    """
+    made = config.check(overrides.check(["dataset=cora"], CONF))
+    assert made.code
+
+
 def main() -> None:
     end_with(os.getppid())
+    warm_up()
     own = os.getpid()
     while line := sys.stdin.readline():
         pid = os.fork()
