@@ -13,10 +13,9 @@ import sys
 import traceback
 
 from harness import cli
+from harness.base.loading import load
 from harness.base.machine import end_with
-from harness.results.report import table  # noqa: F401
-from harness.run import command, config, overrides, preload  # noqa: F401
-from harness.run.command import CONF
+from harness.base.places import CONF
 
 
 def child(arguments: list[str], out: str, err: str) -> None:
@@ -41,9 +40,13 @@ def child(arguments: list[str], out: str, err: str) -> None:
 
 
 def warm_up() -> None:
-    """Do once what every command would do again: let Hydra find its plugins and build its parser, and read
-    the code of which a run's hash is made.
+    """Do once what every command would do again: import what it needs, let Hydra find its plugins and build
+    its parser, and read the code of which a run's hash is made.
     """
+    for module in ("harness.run.command", "harness.run.preload", "harness.results.report.table"):
+        load(module)
+    from harness.run import config, overrides
+
     made = config.check(overrides.check(["dataset=cora"], CONF))
     assert made.code
 

@@ -13,9 +13,12 @@ from tests.launching import PATIENCE
 # A forker whose command neither ends nor looks at anything; modules that take seconds to import are empty.
 FORKER = """
 import runpy, signal, sys, types
-empty = ("harness.cli", "harness.results.report.table", "harness.run.command", "harness.run.preload")
+run = ("command", "config", "overrides", "preload")
+empty = ("harness.cli", "harness.results.report.table", *(f"harness.run.{name}" for name in run))
 sys.modules.update({name: types.ModuleType(name) for name in empty})
 sys.modules["harness.cli"].main = lambda arguments: signal.pause()
+sys.modules["harness.run.overrides"].check = lambda words, conf: None
+sys.modules["harness.run.config"].check = lambda composed: types.SimpleNamespace(code="any")
 runpy.run_module("tests.forker", run_name="__main__")
 """
 # A test session: it starts the forker and asks for a command; then it stands still.
