@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch_geometric.data  # noqa: F401 -- once here, and not in the process of every import
 
 from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
-from harness.data.importing import pyg  # noqa: F401 -- likewise
 from harness.data.importing.__main__ import main
 from harness.data.sources import load
 from tests.oracles.samples import random_graph, with_edge_weights
@@ -74,6 +72,11 @@ def refused(tmp_path: Path, capsys, *arguments: object) -> str:
 
 
 def tensors_of(graph: Graph) -> dict[str, torch.Tensor]:
+    # Once here, and not in the process of every import; nor while tests are collected: it takes a second.
+    import torch_geometric.data  # noqa: F401
+
+    from harness.data.importing import pyg  # noqa: F401
+
     given = {
         "x": torch.from_numpy(graph.features),
         "edge_index": torch.from_numpy(pairs(graph).T.copy()),

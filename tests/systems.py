@@ -6,6 +6,8 @@ A new yaml in `conf/system/` is tested as it stands, and at the knobs at which i
 
 from __future__ import annotations
 
+import copy
+import functools
 import importlib.util
 import pkgutil
 from collections import Counter
@@ -19,6 +21,7 @@ import pytest
 import torch
 import yaml
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 from harness.base import places
 from harness.core.draws import draws
@@ -35,10 +38,15 @@ from tests.oracles import dense, gat
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
 
+@functools.cache
+def _composed(*words: str) -> DictConfig:
+    with initialize_config_dir(places.CONF, version_base="1.3"):
+        return compose("config", overrides=list(words))
+
+
 def asked(*words: str) -> config.Run:
     """The run that a command of these words asks for."""
-    with initialize_config_dir(places.CONF, version_base="1.3"):
-        return config.check(compose("config", overrides=list(words)))
+    return config.check(_composed(*words))
 
 
 def written(folder: Path) -> dict[str, ModuleType]:
@@ -112,10 +120,16 @@ def _variants(name: str):
     return VARIANTS[name.split("/")[0]]
 
 
-def block(name: str, **knobs) -> dict:
-    """The config block of a system, from its yaml, with knobs changed."""
+@functools.cache
+def _of_yaml(name: str) -> dict:
     values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     values.pop("defaults", None)  # Hydra's
+    return values
+
+
+def block(name: str, **knobs) -> dict:
+    """The config block of a system, from its yaml, with knobs changed."""
+    values = copy.deepcopy(_of_yaml(name))
     assert set(knobs) <= set(values), f"{name} has no knob {set(knobs) - set(values)}"
     return {**values, **knobs}
 
