@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -20,30 +19,6 @@ from harness.core.counted import Score
 from harness.run import config, keys
 from harness.run.settings import RunConfig
 from tests.launching import ROOT
-
-
-@dataclass
-class Documented:
-    """Words about the class. alpha is not meant here.
-
-    alpha   what it does,
-            over two lines
-    gamma: after a colon; delta is not told here
-
-    Not of gamma any more.
-    """
-
-    alpha: int = 0
-    gamma: int = 0
-    delta: int = 0
-
-
-def test_entries_of_a_docstring():
-    assert keys.described(Documented) == {
-        "alpha": "what it does, over two lines",
-        "gamma": "after a colon; delta is not told here",
-        "delta": "",
-    }
 
 
 def classes(group: str) -> set[type]:
@@ -69,15 +44,6 @@ def test_every_key_has_a_text_of_its_own(group):
         said = keys.described(cls)
         assert all(len(text) > 3 for text in said.values()), (cls, said)
         assert len(set(said.values())) == len(said), (cls, said)
-
-
-def test_every_text_explains_more_than_it_lists():
-    """Of all systems: what is chosen, beside the names of the choices; and null as it is typed."""
-    for cls in classes("system"):
-        for key, said in keys.described(cls).items():
-            plain = re.sub(r'"[^"]*"|\b(or|and|only|which)\b', "", said)
-            assert len(re.findall(r"[A-Za-z]{2,}", plain)) > 2, (cls, key, said)
-            assert "None" not in said, (cls, key, said)
 
 
 def test_every_choice_is_named():
@@ -111,11 +77,12 @@ def test_help_has_every_key_with_its_value(capsys):
     assert all(len(line) <= keys.WIDTH for line in shown.splitlines())
 
 
-def test_help_alone_lists_the_commands_alone(capsys):
+def test_help_alone_and_no_words_list_the_commands_alone(capsys):
     assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {name} " in shown for name in cli.COMMANDS) and "run system=NAME --help" in shown
     assert len(shown.splitlines()) < 40 and "optimiser.lr" not in shown
+    assert cli.main([]) == 0 and capsys.readouterr().out == shown
 
 
 def test_help_with_what_is_not_given_yet_or_not_known(capsys):
@@ -125,25 +92,14 @@ def test_help_with_what_is_not_given_yet_or_not_known(capsys):
     assert 'did you mean "sancus"?' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command, does",
-    [("run", "Trains one run; with -m every"), ("prepare", "Makes the shards and the folder")],
-)
-def test_help_says_what_the_command_itself_does(capsys, command, does):
-    assert cli.main([command, "--help"]) == 0
-    said = capsys.readouterr().out
-    assert said.split("\n\n")[1].startswith(does) and max(map(len, said.splitlines())) <= 110
+def test_reports_help_names_the_claims_and_doubles_no_per_cent_sign(capsys):
+    for words, says in ((["report"], "halobench report claims"), (["report", "table"], "95 % interval")):
+        with pytest.raises(SystemExit):
+            cli.main([*words, "--help"])
+        assert says in " ".join(capsys.readouterr().out.split())
 
 
-def test_reports_help_names_the_claims_too(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["report", "--help"])
-    assert "halobench report claims" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    "words", [["run", "--help"], ["--help"], ["report", "--help"], ["runs", "list", "-h"], []], ids=" ".join
-)
+@pytest.mark.parametrize("words", [["run", "--help"], ["report", "--help"], []], ids=" ".join)
 def test_help_whose_reader_has_seen_enough_ends_quietly(monkeypatch, capsys, words):
     """As in `halobench run --help | head`."""
     reading, writing = os.pipe()
