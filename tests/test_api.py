@@ -57,7 +57,7 @@ def test_a_run_is_the_commands_and_is_trained_once(place, forked):
     assert [trace.run_dir] == place.runs() and forked == [words]
     assert trace.finished and trace.summary["epochs"] == 6 and trace.config["system"]["bound"] == 2
     assert trace.epochs.groupby("worker").size().tolist() == [6, 6]
-    assert {len(trace.comm) > 0, {"epoch", "worker", "name"} <= set(trace.metrics)} == {True}
+    assert len(trace.comm) > 0 and {"epoch", "worker", "name"} <= set(trace.metrics)
     again = halobench.run(*words)
     assert again.run_dir == trace.run_dir and len(forked) == 1, "a finished run is not started again"
 
@@ -86,7 +86,6 @@ def test_a_system_of_ones_own_and_a_run_that_fails(place, forked, monkeypatch):
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        (["system=vanila"], 'system="vanila" is not known; did you mean "vanilla"?'),
         (["seed=1,2"], "seed has several values: sweep() trains a run for each"),
         (["-m", "seed=1,2"], '"-m" is an option of the command line: give words KEY=VALUE'),
         (["hydra/sweeper=optuna", "seed=1,2"], "chooses are for the command line: list the values"),
@@ -162,7 +161,6 @@ def test_runs_without_an_epoch_are_warned_of(folder, tmp_path):
     [
         ("time", "train clock", 4),
         ("bytes", "sent by all workers", 4),
-        ("epochs", "epoch", 4),
         ("breakdown", "an epoch of the slowest worker, s", None),
         ("pareto", "MB per epoch", None),
         ("front", "MB that all workers send in a run", None),
@@ -181,8 +179,8 @@ def test_plot_draws_what_it_is_asked_for(folder, over, axis, labels, tmp_path):
         for bound in (1, 2, 8):
             there = lines[(lines["panel"] == 0) & (lines["x"] == bound)]
             assert score[bound].mean in set(there["y"])
-    figure.savefig(tmp_path / "figure.pdf")
-    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF-")
+        figure.savefig(tmp_path / "figure.pdf")
+        assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF-")
 
 
 def test_what_cannot_be_plotted_is_one_sentence(folder, tmp_path):

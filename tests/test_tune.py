@@ -115,17 +115,16 @@ def test_every_value_of_a_space_is_accepted(bases, system, seed):
     assert all(values[key] in each for key, each in chosen.items())
 
 
-@pytest.mark.parametrize("system", sorted(spaces.files()))
-def test_a_space_has_knobs_of_its_system_and_not_exact_training(bases, system):
-    own = {key: values for key, values in space.read(system).items() if key not in track.COMMON}
-    assert space.fitted(own, bases[system], ()) == own
-    exact = getattr(type(bases[system].system), "exact", None) or {None: None}
-    assert not all(value in own.get(f"system.{key}", ()) for key, value in exact.items())
+def test_a_space_has_knobs_of_its_system_and_not_exact_training(bases):
+    for system in spaces.files():
+        own = {key: values for key, values in space.read(system).items() if key not in track.COMMON}
+        assert space.fitted(own, bases[system], ()) == own
+        exact = getattr(type(bases[system].system), "exact", None) or {None: None}
+        assert not all(value in own.get(f"system.{key}", ()) for key, value in exact.items()), system
 
 
-def test_what_is_tuned_for_every_system_is_what_rows_of_a_table_may_differ_in(bases):
-    common = space.read("vanilla")
-    assert common.keys() == track.COMMON and space.fitted(common, bases["vanilla"], ()) == common
+def test_what_is_tuned_for_every_system_is_what_rows_of_a_table_may_differ_in():
+    assert space.read("vanilla").keys() == track.COMMON
 
 
 def test_the_pages_spaces_are_those_of_the_code():
@@ -177,7 +176,7 @@ def test_a_killed_tuning_goes_on_with_the_same_trials_and_repeats_none(tmp_path)
     assert tried[:-1] == whole[2:3] and tried[-1] not in whole
 
 
-def test_tables_and_the_page_show_both_tracks_and_no_trials(both, tmp_path):
+def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_path):
     plain = traces.finished(tmp_path / "plain")
     compared, _ = groups.load([both.results, plain])
     rows = formats.numbers(compared).set_index("system")
@@ -195,11 +194,8 @@ def test_tables_and_the_page_show_both_tracks_and_no_trials(both, tmp_path):
     (part,) = graph.parts
     assert "minus fixed" in [heading for heading, *_ in part.table.headings]
     assert " tuned " in part.advice.sentence and " fixed " not in part.advice.sentence
-
-
-def test_trials_alone_are_a_table_too(both):
-    compared, _ = groups.load([str(both.results / "*" / "bns-trial-*")])
-    assert {group.dataset for group in compared} == {"none (trials)"} and len(compared) == 4
+    trials, _ = groups.load([str(both.results / "*" / "bns-trial-*")])
+    assert {group.dataset for group in trials} == {"none (trials)"} and len(trials) == 4
 
 
 @pytest.mark.parametrize(
@@ -213,7 +209,6 @@ def test_trials_alone_are_a_table_too(both):
         (("system=vanilla", "label=mine"), "label is set for each run here: leave it out"),
         (("system=vanilla", "partition=metis,random"), "partition has several values: tune each in a"),
         ((), "system is not given by name: give system=NAME,NAME,..."),
-        (("system=vanila",), 'system="vanila" is not known; did you mean "vanilla"?'),
         (
             ("system=vanilla", "optimiser.lr=0.1", "model.dropout=0", "model.hidden=8"),
             "are all given: leave one out",
@@ -234,15 +229,10 @@ def test_a_mistake_is_one_sentence_before_any_run(monkeypatch, capsys, words, se
         ("system.rate: 0.1", "system.rate=0.1 is no space: give a list of values, or low and high"),
         ("system.rate: {low: 0.2, high: 0.1}", "has low=0.2 and high=0.1: give low, and more as high"),
         ("system.rate: {low: 0, high: 1, log: true}", "give low above 0, and more as high"),
-        (
-            "system.rate: {low: 0.1, high: 1, up: 1}",
-            "system.rate.up is not a key of Range; known: high, log, low",
-        ),
         ("system.rate: {low: 0.1}", "give low and high"),
         ("system.rat: [0.1]", 'system.rat is not a key of bns; did you mean "system.rate"?'),
         ("system.rate: [0.1, 2]", "system.rate=2.0 is out of range: give more than 0 and at most 1"),
         ("", "holds no keys"),
-        ("system.rate: [", "cannot be used"),
     ],
 )
 def test_a_wrong_space_is_one_sentence(bases, tmp_path, text, sentence):
