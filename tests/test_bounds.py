@@ -154,3 +154,14 @@ def accepted(run: dict) -> bool:
 @given(changed())
 def test_no_value_of_any_key_ends_in_a_traceback(drawn):
     accepted(drawn[0])
+
+
+def test_what_is_no_list_and_no_float_is_refused_in_one_sentence():
+    for block, key, value, said in (
+        ("cluster", "devices", {}, "cluster.devices={} is not a list: give one"),
+        ("system", "fanouts", {"a": 1}, "system.fanouts={a: 1} is not a list: give one, or null"),
+        ("straggler", "delay", 10**400, "straggler.delay has more digits than a number can have"),
+    ):
+        run = composed("bytegnn")
+        with pytest.raises(InputError, match=re.escape(said)):
+            config.check({**run, block: {**run[block], key: value}})
