@@ -1,6 +1,6 @@
-"""The bench's epochs beside PyG's and DGL's on tiny graphs: its peers compute what we compute; no time is
-judged.
-"""
+"""The bench beside PyG and DGL on tiny graphs: its peers compute what we compute; no time is judged."""
+
+from __future__ import annotations
 
 import math
 
@@ -13,20 +13,28 @@ from harness.core.architectures import Gcn
 from harness.core.kernels.tiling import Tiling, Timed
 from harness.core.optimisers import Adam
 from harness.data.partition.shard import Csr
-from harness.dev.bench import epoch, products
+from harness.dev.bench import batches, blocks, epoch, needed, products
+from tests import systems
 from tests.graphs import random_graph
+from tests.oracles import dense
 
 MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
 
 
 @pytest.fixture(scope="module")
-def shard():
-    return epoch.whole(random_graph(300, 12, num_features=20, num_classes=4, seed=1))
+def graph():
+    return random_graph(300, 12, num_features=20, num_classes=4, seed=1)
 
 
 @pytest.fixture(scope="module")
-def everybody(shard):
-    return epoch.contenders(shard, MODEL, Adam())
+def shard(graph):
+    return epoch.whole(graph)
+
+
+@pytest.fixture
+def dgl():
+    if load_dgl() is None:
+        pytest.skip("dgl cannot be loaded")
 
 
 def test_products_have_the_tilings_of_their_shapes_and_of_their_adjoints(monkeypatch):
@@ -39,13 +47,8 @@ def test_products_have_the_tilings_of_their_shapes_and_of_their_adjoints(monkeyp
     assert found.choose(3000, 8000, 1_200_000, 2) == Tiling(2, 8)
 
 
-def test_all_peers_take_part(everybody):
-    pytest.importorskip("torch_geometric")
-    expected = {"features=refetch", "features=once", "PyG"}
-    assert set(everybody) == expected | ({"DGL"} if load_dgl() is not None else set())
-
-
-def test_everybody_computes_the_same_logits_and_losses(everybody):
+def test_everybody_computes_the_same_logits_and_losses(shard):
+    everybody = epoch.contenders(shard, MODEL, Adam())
     first = everybody["features=refetch"]
     for _ in range(3):
         want = first.logits()
@@ -65,19 +68,53 @@ def test_a_peer_that_computes_something_else_is_refused(shard):
         epoch.check_losses(ours, {"impostor": other}, epochs=2)
 
 
-def test_epoch_lines_are_finite_and_positive():
-    graph = random_graph(300, 12, num_features=20, num_classes=4, seed=1)
-    found = epoch.epoch_lines(graph, MODEL, rounds=2)
-    figures = [line for line in found if not math.isnan(line.ours)]
-    assert all(line.ours > 0 and (line.peer is None or line.peer > 0) for line in figures)
-    held = {line.name: line.target for line in figures if line.target is not None}
+def test_an_epoch_is_held_to_both_peers(graph):
+    pytest.importorskip("torch_geometric")
+    found = [line for line in epoch.epoch_lines(graph, MODEL, rounds=2) if not math.isnan(line.ours)]
+    assert all(line.ours > 0 and line.peer > 0 for line in found)
+    held = {line.name.removeprefix("one worker features="): line.target for line in found}
+    beside_dgl = {"refetch / DGL": 0.75, "once / DGL": 0.40} if load_dgl() is not None else {}
+    assert held == {"refetch / PyG": 1.0, "once / PyG": 1.0, **beside_dgl}
+
+
+def test_an_epoch_on_needed_rows_stands_beside_dgls_and_pygs():
+    graph = random_graph(300, 3, num_features=20, num_classes=4, seed=1)
+    graph.train[20:] = False
+    rows = dense.adjacency(graph)[graph.train].any(0) | graph.train  # R_1
+    dgl, pyg = needed.beside_peers(graph, "random", 2, 8, 0.2)
+    assert pyg.note == f"|R_1| / V = {rows.mean():.3f}" and 0 < rows.mean() < 0.9
+    assert pyg.ours > 0 and pyg.peer > 0 and pyg.target is None and pyg.name.endswith("/ PyG")
     if load_dgl() is not None:
-        assert {held[f"one worker features={how} / DGL"] for how in ("refetch", "once")} == {0.75, 0.40}
-    assert any("PyG" in name and target == 1.0 for name, target in held.items())
+        assert dgl.ours > 0 and dgl.peer > 0 and dgl.target == 0.2
 
 
-def test_a_peer_that_is_not_installed_is_no_target_missed(monkeypatch):
-    monkeypatch.setattr(epoch, "load_dgl", lambda: None)
+def test_blocks_are_timed_beside_dgls_sampler(graph, dgl):
+    held, *others = blocks.block_lines(graph, rounds=2)
+    assert held.target == blocks.NO_SLOWER and all(line.target is None for line in others)
+    assert all(line.ours > 0 and line.peer > 0 and len(line.peer_samples) == 2 for line in (held, *others))
+
+
+def test_the_faster_of_dgls_loaders_is_the_peer_of_mini_batches(monkeypatch, dgl):
+    monkeypatch.setattr(batches, "BATCH", 40)
+    held, *others = batches.batch_lines(systems.planted_graph(3, vertices=400), hidden=8, rounds=3)
+    assert held.target == batches.ABOUT_AS_FAST and 0 < held.peer <= min(line.ours for line in others)
+    assert len(held.samples) == len(held.peer_samples) == 3 and "loading process" in held.note
+
+
+def test_a_loss_that_does_not_fall_is_told():
+    batches.check_learning({"a": [2.0, 3.0, 1.0]})
+    with pytest.raises(AssertionError, match="b: a loss of 1.0"):
+        batches.check_learning({"a": [2.0, 1.0], "b": [1.0, 1.5]})
+
+
+@pytest.mark.parametrize("module, measure", [
+    (epoch, lambda graph: epoch.epoch_lines(graph, MODEL, rounds=1)),
+    (epoch, lambda graph: needed.beside_peers(graph, "random", 1, 8, 0.2)),
+    (blocks, lambda graph: blocks.block_lines(graph, rounds=1)),
+    (batches, lambda graph: batches.batch_lines(graph, hidden=4, rounds=1)),
+], ids=["epoch", "needed rows", "blocks", "batches"])  # fmt: skip
+def test_a_peer_that_is_not_installed_is_no_target_missed(monkeypatch, module, measure):
+    monkeypatch.setattr(module, "load_dgl", lambda: None)
     graph = random_graph(60, 6, num_features=5, num_classes=3, seed=1)
-    (absent,) = (line for line in epoch.epoch_lines(graph, MODEL, rounds=1) if line.name == "DGL")
-    assert absent.met is None and math.isnan(absent.ours) and "not measured" in absent.note
+    (absent,) = (line for line in measure(graph) if math.isnan(line.ours))
+    assert absent.met is None and "not measured" in absent.note

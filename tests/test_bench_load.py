@@ -1,11 +1,9 @@
 """What else the machine does while the bench measures: others' time, and not the bench's own."""
 
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from harness.base.machine import cpu_flags
@@ -33,6 +31,7 @@ def cpu(user=0.0, idle=0.0, **more):
     (0.0, (cpu(10, 0), cpu(0, 0), cpu(0, 0, steal=10.0)), 1.0),  # another machine's
     (5.0, (cpu(5, 0, guest=5.0), cpu(), cpu(0, 5, iowait=10.0)), 0.0),  # waiting is idle
     (10.02, (cpu(10, 0), cpu(), cpu(0, 10)), 0.0),  # ticks
+    (0.0, (cpu(), cpu(), cpu()), 0.0),  # no time at all
 ])  # fmt: skip
 def test_others_took_what_was_taken_and_is_not_ours(monkeypatch, own, after, others):
     clock(monkeypatch, [(cpu(), cpu(), cpu()), after], [100.0, 100.0 + own])
@@ -41,31 +40,19 @@ def test_others_took_what_was_taken_and_is_not_ours(monkeypatch, own, after, oth
     assert ("busy, not judged" in str(found)) == found.busy
 
 
-def test_no_time_at_all_is_not_busy(monkeypatch):
-    clock(monkeypatch, [(cpu(), cpu(), cpu())] * 2, [1.0, 1.0])
-    assert Watch().load().others == 0.0
-
-
 def test_own_seconds_are_those_of_running_and_of_ended_children_too():
     began = load.own_seconds()
-    spin = "import time\nwhile time.process_time() < 0.4: pass\n"
+    spin = "import time\nwhile time.process_time() < 0.2: pass\n"
     subprocess.run([sys.executable, "-c", spin], check=True)
     ended = load.own_seconds()
-    assert ended - began >= 0.3  # the clock of a process that has ended ticks in hundredths
+    assert ended - began >= 0.15  # the clock of a process that has ended ticks in hundredths
     code = spin + "print('spun', flush=True)\ninput()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout.readline() == b"spun\n"
-        assert load.own_seconds() - ended >= 0.25, "it waits for its input: not ended"
+        assert load.own_seconds() - ended >= 0.15, "it waits for its input: not ended"
     finally:
         child.communicate(b"\n")
-
-
-def test_cpu_seconds_are_of_the_cpus_that_may_be_used():
-    taken, everything = load.cpu_seconds()
-    assert 0 < taken < everything
-    share = len(os.sched_getaffinity(0)) / psutil.cpu_count()
-    assert everything <= 1.5 * share * sum(sum(each[:8]) for each in psutil.cpu_times(percpu=True))
 
 
 def test_flags_are_read_of_either_kind_of_processor(tmp_path):
