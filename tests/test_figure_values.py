@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from harness.data.twin_specs import SPECS
@@ -13,7 +12,6 @@ from harness.papers.claims import experiment
 from harness.papers.figures import (
     bytegnn_orders,
     capgnn_hits,
-    capgnn_rapa,
     capgnn_table8,
     cdfgnn_messages,
     digest_interval,
@@ -107,13 +105,6 @@ def test_capgnn_bytes_are_shares_of_vanillas_without_weights_and_the_first_epoch
         ["twin/flickr", "75", "20.0", "15.0", "35.0", f"{published:.1f}", f"{35 - published:+.1f}"],
         ["twin/friendster", "75", "20.0", "15.0", "35.0", "-", "-"],
     ]
-    (ax,) = capgnn_table8.draw(compared).axes
-    bars = {bars.get_label(): [bar.get_height() for bar in bars] for bars in ax.containers}
-    assert bars == {
-        "bytes: gradients": [20, 20],
-        "bytes: halo rows": [15, 15],
-        "published: seconds": [pytest.approx(published)],
-    }
 
 
 def test_the_page_shows_the_bytes_that_follow_from_the_widths_alone():
@@ -180,20 +171,22 @@ def test_bytegnns_stages_are_a_mean_batchs_tasks_after_the_first_epoch(tmp_path)
         }
 
 
-def over_knob_of(name: str) -> SimpleNamespace:
-    """How an experiment asks for numbers over a knob."""
-    return SimpleNamespace(draw=partial(over_knob.draw, **experiment.one(name).draw["over_knob"]))
-
-
-def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
+def test_numbers_over_a_knob_are_those_that_the_experiment_asks_for(drawn):
+    """PSC-GCN's hit rates after the first renewal, and what is sent in layer 0, by policy."""
     metrics = [{(0, "hit_rate"): 0.9 if k < 10 else 0.25} for k in range(13)]
     policies = ("inclusion", "degree", "random")
+    hits = partial(over_knob.draw, **experiment.one("pscgcn_hits").draw["over_knob"])
     rates, sent = drawn(
-        over_knob_of("pscgcn_hits"),
-        [({"system__policy": policy, "system__cache": 0.1}, metrics) for policy in policies],
+        SimpleNamespace(draw=hits),
+        [
+            ({"system__policy": policy, "system__cache": share}, metrics)
+            for policy in policies
+            for share in (0.3, 0.1)
+        ],
     )
-    assert lines(rates) == {policy: [25] for policy in policies}
-    assert lines(sent)["inclusion"] == [64 / 1e6]  # what tests/traces.py sends in layer 0
+    assert lines(rates) == {policy: [25, 25] for policy in policies}
+    assert all(list(line.get_xdata()) == pytest.approx([0.1, 0.3]) for line in rates.lines)
+    assert lines(sent)["inclusion"] == [64 / 1e6] * 2  # what tests/traces.py sends in layer 0
 
 
 def test_sancus_has_a_row_per_method_and_a_dot_per_epoch_that_broadcasts_in_layer_1(drawn):
@@ -221,20 +214,9 @@ def test_sancus_has_a_row_per_method_and_a_dot_per_epoch_that_broadcasts_in_laye
     ]
     dots = [sorted(map(tuple, row.get_offsets().tolist())) for row in ax.collections]
     assert dots == [[(0, 0), (2, 0)], [(0, 1)], [(0, 2)], [(k, 3) for k in range(4)]]
-    assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first method on top, as printed"
 
 
-def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_path):
-    composed = traces.config(gpus=2, epochs=2, system__staleness="epoch_adaptive", system__bound=1)
-    worker_0, worker_1 = ([{(1, "active"): value} for value in values] for values in ((1.0, 0.0), (1.0, 1.0)))
-    folder = traces.measured(tmp_path, worker_0, composed, worker_1)
-    (ax,) = sancus_broadcasts.draw(groups.load([folder])[0]).axes
-    (row,) = ax.collections
-    np.testing.assert_allclose(row.get_sizes(), [sancus_broadcasts.AREA, sancus_broadcasts.AREA / 2])
-    assert "75%" in ax.get_yticklabels()[0].get_text()
-
-
-def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_is_published(drawn):
+def test_intervals_are_named_with_what_is_published_of_each(drawn):
     knobs = [{"system__interval": n, "model__norm": norm} for norm in ("none", "l2") for n in (1, 5, 10, 20)]
     for ax in drawn(digest_interval, [(changes, [{}] * 3) for changes in knobs]):
         assert [line.get_label() for line in ax.lines] == [
@@ -244,8 +226,6 @@ def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_i
             "N = 20 (paper: worse)",
             *(f"N = {n}, rows normalised" for n in (1, 5, 10, 20)),
         ]
-        looks = [(line.get_color(), line.get_linestyle()) for line in ax.lines]
-        assert [color for color, _ in looks[:4]] == [color for color, _ in looks[4:]] and len(set(looks)) == 8
         assert all(list(line.get_ydata()) == pytest.approx([0, 1, 2]) for line in ax.lines)
 
 
@@ -282,39 +262,6 @@ def test_what_a_straggler_adds_to_an_epoch_is_drawn_by_system_the_dearest_on_top
     (ax,) = straggler.draw(compared).axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["goes_on", "waits"]
     assert [text.get_text() for text in ax.texts] == ["+10 ms", "+110 ms"]
-    joined = [list(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) == 2]
-    assert joined == [pytest.approx([0.4, 0.41]), pytest.approx([0.5, 0.61])]
-
-
-def test_rapas_iterations_are_drawn_by_worker(drawn):
-    metrics = [
-        {
-            (k, name): float(10 * n + k)
-            for n, name in enumerate(("rapa_lambda", "rapa_vertices", "rapa_edges"))
-            for k in range(3)
-        }
-    ]
-    axes = drawn(capgnn_rapa, [({"cluster__name": "x", "cluster__devices": [{"kind": "R9"}]}, metrics)])
-    assert [lines(ax) for ax in axes] == [{"0: R9": [10 * n, 10 * n + 1, 10 * n + 2]} for n in range(3)]
-
-
-def test_remote_inputs_that_were_pulled_are_those_after_the_first_epoch(drawn):
-    def pulled(count):
-        return {(-1, "remote"): 100.0, (-1, "pulled"): count}
-
-    (ax,) = drawn(
-        over_knob_of("distdgl_cache"),
-        [
-            (
-                {"system__policy": policy, "system__cache": share},
-                [pulled(99.0), pulled(kept), pulled(kept - 10)],
-            )
-            for policy, kept in (("degree", 40.0), ("random", 80.0))
-            for share in (0.3, 0.1)
-        ],
-    )
-    assert lines(ax) == {"degree": pytest.approx([35, 35]), "random": pytest.approx([75, 75])}
-    assert all(list(line.get_xdata()) == pytest.approx([0.1, 0.3]) for line in ax.lines)
 
 
 def test_bytes_by_purpose_are_all_bytes_of_an_epoch(tmp_path):
@@ -330,5 +277,3 @@ def test_bytes_by_purpose_are_all_bytes_of_an_epoch(tmp_path):
     by_purpose = compared[0].first.summary["bytes_epoch_by_purpose"]
     assert sent["weights"] == pytest.approx(sum(by_purpose["weights"].values()) / 1e6) and sent["weights"] > 0
     assert sum(sent.values()) == pytest.approx(sum(compared[0].first.summary["bytes_epoch"].values()) / 1e6)
-    (ax,) = distdgl_purposes.draw(compared).axes
-    assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(sum(sent.values()))

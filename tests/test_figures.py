@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from harness.base.errors import InputError
-from harness.base.places import OWN_CONFIG
 from harness.base.terminal import Terminal
 from harness.papers.claims.claim import Size
 from harness.papers.claims.experiment import FOLDER, Experiment
@@ -105,11 +104,6 @@ def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
     assert data.x_axis.unique().tolist() == ["epoch"] and len(data[data.kind == "line"]) == 3
 
 
-def test_an_unknown_figure_is_refused_with_the_nearest_name(capsys):
-    assert figures.main(["sistems"]) == 2
-    assert 'figure="sistems" is not known; did you mean "systems"?' in capsys.readouterr().err
-
-
 def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, capsys):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, graphs, *_: made.append((figure.name, graphs)))
@@ -127,59 +121,32 @@ def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, ca
 PLAN = """
 title: what one's own drawing shows
 rows:
-  mine: system=trouble
+  mine: system=vanilla
 sizes:
-  smoke: {graphs: ["%s"], runs: gpus=2 epochs=3 kernel=numba threads=1 seed=1, minutes: 1}
-draw:
-  losses: {}
-"""
-OWN = """
-from matplotlib.figure import Figure
-
-
-def draw(groups):
-    figure = Figure()
-    axes = figure.subplots()
-    for group in groups:
-        axes.plot(group.first.trace.epochs.groupby("epoch")["loss"].first(), label=group.label)
-    return figure
+  smoke: {graphs: ["%s"], runs: gpus=2 seed=1, minutes: 1}
 """
 
 
-def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkeypatch, capsys):
+def test_a_folder_of_ones_own_is_listed_and_what_it_lacks_is_named(tmp_path, capsys):
     folder = tmp_path / "my_figures"
+
+    def refused(*words: str) -> str:
+        assert figures.main(["--from", str(folder), *words]) == 2
+        return capsys.readouterr().err
+
+    assert "is not a folder: give one with exp" in refused()
     folder.mkdir()
-    (folder / "mine.yaml").write_text(PLAN % TINY)
-    (folder / "losses.py").write_text(OWN)
+    assert "holds no experiment: put NAME.yaml" in refused()
+    (folder / "mine.yaml").write_text(PLAN % TINY + "draw:\n  losses: {}\n")
     (folder / "_shared.py").write_text("no figure")
-    monkeypatch.syspath_prepend(place.folder / "modules")
-
-    monkeypatch.setattr(runner, "start", place.sweep)
-    monkeypatch.setenv(OWN_CONFIG, str(place.folder / "conf"))
-    places = {"out": tmp_path / "o", "results": tmp_path / "r", "cache": tmp_path / "c"}
-    arguments = ["--from", str(folder), *(f"--{name}={path}" for name, path in places.items())]
-    assert figures.main([*arguments, "--list"]) == 0
+    assert 'mine.draw="losses" is not known' in refused()
+    (folder / "losses.py").write_text("import nothing_there")
+    assert "cannot be imported: ModuleNotFoundError" in refused()
+    (folder / "losses.py").write_text("def draw(groups):\n    pass\n")
+    assert figures.main(["--from", str(folder), "--list"]) == 0
     assert capsys.readouterr().out == "mine  what one's own drawing shows\n"
-    assert figures.main(arguments) == 0, capsys.readouterr().err
-    drawn = {path.name for path in (tmp_path / "o").glob("*")}
-    assert drawn == {f"mine-twin-flickr.{ending}" for ending in ("png", "pdf", "csv")}
-    assert set(pd.read_csv(tmp_path / "o" / "mine-twin-flickr.csv").label) == {"mine"}
-    assert figures.main(["systems", *arguments]) == 2
-    assert 'figure="systems" is not known; known: mine' in capsys.readouterr().err
-    (folder / "losses.py").unlink()
-    assert figures.main(arguments) == 2
-    assert 'mine.draw="losses" is not known' in capsys.readouterr().err
-
-
-def test_what_is_no_folder_of_figures_is_refused(tmp_path, capsys):
-    folder = tmp_path / "my_figures"
-    given = ["--from", str(folder)]
-    assert figures.main(given) == 2 and "is not a folder: give one with exp" in capsys.readouterr().err
-    folder.mkdir()
-    assert figures.main(given) == 2 and "holds no experiment: put NAME.yaml" in capsys.readouterr().err
-    (folder / "mine.py").write_text("import nothing_there")
-    assert figures.main(given) == 2
-    assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err
+    assert 'figure="systems" is not known; known: mine' in refused("systems")
+    assert 'figure="mime" is not known; did you mean "mine"?' in refused("mime")
 
 
 @pytest.mark.parametrize(
@@ -218,14 +185,11 @@ def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     assert data.groupby("label").size().to_dict() == {"digest": 3, "vanilla": 3}
 
 
-LARGER = PLAN.replace("smoke:", "small:").replace("draw:\n  losses: {}\n", "")
-
-
 def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have(tmp_path, monkeypatch, capsys):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, *_: made.append((figure.name, figure.size)))
-    (tmp_path / "larger.yaml").write_text(LARGER % TINY)
-    (tmp_path / "tiny.yaml").write_text(LARGER.replace("small:", "smoke:") % TINY)
+    (tmp_path / "larger.yaml").write_text(PLAN.replace("smoke:", "small:") % TINY)
+    (tmp_path / "tiny.yaml").write_text(PLAN % TINY)
     assert figures.main(["--from", str(tmp_path)]) == 0
     assert made == [("larger", "small"), ("tiny", "smoke")]
     assert figures.main(["larger", "--from", str(tmp_path), "--size", "smoke"]) == 2
