@@ -37,10 +37,5 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def up_to_date(page: str) -> str:
-    """The page with its table replaced."""
-    return with_tables(page, COMMAND, table())
-
-
 if __name__ == "__main__":
-    PAGE.write_text(up_to_date(PAGE.read_text()))
+    PAGE.write_text(with_tables(PAGE.read_text(), COMMAND, table()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -73,13 +72,11 @@ def test_imports_run_downwards():
     assert named == [], "only Hydra's _target_ names a system"
 
 
-def test_an_upward_import_would_be_seen():
+def test_the_layer_of_a_module_is_known():
     names = "comm.comm core.trainer results.reader run.launch cli.runs dev.bench.spmm model.replay.engine"
     layers = [layer_of(f"harness.{name}") for name in [*names.split(), "papers.claims.verdict"]]
-    assert layers == sorted(set(layers)) and layer_of("harness.__main__") == layer_of("harness.cli.runs")
-    assert layers[2] > layer_of("systems.vanilla") > layers[1]
-    assert layer_of("systems.vanilla") > layer_of("systems.parts.blocks")
-    assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "train.py")
+    assert layers == sorted(set(layers)) and layers[2] > layer_of("systems.vanilla") > layers[1]
+    assert layer_of("harness.__main__") == layer_of("harness.cli.runs")
 
 
 def test_no_modules_import_each_other():
@@ -97,12 +94,6 @@ def test_every_module_is_in_a_package_and_short():
     assert not long, "split them"
 
 
-def test_no_two_modules_of_the_core_have_one_name():
-    core = [path for path in FILES if not module_of(path).startswith(OPTIONAL)]
-    names = Counter(path.stem for path in core if path.stem not in ("__init__", "__main__", "config"))
-    assert {name for name, count in names.items() if count > 1} == set()
-
-
 def test_only_comm_knows_torch_distributed():
     for path in FILES:
         own = module_of(path)
@@ -112,9 +103,7 @@ def test_only_comm_knows_torch_distributed():
             known = {name for name in known if not name.startswith("torch.distributed.elastic")}
         assert not known or own.startswith("harness.comm."), f"{own} imports {known}"
         attributes = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
-        assert own.startswith("harness.comm.") or "torch.distributed" not in attributes, (
-            f"{own} uses torch.distributed"
-        )
+        assert own.startswith("harness.comm.") or "torch.distributed" not in attributes, own
 
 
 def named_in(code: ast.Module, systems: set[str]) -> set[str]:
@@ -161,10 +150,8 @@ def test_no_system_is_named_in_the_harness():
     "code, named",
     [
         ('if name == "sancus": pass', {"sancus"}),
-        ("known = {'Sancus': 1}", {"sancus"}),
         ('start("system=vanilla,sancus/official epochs=2")', {"vanilla", "sancus"}),
         ('load(f"systems.sancus.{name}")', {"sancus"}),
-        ("raise E('only \"sancus\" has it')", {"sancus"}),
         ('shard = folder.shard("a shard of sancus")', set()),
         ('"""What `sancus` does."""', set()),
         ("def sancus(shard): return shard.sancus", set()),

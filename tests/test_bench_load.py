@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.base.machine import cpu_flags
 from harness.dev.bench import load
 from harness.dev.bench.load import BUSY, Watch
 
@@ -53,10 +52,3 @@ def test_own_seconds_are_those_of_running_and_of_ended_children_too():
         assert load.own_seconds() - ended >= 0.15, "it waits for its input: not ended"
     finally:
         child.communicate(b"\n")
-
-
-def test_flags_are_read_of_either_kind_of_processor(tmp_path):
-    (tmp_path / "x86").write_text("processor : 0\nflags\t\t: sse avx512f fma\nflags : other\n")
-    (tmp_path / "arm").write_text("processor : 0\nFeatures : fp asimd\n")
-    assert cpu_flags(tmp_path / "x86") == ["avx512f", "fma", "sse"]
-    assert cpu_flags(tmp_path / "arm") == ["asimd", "fp"] and cpu_flags(tmp_path / "none") == []

@@ -14,7 +14,6 @@ from harness.papers.figures import (
     capgnn_hits,
     capgnn_table8,
     cdfgnn_messages,
-    digest_interval,
     digest_straggler,
     distdgl_purposes,
     over_knob,
@@ -214,19 +213,6 @@ def test_sancus_has_a_row_per_method_and_a_dot_per_epoch_that_broadcasts_in_laye
     ]
     dots = [sorted(map(tuple, row.get_offsets().tolist())) for row in ax.collections]
     assert dots == [[(0, 0), (2, 0)], [(0, 1)], [(0, 2)], [(k, 3) for k in range(4)]]
-
-
-def test_intervals_are_named_with_what_is_published_of_each(drawn):
-    knobs = [{"system__interval": n, "model__norm": norm} for norm in ("none", "l2") for n in (1, 5, 10, 20)]
-    for ax in drawn(digest_interval, [(changes, [{}] * 3) for changes in knobs]):
-        assert [line.get_label() for line in ax.lines] == [
-            "N = 1 (paper: worse)",
-            "N = 5",
-            "N = 10 (paper: best)",
-            "N = 20 (paper: worse)",
-            *(f"N = {n}, rows normalised" for n in (1, 5, 10, 20)),
-        ]
-        assert all(list(line.get_ydata()) == pytest.approx([0, 1, 2]) for line in ax.lines)
 
 
 def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_clock(drawn):

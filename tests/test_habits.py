@@ -56,13 +56,3 @@ def test_an_interpreter_that_is_not_there_is_a_skip_that_says_so():
         ["make", "test-python", "PYTHON=/no/python"], cwd=ROOT, env=alone, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "skipped: /no/python is no Python 3.11 or newer here\n")
-
-
-def test_ci_runs_what_is_asked_of_a_change():
-    words = (ROOT / ".ci" / "run").read_text().split("\n")
-    assert [line for line in words if line in ("make lint", "make site", "make wheel", "make test")] == [
-        "make lint",
-        "make site",
-        "make wheel",
-        "make test",
-    ]

@@ -31,15 +31,26 @@ def plan_of(folder: Path, **keys) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def ahead(tmp_path_factory) -> evaluate.Folders:
+    """Six runs, of which row a is above row b, as the claim says."""
+    return runs_of(tmp_path_factory.mktemp("ahead"), {"a": 0.8, "b": 0.7})
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory) -> evaluate.Folders:
+    """Six others, of which it is not."""
+    return runs_of(tmp_path_factory.mktemp("behind"), {"a": 0.6, "b": 0.7})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, ahead) -> Path:
     """An experiment with one claim, a folder that keeps what six runs say of it, and a picture."""
     folder = tmp_path_factory.mktemp("made")
-    plan, runs = plan_of(folder), runs_of(folder / "runs", {"a": 0.8, "b": 0.7})
-    found = [each for each in evaluate.results({"mine": plan}, runs) if each.experiment == "mine"]
+    plan = plan_of(folder)
+    found = [each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine"]
     picture = folder / "mine-claims.png"
     Image.effect_noise((60, 40), 90).convert("RGBA").save(picture)
-    reference.keep(folder / "kept", plan, found, runs, [picture])
-    shutil.rmtree(folder / "runs")
+    reference.keep(folder / "kept", plan, found, ahead, [picture])
     return folder
 
 
@@ -49,20 +60,21 @@ def kept(made, tmp_path) -> Path:
     return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True)) / "kept"
 
 
+def with_kept(folder: Path, plan: Experiment, there: list[evaluate.Result]) -> evaluate.Result:
+    """What is said of the claim where `there` follows from the runs that are there."""
+    found = reference.with_kept(there, folder, {"mine": plan})
+    (claim,) = (each for each in found if each.entry == "sancus_claim_accuracy")
+    return claim
+
+
 def from_kept(folder: Path, plan: Experiment) -> evaluate.Result:
-    none = evaluate.results({"mine": plan}, lambda sweep: [folder / "none"])
-    (found,) = (
-        each
-        for each in reference.with_kept(none, folder, {"mine": plan})
-        if each.entry == "sancus_claim_accuracy"
-    )
-    return found
+    """The same where no run is there."""
+    return with_kept(folder, plan, evaluate.results({"mine": plan}, lambda sweep: [folder / "none"]))
 
 
-def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path):
+def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead):
     plan = plan_of(tmp_path)
-    runs = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
-    (said,) = (each for each in runs if each.experiment == "mine")
+    (said,) = (each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine")
     found = from_kept(kept, plan)
     assert found.verdict == said.verdict and found.verdict.word == DIRECTION
     assert (found.ours.mean, found.ours.half, found.ours.n) == pytest.approx(
@@ -72,18 +84,23 @@ def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path):
     assert "Verdicts kept of runs that are not in this folder: 1." in table.counts([found])
 
 
-def test_runs_that_are_there_come_before_what_was_kept(kept, tmp_path):
+def test_runs_that_are_there_come_before_what_was_kept_but_for_those_of_a_smaller_size(
+    kept, tmp_path, behind
+):
     plan = plan_of(tmp_path, cause="paper")
-    there = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.6, "b": 0.7}))
-    (found,) = (
-        each for each in reference.with_kept(there, kept, {"mine": plan}) if each.experiment == "mine"
-    )
+    there = evaluate.results({"mine": plan}, behind)
+    found = with_kept(kept, plan, there)
     assert found.verdict.word == FAILS and found.size == "small"
+    found = with_kept(kept, plan, [replace(each, size="smoke") if each.size else each for each in there])
+    assert found.verdict.word == DIRECTION and found.size == "small, reference"
 
 
-@pytest.mark.parametrize("keys", [{"measure": "last_acc_percent"}, {"rows": ["b", "a"]}])
-def test_what_was_kept_of_another_claim_is_not_taken(kept, tmp_path, keys):
-    assert from_kept(kept, plan_of(tmp_path, **keys)).verdict.word == "not run"
+def test_what_was_kept_of_another_claim_or_of_other_runs_is_not_taken(kept, tmp_path):
+    for keys in ({"measure": "last_acc_percent"}, {"rows": ["b", "a"]}):
+        assert from_kept(kept, plan_of(tmp_path, **keys)).verdict.word == "not run"
+    plan = plan_of(tmp_path)
+    longer = replace(plan, sizes={"small": replace(plan.sizes["small"], runs="seed=1,2,3 epochs=9")})
+    assert from_kept(kept, longer).verdict.word == "not run"
 
 
 def test_what_was_kept_is_judged_by_the_claim_as_it_stands(kept, tmp_path):
@@ -91,12 +108,6 @@ def test_what_was_kept_is_judged_by_the_claim_as_it_stands(kept, tmp_path):
     assert (miss.word, miss.cause) == (FAILS, "paper")
     held = from_kept(kept, plan_of(tmp_path))
     assert from_kept(kept, plan_of(tmp_path, published=held.ours.mean)).verdict.word == HOLDS
-
-
-def test_what_was_kept_of_other_runs_is_not_taken(kept, tmp_path):
-    plan = plan_of(tmp_path)
-    longer = replace(plan, sizes={"small": replace(plan.sizes["small"], runs="seed=1,2,3 epochs=9")})
-    assert from_kept(kept, longer).verdict.word == "not run"
 
 
 def test_each_run_stands_there_in_full_with_its_machine_and_pictures(kept):
@@ -111,11 +122,11 @@ def test_each_run_stands_there_in_full_with_its_machine_and_pictures(kept):
     assert ImageChops.difference(few.convert("L"), drawn.convert("L")).getextrema()[1] <= 2
 
 
-def test_a_smaller_size_does_not_take_the_place_of_a_larger_one(kept, tmp_path, capsys):
+def test_a_smaller_size_does_not_take_the_place_of_a_larger_one(kept, tmp_path, behind, capsys):
     plan = plan_of(tmp_path)
     smaller = replace(plan, sizes={"smoke": plan.sizes["small"]})
     with pytest.raises(InputError, match="has mine of size small, larger than smoke: give another --keep"):
-        reference.keep(kept, smaller, [], runs_of(tmp_path, {"a": 0.5, "b": 0.5}), [])
+        reference.keep(kept, smaller, [], behind, [])
     capsys.readouterr()
     (tmp_path / "mine.yaml").write_text((tmp_path / "mine.yaml").read_text().replace("small:", "smoke:"))
     assert figures.main(["--from", str(tmp_path), "--keep", str(kept)]) == 2
@@ -123,15 +134,9 @@ def test_a_smaller_size_does_not_take_the_place_of_a_larger_one(kept, tmp_path, 
     assert figures.main(["--from", str(tmp_path), "--keep", str(kept), "--graph", "cora"]) == 2
     assert "leave out --graph" in capsys.readouterr().err
     before = (kept / "mine" / "runs.csv").read_text()
-    reference.keep(kept, plan, [], runs_of(tmp_path, {"a": 0.5, "b": 0.5}), [])
+    reference.keep(kept, plan, [], behind, [])
     assert (kept / "mine" / "runs.csv").read_text() != before, "one of the same size does"
     assert [path.name for path in kept.iterdir()] == ["mine"]
-
-
-def test_a_folder_that_cannot_be_written_is_one_sentence(kept, tmp_path):
-    (kept / "file").write_text("")
-    with pytest.raises(InputError, match="file/mine cannot be written: .*; give another --keep"):
-        reference.keep(kept / "file", plan_of(tmp_path), [], runs_of(tmp_path, {"a": 0.5, "b": 0.5}), [])
 
 
 def test_no_reader_takes_it_for_a_run(kept, capsys):
@@ -139,32 +144,31 @@ def test_no_reader_takes_it_for_a_run(kept, capsys):
     assert "no run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["entry,part\n", "", "\0"])
-def test_a_damaged_file_is_named_with_how_to_make_it_again(kept, tmp_path, text):
+def test_a_damaged_file_is_named_with_how_to_make_it_again(kept, tmp_path):
     path = kept / "mine" / "claims.csv"
-    path.write_text(text)
-    with pytest.raises(InputError) as refused:
-        from_kept(kept, plan_of(tmp_path))
-    assert str(refused.value) == (
-        f"{path} cannot be read: remove it, or make it again with halobench figures mine --keep {kept}"
-    )
+    for text in ("entry,part\n", "", "\0"):
+        path.write_text(text)
+        with pytest.raises(InputError) as refused:
+            from_kept(kept, plan_of(tmp_path))
+        assert str(refused.value) == (
+            f"{path} cannot be read: remove it, or make it again with halobench figures mine --keep {kept}"
+        )
 
 
 @pytest.mark.parametrize("text", [None, "", "size\n", "row\na\n"])
-def test_what_is_no_kept_experiment_is_left_alone(tmp_path, text):
+def test_what_is_no_kept_experiment_is_left_alone(tmp_path, ahead, text):
     """A folder of runs, for instance, that has the name of an experiment."""
     place = tmp_path / "results" / "mine"
     place.mkdir(parents=True)
     (place / "precious").write_text("")
     if text is not None:
         (place / "runs.csv").write_text(text)
-    runs = runs_of(tmp_path, {"a": 0.8, "b": 0.7})
     with pytest.raises(InputError, match="results/mine is there and keeps nothing of an experiment"):
-        reference.keep(place.parent, plan_of(tmp_path), [], runs, [])
+        reference.keep(place.parent, plan_of(tmp_path), [], ahead, [])
     assert (place / "precious").exists()
 
 
-def test_what_was_kept_stays_where_the_new_cannot_be_written(kept, tmp_path, monkeypatch):
+def test_what_was_kept_stays_where_the_new_cannot_be_written(kept, tmp_path, behind, monkeypatch):
     before, rename = (kept / "mine" / "claims.csv").read_text(), Path.rename
 
     def full(path, target):
@@ -173,22 +177,10 @@ def test_what_was_kept_stays_where_the_new_cannot_be_written(kept, tmp_path, mon
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", full)
-    runs = runs_of(tmp_path, {"a": 0.5, "b": 0.5})
     with pytest.raises(InputError, match="mine cannot be written: No space left on device; give another"):
-        reference.keep(kept, plan_of(tmp_path), [], runs, [])
-    monkeypatch.undo()
+        reference.keep(kept, plan_of(tmp_path), [], behind, [])
     assert (kept / "mine" / "claims.csv").read_text() == before
     assert [path.name for path in kept.iterdir()] == ["mine"]
-
-
-def test_a_larger_size_that_was_kept_comes_before_a_smaller_one_that_was_run(kept, tmp_path):
-    plan = plan_of(tmp_path)
-    small = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.6, "b": 0.7}))
-    smoke = [replace(each, size="smoke") if each.size else each for each in small]
-    (found,) = (
-        each for each in reference.with_kept(smoke, kept, {"mine": plan}) if each.experiment == "mine"
-    )
-    assert found.verdict.word == DIRECTION and found.size == "small, reference"
 
 
 def test_a_fingerprint_of_digits_is_read_as_it_was_written(kept, tmp_path, monkeypatch):
@@ -217,10 +209,9 @@ def test_a_fingerprint_is_of_the_claims_own_graphs_and_of_the_clusters_it_models
     }
     of_own = [reference.asked(each, own, "small") for each in on.values()]
     assert of_own[0] != of_own[1]
-    assert "devices" in reference._cluster("cdfgnn", ()) and "#" not in reference._cluster("cdfgnn", ())
-    with_fits = yaml.safe_dump({"devices": [], "fits": [{"graph": "cora"}, {"graph": "dblp"}]})
     (tmp_path / "cluster").mkdir()
-    (tmp_path / "cluster" / "mine.yaml").write_text(with_fits)
+    fits = [{"graph": "cora"}, {"graph": "dblp"}]
+    (tmp_path / "cluster" / "mine.yaml").write_text(yaml.safe_dump({"devices": [], "fits": fits}) + "# x\n")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(reference.runner, "CONF", tmp_path)
         assert reference._cluster("mine", ("cora",)) == "{'devices': []}[{'graph': 'cora'}]"

@@ -18,7 +18,7 @@ from tests.torture.given import Given
 from tests.torture.impostor import Impostor
 from tests.torture.stored import Stored
 from tests.torture.stranger import Stranger
-from tests.torture.tally import REFUSED, SAME, Tally, is_sentence
+from tests.torture.tally import REFUSED, Tally, is_sentence
 from tests.torture.watched import Watch
 
 
@@ -36,42 +36,27 @@ def rounds(folder, count: int) -> Tally:
     return tally
 
 
-def test_damage_to_what_is_read_is_counted_by_what_came_of_it(tmp_path):
-    tally = rounds(tmp_path, 15)
+def test_what_is_damaged_and_what_somebody_gives_is_counted_by_what_came_of_it(tmp_path, monkeypatch):
+    tally = rounds(tmp_path / "stored", 15)
     counted = tally.outcomes["file of a finished run"]
     assert not tally.failures and counted[REFUSED] and counted.total() == tally.count() == 15
     assert f"| file of a finished run | 15 | {counted[REFUSED]} |" in tally.table()
-
-
-def test_what_somebody_gives_is_counted_too(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.torture.given.EXAMPLES", 2)
     tally = Tally(seed=1)
     made = Given(tmp_path, tally, random.Random(1))
-    for _ in range(3):
-        made.linked()
-        made.imported()
-    made.argued()
-    assert not tally.failures and tally.outcomes["value of a key"][REFUSED]
-    assert tally.count() == 6 + tally.outcomes["value of a key"].total()
-    assert tally.outcomes["run folder with a link"][REFUSED] == 3
+    for each in (made.linked, made.imported, made.argued):
+        each()
+    assert not tally.failures and tally.outcomes["value of a key"].total() > 0
+    assert tally.outcomes["run folder with a link"][REFUSED] == 1
 
 
-def test_another_result_and_a_traceback_are_failures(tmp_path, monkeypatch):
+def test_another_result_and_a_traceback_are_failures_that_can_be_had_again(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "_reported", str)  # another for each folder
     tally = rounds(tmp_path / "other", 5)
     assert tally.failures and "seed 1, round 0, file of a finished run: " in tally.failures[0]
     assert tally.outcomes["file of a finished run"]["failed"] == len(tally.failures)
     monkeypatch.setattr(stored, "_reported", lambda run: {}[run.name] if run.name == "damaged" else "")
     assert "KeyError" in rounds(tmp_path / "raised", 1).failures[0]
-
-
-def test_another_outcome_is_a_failure_that_can_be_had_again():
-    tally = Tally(seed=7)
-    tally.rounds = 3
-    tally.note("process killed", SAME)
-    tally.note("process killed", None, "other bits")
-    assert tally.failures == ["seed 7, round 3, process killed: other bits"]
-    assert tally.table().splitlines()[-1] == "| process killed | 2 |  | 1 |  | 1 |"
 
 
 def test_an_impostor_reaches_whatever_listens():

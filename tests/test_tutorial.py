@@ -9,13 +9,9 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
-from harness.core.cuts import halo_plan
-from harness.data.partition.build import build_shards
 from harness.results.reader import Trace, find_runs
 from tests.conftest import ROOT
-from tests.graphs import random_graph
 from tests.launching import Started
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
@@ -56,41 +52,26 @@ def followed(folder, launcher):
     return runs, outputs[-1]
 
 
-def the_table_shows_it_beside_vanilla(runs, table):
+def test_what_the_page_says_of_its_runs_holds(tmp_path, launcher):
+    runs, table = followed(tmp_path, launcher)
     assert all(name in table for name in ("refresh", "vanilla", "zero_halo"))
-
-
-def a_period_of_one_is_vanilla_and_five_is_not(runs, table):
+    # A period of one is exact training, and five is not.
     losses = {key: trace.epochs.groupby("epoch")["loss"].first().to_numpy() for key, trace in runs.items()}
     vanilla = losses["Vanilla", None]
     np.testing.assert_allclose(losses["Refresh", 1], vanilla, rtol=1e-5)
     assert not np.allclose(losses["Refresh", 5], vanilla, rtol=1e-5)
-
-
-def it_sends_only_when_it_fetches_and_the_trace_says_when(runs, table):
+    # It sends only when it fetches, and the trace says when.
     trace = runs["Refresh", 5]
     halo = trace.comm[trace.comm["purpose"] == "halo"]
     assert sorted(halo["epoch"].unique()) == [0, 5, 10, 15]
     fetched = trace.metrics[trace.metrics["name"] == "fetched"].groupby("epoch")["value"].max()
     assert list(fetched[fetched == 1].index) == [0, 5, 10, 15]
-
-
-def both_systems_fetch_raw_features_alike(runs, table):
-    """What the table compares is the idea, not the features that both could fetch once."""
-    layer_0 = {}
-    for key in (("Vanilla", None), ("Refresh", 5)):
-        comm = runs[key].comm
-        layer_0[key] = comm[comm["layer"] == 0].groupby("epoch")["bytes"].sum().to_dict()
-    assert layer_0["Vanilla", None] == layer_0["Refresh", 5] and list(layer_0["Refresh", 5]) == [0]
-
-
-def test_what_the_page_says_of_its_runs_holds(tmp_path, launcher):
-    """One test: its runs take half a minute, and whoever shares a fixture makes it once per process."""
-    found = followed(tmp_path, launcher)
-    the_table_shows_it_beside_vanilla(*found)
-    a_period_of_one_is_vanilla_and_five_is_not(*found)
-    it_sends_only_when_it_fetches_and_the_trace_says_when(*found)
-    both_systems_fetch_raw_features_alike(*found)
+    # What the table compares is the idea, not the raw features that both could fetch once.
+    ours, exact = (
+        each.comm[each.comm["layer"] == 0].groupby("epoch")["bytes"].sum().to_dict()
+        for each in (trace, runs["Vanilla", None])
+    )
+    assert ours == exact and list(ours) == [0]
 
 
 def test_the_pages_system_that_sends_some_rows_sends_each_with_its_place(place):
@@ -110,38 +91,13 @@ def test_the_pages_system_that_sends_some_rows_sends_each_with_its_place(place):
     assert rows[0][0] == rows[0][2] > rows[0.1].get(2, 0) and rows[9] == {}
 
 
-def checks(place, folder, *more: str):
-    """The command that the page ends with, in `folder`, with `more` words."""
-    (folder / "my_ideas" / "conf" / "system").mkdir(parents=True)
-    (folder / "my_ideas" / "conf" / "system" / "refresh.yaml").write_text(block("yaml"))
-    (place.folder / "modules" / "refresh.py").write_text(block("python"))
-    command = block("sh", 1).replace("my_ideas", str(folder / "my_ideas")).split()
-    assert command[:2] == ["halobench", "check"] and len(re.findall("^```sh", PAGE, re.M)) == 2
-    return place.truly("-m", "harness", *command[1:], *more)
-
-
-@pytest.mark.nightly(20)
-def test_the_checks_take_a_system_from_outside_the_tree(place, tmp_path):
-    done = checks(place, tmp_path, "-k", "partitions or (exact and gcn-2)")
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
-
-
 @pytest.mark.nightly(90)
 def test_the_pages_system_holds_every_check(place, tmp_path):
-    done = checks(place, tmp_path)
+    """By the command that the page ends with."""
+    (tmp_path / "my_ideas" / "conf" / "system").mkdir(parents=True)
+    (tmp_path / "my_ideas" / "conf" / "system" / "refresh.yaml").write_text(block("yaml"))
+    (place.folder / "modules" / "refresh.py").write_text(block("python"))
+    command = block("sh", 1).replace("my_ideas", str(tmp_path / "my_ideas")).split()
+    assert command[:2] == ["halobench", "check"] and len(re.findall("^```sh", PAGE, re.M)) == 2
+    done = place.truly("-m", "harness", *command[1:])
     assert done.returncode == 0 and "16 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_the_plan_of_the_page_is_the_one_that_there_is():
-    graph, owners = random_graph(24, 6, seed=2), np.arange(24, dtype=np.int32) % 3
-    shards = list(build_shards(graph, owners, 3))
-    plans = [halo_plan(shard, torch.device("cpu")) for shard in shards]
-    for rank, (plan, shard) in enumerate(zip(plans, shards)):
-        assert plan.send_counts[rank] == plan.receive_counts[rank] == 0
-        assert plan.num_halo == len(shard.halo) and sum(plan.send_counts) == len(plan.send_rows)
-        parts = np.split(np.asarray(shard.halo), np.cumsum(plan.receive_counts)[:-1])
-        assert all(np.all(np.diff(part) > 0) and set(owners[part]) <= {p} for p, part in enumerate(parts))
-        sent = shard.inner[plan.send_rows.numpy()]
-        for other, rows in enumerate(np.split(sent, np.cumsum(plan.send_counts)[:-1])):
-            theirs = np.split(np.asarray(shards[other].halo), np.cumsum(plans[other].receive_counts)[:-1])
-            assert rows.tolist() == theirs[rank].tolist(), "in the receiver's halo order"
