@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,7 @@ from harness import cli
 from harness.dev.fidelity import __main__ as fidelity
 from harness.papers.figures import __main__ as figures
 from harness.papers.study import __main__ as study
-from harness.run import runner
 from tests.commands import ROOT, TRIED, blocks, commands, mentioned, of, tried
-from tests.short import TINY
 
 ALL = commands()
 # The files that take every command of these subcommands and programs.
@@ -168,21 +165,6 @@ def test_what_pages_ask_of_the_study_is_known(tmp_path, capsys):
         own = ["--data-dir", str(tmp_path), "--results", str(tmp_path), "--out", str(tmp_path / "page.md")]
         assert study.main([*command.rest, *own, "--only-there"]) == 2
         assert "no run has finished" in capsys.readouterr().err, command.line
-
-
-@pytest.mark.nightly(300)
-@pytest.mark.parametrize("command", of("study"))
-def test_the_study_of_a_page_is_written(command, place, monkeypatch, tmp_path, capsys):
-    """Its rows, kinds and partitions: one seed and two epochs on a small graph in place of each."""
-    monkeypatch.setattr(runner, "start", place.sweep)
-    monkeypatch.setattr(
-        study, "GRAPHS", {name: replace(each, graph=TINY) for name, each in study.GRAPHS.items()}
-    )
-    page = tmp_path / "page.md"
-    own = ["--seeds", "1", "--epochs", "2", "--out", str(page), "--results", str(tmp_path / "results")]
-    own += ["--cache", str(place.folder / "cache")]
-    assert study.main([*command.rest, *own]) == 0, capsys.readouterr().err
-    assert "Not made when" not in page.read_text()
 
 
 @pytest.mark.nightly(300)

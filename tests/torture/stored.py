@@ -47,11 +47,11 @@ class Stored:
         try:
             # Without a summary the run counts as one that has not finished: what was measured is the same.
             same = _reported(copy) == self.reported[0] or not (copy / "summary.json").exists()
-            self._note("file of a finished run", SAME if same else None, how)
+            self.tally.note("file of a finished run", SAME if same else None, how)
         except InputError as error:
-            self._note("file of a finished run", REFUSED if "\n" not in str(error) else None, how)
+            self.tally.note("file of a finished run", REFUSED if "\n" not in str(error) else None, how)
         except Exception as error:
-            self._note("file of a finished run", None, f"{how}: {error!r}")
+            self.tally.note("file of a finished run", None, f"{how}: {error!r}")
         finally:
             shutil.rmtree(copy)
 
@@ -72,16 +72,13 @@ class Stored:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 validate(load(block(name), copy, seed=1))
-            self._note(what, VALID)
+            self.tally.note(what, VALID)
         except InputError as error:
-            self._note(what, REFUSED if "\n" not in str(error) else None, f"{name}: {how}")
+            self.tally.note(what, REFUSED if "\n" not in str(error) else None, f"{name}: {how}")
         except Exception as error:
-            self._note(what, None, f"{name}: {how}: {error!r}")
+            self.tally.note(what, None, f"{name}: {how}: {error!r}")
         finally:
             shutil.rmtree(copy)
-
-    def _note(self, what: str, outcome: str | None, how: str = "") -> None:
-        self.tally.note(what, outcome, how)
 
 
 def _reported(run: Path) -> str:
