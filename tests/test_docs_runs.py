@@ -1,5 +1,6 @@
-"""Every run on README and the pages of docs/ is composed and trained: shortened in the suite (two epochs of a
-small graph, two values of a sweep), at night on the page's own graph, workers and sweeps.
+"""Every run on README and the pages of docs/ is composed, and every word of one is trained with: shortened in
+the suite (two epochs of a small graph, two values of a sweep), at night on the page's own graph, workers and
+sweeps.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import pytest
 from harness.data import real
 from harness.run import overrides, runner
 from harness.run.runner import Places
-from tests.commands import of
+from tests.commands import covering, fewest, of
 from tests.launching import Started
 
 
@@ -39,14 +40,14 @@ def shortened(words: list[str]) -> list[str]:
     return [*short, "epochs=2"]
 
 
-def covering(runs: list[list[str]]) -> list[list[str]]:
-    """Of a sweep's runs so many that each value is in one."""
-    seen, found = set(), []
-    for run in runs:
-        if set(run) - seen:
-            found.append(run)
-            seen |= set(run)
-    return found
+def single(words: list[str]) -> set[str]:
+    """The words, with those of a sweep as one for each value."""
+    values = (word.partition("=") for word in words)
+    return {
+        f"{key}{equals}{each}"
+        for key, equals, value in values
+        for each in ([value] if value.startswith("[") else value.split(","))
+    }
 
 
 # Pages with many commands, of like keys.
@@ -61,7 +62,7 @@ def test_a_run_of_a_page_is_composed(command, tmp_path):
     assert (overrides.check(words, runner.CONF) is None) == ("-m" in words)
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = [word for word in asked if not word.startswith(("results=", "data_dir=", "hydra"))]
-    assert runner.composed(covering(runner.expand(sweep)), places)
+    assert runner.composed(covering(runner.expand(sweep), set), places)
 
 
 # Pages whose commands are like those of others.
@@ -77,7 +78,7 @@ AT_NIGHT = (
 
 
 @pytest.mark.parametrize(
-    "command", of("run", nightly=AT_NIGHT, alike=lambda command: tuple(shortened(command.rest)))
+    "command", fewest(of("run", nightly=AT_NIGHT), lambda command: single(shortened(command.rest)))
 )
 def test_a_run_of_a_page_trains(command, place):
     if "hydra/sweeper=optuna" in command.line:
