@@ -6,16 +6,14 @@ import functools
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from harness.cli import COMMANDS
 
-T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 # Programs that a line of a block may start, after what it sets for them.
@@ -152,20 +150,17 @@ def of(*names: str, nightly: tuple[str, ...] = (), alike: Callable = lambda comm
     return list(found.values())
 
 
-def covering(things: Iterable[T], parts: Callable[[T], Iterable[Hashable]]) -> list[T]:
-    """Of these, in order, so many that each part of any is in one."""
-    seen: set[Hashable] = set()
-    found = []
-    for each in things:
-        if not seen.issuperset(parts(each)):
-            found.append(each)
-            seen.update(parts(each))
-    return found
-
-
-def fewest(cases: list, parts: Callable[[Command], Iterable[Hashable]]) -> list:
-    """Of cases that `of` gives so few that each part of a command is in one: those of the suite come before
-    those of the nightly target, and the longest before others.
+def fewest(cases: list, parts: Callable[[Command], set]) -> list:
+    """Of the cases that `of` gives so few that each part of a command is in one: those of the suite before
+    those of the nightly target, and first what has most parts that no other before it had.
     """
-    by_length = sorted(cases, key=lambda case: (bool(case.marks), -len(set(parts(case.values[0])))))
-    return covering(by_length, lambda case: parts(case.values[0]))
+    seen: set = set()
+    found = []
+
+    def new(case) -> set:
+        return parts(case.values[0]) - seen
+
+    while left := [case for case in cases if new(case)]:
+        found.append(max(left, key=lambda case: (not case.marks, len(new(case)))))
+        seen |= new(found[-1])
+    return found

@@ -28,11 +28,12 @@ from harness.run import overrides, runner
 from tests import experiments, traces
 
 
-def test_every_published_experiment_has_a_part_in_some_file():
+def test_every_published_experiment_has_a_part_in_some_file_and_every_claim_a_unit():
     plans = experiments.all_of_them()
     told = {part.entry for plan in plans.values() for part in (*plan.claims, *plan.needs)}
     findings = told - set(published.experiments())
     assert findings <= set(plans) and len(told - findings) == len(published.experiments()) == 92
+    assert all(claim.unit for plan in plans.values() for claim in plan.claims), "what an axis calls it"
 
 
 # In every run of the suite; the rest at night.
@@ -336,10 +337,6 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
     by_workers = replace(fourth, sizes={"small": Size(["cora"], "workers=8 seed=1", 1)})
     assert by_workers.sweeps("a", "small") == with_gpus.sweeps("a", "small")
-
-
-def test_an_axis_has_a_name_for_every_claim():
-    assert all(claim.unit for plan in experiments.all_of_them().values() for claim in plan.claims)
 
 
 @pytest.mark.parametrize(

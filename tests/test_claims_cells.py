@@ -246,17 +246,12 @@ def test_what_no_table_has_is_refused_in_one_sentence(tmp_path, keys, says):
             {"rows": {"a": "system=a", "a b": "system=b"}, "by": {"b c": "gpus=1", "c": "gpus=2"}},
             'rows and by make "a b c" twice: give other names',
         ),
+        ({"claims": ["text"]}, "claims[0]=text: give its entry"),
     ],
 )
-def test_rows_that_cannot_be_made_are_refused(tmp_path, keys, says):
+def test_rows_and_claims_that_cannot_be_made_are_refused(tmp_path, keys, says):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(FILE | keys, sort_keys=False))
     with pytest.raises(InputError, match=re.escape(says)):
-        experiment.load(tmp_path)
-
-
-def test_a_claim_that_is_no_mapping_is_refused(tmp_path):
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(FILE | {"claims": ["text"]}))
-    with pytest.raises(InputError, match=re.escape("claims[0]=text: give its entry")):
         experiment.load(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from harness.data import real
 from harness.run import overrides, runner
 from harness.run.runner import Places
-from tests.commands import covering, fewest, of
+from tests.commands import fewest, of
 from tests.launching import Started
 
 
@@ -40,6 +40,16 @@ def shortened(words: list[str]) -> list[str]:
     return [*short, "epochs=2"]
 
 
+def covering(runs: list[list[str]]) -> list[list[str]]:
+    """Of a sweep's runs so many that each value is in one."""
+    seen, found = set(), []
+    for run in runs:
+        if set(run) - seen:
+            found.append(run)
+            seen |= set(run)
+    return found
+
+
 def single(words: list[str]) -> set[str]:
     """The words, with those of a sweep as one for each value."""
     values = (word.partition("=") for word in words)
@@ -62,7 +72,7 @@ def test_a_run_of_a_page_is_composed(command, tmp_path):
     assert (overrides.check(words, runner.CONF) is None) == ("-m" in words)
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = [word for word in asked if not word.startswith(("results=", "data_dir=", "hydra"))]
-    assert runner.composed(covering(runner.expand(sweep), set), places)
+    assert runner.composed(covering(runner.expand(sweep)), places)
 
 
 # Pages whose commands are like those of others.
