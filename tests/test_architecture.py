@@ -72,13 +72,6 @@ def test_imports_run_downwards():
     assert named == [], "only Hydra's _target_ names a system"
 
 
-def test_the_layer_of_a_module_is_known():
-    names = "comm.comm core.trainer results.reader run.launch cli.runs dev.bench.spmm model.replay.engine"
-    layers = [layer_of(f"harness.{name}") for name in [*names.split(), "papers.claims.verdict"]]
-    assert layers == sorted(set(layers)) and layers[2] > layer_of("systems.vanilla") > layers[1]
-    assert layer_of("harness.__main__") == layer_of("harness.cli.runs")
-
-
 def test_no_modules_import_each_other():
     """Neither at the top of a file nor inside a function: a circle is two modules that are one."""
     known = {module_of(path) for path in FILES}

@@ -81,17 +81,6 @@ def pretended(monkeypatch):
     return begin
 
 
-def test_lean_is_held_to_vanilla_by_how_few_vertices_train(pretended, tmp_path, monkeypatch):
-    asked = pretended(needed, lambda keys: {"vanilla": 2.0, "lean": 1.0}[keys["system"]])
-    monkeypatch.setattr(needed, "share", lambda trace: {"lean": 0.25}.get(trace.config["system"]))
-    (absent,) = needed.lean_lines(None, tmp_path, graphs=("cora",))
-    assert not asked and math.isnan(absent.ours) and absent.met is None and "--data-dir" in absent.note
-    monkeypatch.setattr(needed.real, "present", lambda name, data_dir: True)
-    found = needed.lean_lines(None, tmp_path, rounds=2, graphs=("cora", "dblp"))
-    assert [line.target for line in found] == [0.7, 0.7, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0]
-    assert {line.ratio for line in found} == {0.5} and {line.note for line in found} == {"|R_1| / V = 0.250"}
-
-
 def test_systems_are_held_to_what_vanilla_computes_and_say_what_they_compute_more(pretended, monkeypatch):
     asked = pretended(systems, lambda keys: 1.0)
     monkeypatch.setattr(systems, "compute_per_epoch", lambda trace: 2.0)

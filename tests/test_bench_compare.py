@@ -112,15 +112,6 @@ def test_a_missed_target_is_named_and_a_busy_machine_or_a_small_bench_is_not_jud
     assert written["ours"] == took and written["busy"] == (load is BUSY)
 
 
-def test_a_run_that_fails_ends_the_bench_in_its_words(tmp_path, capsys, monkeypatch):
-    def fail(setting):
-        raise runs.RunFailed("it said so")
-
-    monkeypatch.setattr(bench, "PARTS", {"start": parts.Part("starts", fail)})
-    assert bench.main(["--json", str(tmp_path / "a.json"), "--only", "start"]) == 2
-    assert "error: it said so\n" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("words, said", [
     (["--rounds", "0"], "--rounds=0 is too small"), (["--margin", "-1"], "--margin=-1.0 is out of range"),
     (["--against", "{tmp}"], "holds no harness/__main__.py"),

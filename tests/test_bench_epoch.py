@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from harness.base.dgl import load_dgl
 from harness.core.architectures import Gcn
-from harness.core.kernels.tiling import Tiling, Timed
 from harness.core.optimisers import Adam
-from harness.data.partition.shard import Csr
-from harness.dev.bench import batches, blocks, epoch, needed, products
+from harness.dev.bench import batches, blocks, epoch, needed
 from tests import systems
 from tests.graphs import random_graph
 from tests.oracles import dense
@@ -35,16 +32,6 @@ def shard(graph):
 def dgl():
     if load_dgl() is None:
         pytest.skip("dgl cannot be loaded")
-
-
-def test_products_have_the_tilings_of_their_shapes_and_of_their_adjoints(monkeypatch):
-    asked = []
-    timed = lambda columns, degree: asked.append((columns, degree)) or [Timed(Tiling(2, 8), 1.0)]
-    monkeypatch.setattr(products, "_timed", timed)
-    block = Csr(np.arange(3001, dtype=np.int32) * 400, np.zeros(1_200_000, np.int32), 8000)
-    found = products.tilings_of(block)
-    assert sorted(asked) == [(2896, 512), (8192, 512)]
-    assert found.choose(3000, 8000, 1_200_000, 2) == Tiling(2, 8)
 
 
 def test_everybody_computes_the_same_logits_and_losses(shard):

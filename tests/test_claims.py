@@ -252,24 +252,6 @@ def test_one_is_told_in_the_singular():
     assert table.counts([result, missing])[1].endswith(": 0.")
 
 
-@pytest.mark.nightly(20)
-def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path):
-    """A claim whose entry is its experiment's own name."""
-    own = changed(entry="mine", says="a is above b, we say")
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
-    found = evaluate.results(experiment.load(tmp_path), runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
-    assert (found[-1].entry, found[-1].verdict.word, found[-1].own) == ("mine", DIRECTION, True)
-    assert [each.own for each in found].count(True) == 1
-    assert table.counts(found) == [
-        "92 published experiments: 0 decided whole, 0 in part, 92 not.",
-        "With a verdict from traces on every part, be it cannot tell: 0.",
-        "79 parts of figures and statements: 79 not yet.",
-        "13 parts of tables: 13 not yet.",
-        f"1 finding of this project: 1 {DIRECTION}.",
-    ]
-    assert "mine: findings of this project\n  direction holds a is above b, we say" in table.plain(found)
-
-
 def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(claims, "decided", functools.cache(reference.decided))  # for both it takes seconds
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(RULE))

@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ HERE = {
     "test_docs_reports.py": (
         *("report", "plot", "report html", "report claims", "replay", "runs", "import"),
     ),
-    "test_docs_commands.py": (*("figures", "study", "fidelity", "bench", "git", "make", "pip"),),
+    "test_docs_commands.py": (*("figures", "study", "fidelity", "bench", "git", "make"),),
 }
 
 
@@ -119,12 +118,6 @@ def test_readme_runs_as_printed(tmp_path):
     done = subprocess.run(["bash", "-c", script], cwd=clone, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (clone / "page.html").is_file() and list((clone / "figures").glob("*.png"))
-
-
-def test_what_pages_install_is_an_extra():
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    installed = {command.rest[-1] for command in ALL if command.name == "pip"}
-    assert installed and installed <= {f"halobench[{extra}]" for extra in known}
 
 
 def _help(capsys, *words: str) -> str:

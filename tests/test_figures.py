@@ -177,7 +177,7 @@ def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     folder.mkdir()
     for name, text in re.findall(r"`my_figures/(\S+)`:\n\n```\w+\n(.*?)```", page, re.S):
         short = text.replace("epochs=20", "epochs=3 kernel=numba threads=1 order=transform")
-        (folder / name).write_text(short)
+        (folder / name).write_text(short.replace("scale=0.02", "scale=0.005"))
     monkeypatch.setattr(runner, "start", place.sweep)
     places = {"from": folder, "out": tmp_path, "results": tmp_path / "r", "cache": tmp_path / "c"}
     assert figures.main([f"--{name}={path}" for name, path in places.items()]) == 0, capsys.readouterr().err
