@@ -136,17 +136,16 @@ def tried(command: Command) -> str | None:
     return next((test for begins, test in TRIED.items() if command.line.startswith(begins)), None)
 
 
-def of(*names: str, nightly: tuple[str, ...] = (), alike: Callable = lambda command: command.words) -> list:
-    """The commands of these names that are tried here, named by page and number: one of those that are
-    `alike`. On the pages that begin with `nightly` by the nightly target alone: others in the suite take the
-    same way.
+def of(*names: str, nightly: tuple[str, ...] = ()) -> list:
+    """The commands of these names that are tried here, each once, named by page and number. On the pages that
+    begin with `nightly` by the nightly target alone: others in the suite take the same way.
     """
     found, numbers = {}, itertools.count(1)
     asked = [command for command in commands() if command.name in names and not tried(command)]
     for command in sorted(asked, key=lambda command: command.page.startswith(nightly)):
         marks = pytest.mark.nightly(20) if command.page.startswith(nightly) else ()
         case = pytest.param(command, id=f"{command.page}-{next(numbers)}", marks=marks)
-        found.setdefault(alike(command), case)
+        found.setdefault(command.words, case)
     return list(found.values())
 
 
