@@ -39,52 +39,41 @@ def assert_same(edges: csr.InEdges, want: sp.csr_matrix) -> None:
     assert edges.symmetric == ((want != 0).toarray() == (want.T != 0).toarray()).all()
 
 
-@given(edge_lists(), st.booleans(), st.booleans())
-def test_edges_become_the_sorted_in_edge_csr_without_repeats(edges, symmetrise, self_loops):
-    n, pairs = edges
-    assert_same(
-        csr.from_edges(pairs[:, 0], pairs[:, 1], n, symmetrise=symmetrise, self_loops=self_loops),
-        expected(n, pairs, symmetrise, self_loops),
-    )
-
-
-@given(edge_lists(), st.booleans(), st.booleans())
-def test_a_stored_matrix_gives_the_same_csr_as_its_edges(edges, symmetrise, self_loops):
-    n, pairs = edges
-    order = np.argsort(pairs[:, 0], kind="stable")
+def rows_of(n: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, order): the pairs as rows by their first end; columns repeat and come in any order."""
     indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
-    stored = csr.from_csr(indptr, pairs[order, 1], symmetrise=symmetrise, self_loops=self_loops)
-    assert_same(stored, expected(n, pairs, symmetrise, self_loops))
+    return indptr, np.argsort(pairs[:, 0], kind="stable")
+
+
+@given(edge_lists(), st.booleans(), st.booleans())
+def test_edges_and_stored_rows_become_the_sorted_csr_of_in_edges_without_repeats(
+    edges, symmetrise, self_loops
+):
+    n, pairs = edges
+    want = expected(n, pairs, symmetrise, self_loops)
+    kept = {"symmetrise": symmetrise, "self_loops": self_loops}
+    assert_same(csr.from_edges(pairs[:, 0], pairs[:, 1], n, **kept), want)
+    indptr, order = rows_of(n, pairs)
+    assert_same(csr.from_csr(indptr, pairs[order, 1], **kept), want)
 
 
 @given(edge_lists())
 def test_sparse_rows_become_dense_as_in_scipy(entries):
     n, pairs = entries
-    values = np.arange(len(pairs), dtype=np.float64)
-    order = np.argsort(pairs[:, 0], kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
-    dense = csr.sparse_rows(indptr, pairs[order, 1], values[order], n, "attr").dense()
-    np.testing.assert_array_equal(
-        dense, sp.csr_matrix((values[order], pairs[order, 1], indptr), (n, n)).toarray()
-    )
+    indptr, order = rows_of(n, pairs)
+    values, columns = order.astype(np.float64), pairs[order, 1]
+    dense = csr.sparse_rows(indptr, columns, values, n, "attr").dense()
+    np.testing.assert_array_equal(dense, sp.csr_matrix((values, columns, indptr), (n, n)).toarray())
     assert dense.dtype == np.float32
-
-
-def test_rows_out_of_order_are_seen():
-    assert csr.rows_ascend(np.array([0, 2, 3]), np.array([0, 1, 0]))
-    assert not csr.rows_ascend(np.array([0, 2, 3]), np.array([1, 0, 0]))
-    assert not csr.rows_ascend(np.array([0, 2, 3]), np.array([1, 1, 0]))
 
 
 @pytest.mark.parametrize(
     ("make", "parts", "says"),
     [
         ("from_edges", ([0, 3], [1, 1], 3), "endpoint 3 is not a vertex; vertices are 0 to 2"),
-        ("from_edges", ([0, 1], [1, -1], 3), "endpoint -1 is not a vertex"),
         ("from_edges", ([0.0], [1.0], 3), "float64 are not vertex numbers"),
         ("from_edges", ([0], [1, 2], 3), "give two lists of the same length"),
         ("from_csr", ([0, 2, 1, 2], [0, 1]), "must rise from 0 to 2"),
-        ("from_csr", ([0, 1, 3], [0, 1]), "must rise from 0 to 2"),
         ("from_csr", ([0, 2], [0, 7]), "endpoint 7 is not a vertex"),
         ("sparse_rows", ([0, 1], [4], [1.0], 4, "attr"), "column 4 is out of range"),
         ("sparse_rows", ([0, 2], [1], [1.0], 4, "attr"), "must rise from 0 to 1"),

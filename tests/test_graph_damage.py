@@ -4,13 +4,13 @@ run.
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.base.errors import listed
 from harness.data import real
 from tests.raw_files import Hostile, refused, small, write
 
@@ -54,37 +54,22 @@ def test_a_hostile_pickle_runs_nothing(part, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("part", "content", "says"),
     [
-        [1, 2, 3],
-        {0: 1},
-        {0: [99]},
-        {0: [-1]},
-        np.zeros((2, 2)),
-        np.array([object()]),
-        np.array(["a"]),
-        np.zeros(3, "M8[s]"),
+        ("graph", [1, 2, 3], "holds no lists of neighbours"),
+        ("graph", {0: [99]}, "endpoint 99 is not a vertex"),
+        ("graph", {0: [1.5]}, "'1.5' is no vertex number"),
+        ("graph", {True: [1]}, "'True' is no vertex number"),
+        ("graph", np.array(["a"]), "array type 'U1' is not admitted"),
+        ("ty", np.array([[1, 1, 0]] * 10), r"row 0 of the labels is \[1, 1, 0\]"),
+        ("ally", np.array([[0, 1, 0]] * 29 + [[0, -1, 0]]), r"row 29 of the labels is \[0, -1, 0\]"),
+        ("allx", np.zeros(3), "holds no matrix"),
     ],
 )
-def test_a_pickle_of_the_wrong_thing_is_named(content, tmp_path):
-    folder = write("cora", tmp_path, small())
-    (folder / "raw/ind.cora.graph").write_bytes(pickle.dumps(content, protocol=2))
-    refused("cora", tmp_path, "ind.cora.graph")
-
-
-def test_inconsistent_sparse_rows_in_a_pickle_are_named(tmp_path):
-    folder = write("cora", tmp_path, small())
-    matrix = pickle.loads((folder / "raw/ind.cora.allx").read_bytes())
-    for attribute, value in (
-        ("indices", matrix.indices + 1000),
-        ("indptr", matrix.indptr[:-1]),
-        ("indptr", matrix.indptr[::-1].copy()),
-        ("data", matrix.data[:-1]),
-    ):
-        broken = matrix.copy()
-        setattr(broken, attribute, value)
-        (folder / "raw/ind.cora.allx").write_bytes(pickle.dumps(broken, protocol=2))
-        refused("cora", tmp_path, "ind.cora.allx")
+def test_a_pickle_of_the_wrong_thing_is_named(part, content, says, tmp_path):
+    path = write("cora", tmp_path, small()) / f"raw/ind.cora.{part}"
+    path.write_bytes(pickle.dumps(content, protocol=2))
+    refused("cora", tmp_path, f"ind.cora.{part}.*{says}")
 
 
 def test_names_out_of_a_damaged_file_stay_on_one_short_line(tmp_path):
@@ -93,7 +78,6 @@ def test_names_out_of_a_damaged_file_stay_on_one_short_line(tmp_path):
     np.savez(path, **{name: np.ones(1) for name in names})
     said = refused("reddit", tmp_path, 'array "row" is missing')
     assert "a\\nb\\x1b" in said and "and 11 more" in said and len(said) < 500
-    assert listed([]) == "none" and listed("ab") == "a, b"
 
 
 def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
@@ -115,7 +99,6 @@ PAPERS = {"edge_index": np.zeros((3, 4), int), "node_feat": np.ones((5, 2))}
         ("reddit", "reddit_data.npz", DATA, 'array "node_types" is missing'),
         ("reddit", "reddit_data.npz", {**DATA, "node_types": [1]}, "node_types has shape"),
         ("tolokers", "tolokers.npz", TOLOKERS, r"\[edges, 2\] is wanted"),
-        ("coauthor-cs", "ms_academic_cs.npz", {"labels": np.array([None])}, 'array "adj_indptr" is missing'),
         ("ogbn-papers100m", "node-label.npz", {"node_label": np.array([[None]])}, "holds Python objects"),
         (
             "ogbn-papers100m",
@@ -137,7 +120,10 @@ def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
     [
         ("class_map.json", "[1, 2]", "JSON list where an object is wanted"),
         ("class_map.json", '{"99": 1}', "99 is not a vertex"),
-        ("class_map.json", '{"-1": 1}', "-1 is not a vertex"),
+        ("class_map.json", '{"0": 1}', "class_map lacks vertex 1"),
+        ("class_map.json", json.dumps({**dict.fromkeys(range(40), 0), "07": 1}), "lists a vertex twice"),
+        ("class_map.json", '{"7": -1}', "label of vertex .* is -1, which is no class"),
+        ("class_map.json", '{"7": NaN}', "label of vertex .* is nan, which is no class"),
         ("class_map.json", '{"0": "x", "1": "y"}', "cannot be used"),
         ("class_map.json", '{"0": [0, 2]}', "lists of 0 and 1"),
         ("class_map.json", "[" * 100000, "cannot be read"),
@@ -150,11 +136,3 @@ def test_json_that_does_not_fit_is_named(file, content, says, tmp_path):
     folder = write("flickr", tmp_path, small())
     (folder / "raw" / file).write_text(content)
     assert file in refused("flickr", tmp_path, says)
-
-
-def test_a_graph_that_reads_well_but_is_unsound_is_refused(tmp_path):
-    folder = write("flickr", tmp_path, small())
-    feats = np.load(folder / "raw/feats.npy")
-    feats[7, 1] = np.nan
-    np.save(folder / "raw/feats.npy", feats)
-    refused("flickr", tmp_path, "flickr: features of vertex 7 hold NaN")

@@ -4,7 +4,6 @@ before memory is asked for.
 
 from __future__ import annotations
 
-import json
 import pickle
 import resource
 import zipfile
@@ -47,50 +46,6 @@ def test_a_list_that_is_the_neighbours_of_every_vertex_is_refused(tmp_path):
     shared = list(range(40)) * 50
     path.write_bytes(pickle.dumps(dict.fromkeys(range(40), shared), protocol=2))
     refused("cora", tmp_path, r"80000 neighbours are more than the bytes of the file")
-
-
-@pytest.mark.parametrize(
-    ("part", "content", "says"),
-    [
-        ("ty", [[1, 1, 0]] * 10, r"row 0 of the labels is \[1, 1, 0\]"),
-        ("ally", [[0, 1, 0]] * 29 + [[0, -1, 0]], r"row 29 of the labels is \[0, -1, 0\]"),
-        ("y", [[0.0, float("nan"), 0.0]] * 12, "row 0 of the labels"),
-        ("graph", {0: [1.5]}, "'1.5' is no vertex number"),
-        ("graph", {0: ["1"]}, "'1' is no vertex number"),
-        ("graph", {0.5: [1]}, "'0.5' is no vertex number"),
-        ("graph", {True: [1]}, "'True' is no vertex number"),
-    ],
-)
-def test_a_planetoid_file_that_means_nothing_is_refused(part, content, says, tmp_path):
-    path = write("cora", tmp_path, small()) / f"raw/ind.cora.{part}"
-    path.write_bytes(pickle.dumps(np.array(content) if part != "graph" else content, protocol=2))
-    refused("cora", tmp_path, f"ind.cora.{part}.*{says}")
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda known: known.pop("7"), "class_map lacks vertex 7"),
-        (lambda known: known.update({"07": 1}), "class_map lists a vertex twice"),
-        (lambda known: known.update({"7": -1}), "label of vertex .* is -1"),
-        (lambda known: known.update({"7": float("nan")}), "label of vertex .* is nan"),
-    ],
-)
-def test_a_class_map_with_holes_or_without_classes_is_refused(change, says, tmp_path):
-    path = write("flickr", tmp_path, small()) / "raw/class_map.json"
-    known = json.loads(path.read_text())
-    change(known)
-    path.write_text(json.dumps(known))
-    refused("flickr", tmp_path, f"class_map.json.*{says}")
-
-
-def test_a_negative_label_is_refused_where_every_vertex_has_one(tmp_path):
-    path = write("coauthor-cs", tmp_path, small()) / "raw/ms_academic_cs.npz"
-    with np.load(path, allow_pickle=True) as opened:
-        parts = {key: opened[key] for key in opened.files}
-    parts["labels"][3] = -1
-    np.savez(path, **parts)
-    refused("coauthor-cs", tmp_path, r"ms_academic_cs.npz.*label of vertex 3 is -1")
 
 
 def test_sparse_rows_that_are_terabytes_when_dense_are_refused(tmp_path):
