@@ -17,13 +17,18 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.data.config import DatasetConfig
 from harness.data.sources import fingerprint, load
-from tests.raw_files import dense, parts_of, small, write_attributed, write_heterophilous
+from tests.raw_files import dense, parts_of, small, write_heterophilous
 
 NOWHERE = Path("nowhere")
 
 
 def npz(path: Path, **changes) -> DatasetConfig:
     return DatasetConfig(name="mine", source="npz", path=str(path), **changes)
+
+
+def compressed(features: np.ndarray) -> dict[str, np.ndarray]:
+    matrix = sp.csr_matrix(features)
+    return {f"attr_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
 
 
 @given(
@@ -47,13 +52,7 @@ def test_what_is_stored_is_what_is_loaded(
         matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
         stored |= {"indptr": matrix.indptr, "indices": matrix.indices}
     if sparse:
-        attr = sp.csr_matrix(stored.pop("features"))
-        stored |= {
-            "attr_data": attr.data,
-            "attr_indices": attr.indices,
-            "attr_indptr": attr.indptr,
-            "attr_shape": attr.shape,
-        }
+        stored |= compressed(stored.pop("features"))
     if multilabel:
         stored["labels"] = np.eye(3, dtype=bool)[what.labels]
     if directed:
@@ -77,6 +76,7 @@ def test_what_is_stored_is_what_is_loaded(
 
 V = 40
 ONES = np.ones(V, bool)
+SPARSE = {"features": None, **compressed(small().features)}
 
 
 @pytest.mark.parametrize(
@@ -86,28 +86,25 @@ ONES = np.ones(V, bool)
         ({"edges": None, "edge": np.zeros((1, 2), int)}, '"edge" is not a key; did you mean "edges"'),
         ({"indptr": np.zeros(V + 1, int), "indices": np.zeros(0, int)}, "the edges are there twice"),
         ({"features": None}, "the features are missing"),
-        ({"features": None, "attr_data": np.ones(1)}, "the features are missing"),
+        ({**SPARSE, "attr_shape": [V, 6, 1]}, "not a matrix shape"),
+        ({**SPARSE, "attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
         ({"labels": None}, "labels is missing"),
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
-        ({"edges": np.array([[0, V]])}, "edges name vertex 40: .*, or number the vertices 0 to 39"),
         (
             {"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)},
             "indptr has 40 entries for 40 rows",
         ),
-        ({"edges": None, "indptr": np.zeros(V + 1), "indices": np.zeros(0, int)}, "indptr has type float64"),
         (
             {"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros((0, 2), int)},
             "indices has shape",
         ),
         ({"features": np.ones(V)}, r"features of type float64 and shape \(40,\)"),
-        ({"features": np.full((V, 2), "a")}, "features of type <U1"),
         ({"labels": np.full(V, 0.5)}, "label 0.5 is not a whole number"),
         ({"labels": np.full(V, 2**40)}, "out of range; number the classes from 0"),
         ({"labels": np.full((V, 3), 2)}, "give whole numbers 0 and 1"),
         ({"num_classes": 2}, "label 2 is out of range; classes are 0 to 1"),
         ({"num_classes": 2.5}, "num_classes=2.5 cannot be used"),
-        ({"num_classes": [3, 3]}, r"num_classes=\[3, 3\] cannot be used"),
         ({"directed": 2}, "directed=2 cannot be used: give one bool"),
         ({"train": ONES[1:], "val": ONES, "test": ONES}, r"train has shape \(39,\) for 40 vertices"),
         ({"train": np.array([V]), "val": ~ONES, "test": ~ONES}, "train: 40 is not a vertex"),
@@ -128,31 +125,10 @@ def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
     assert str(error.value).startswith(f'file "{tmp_path / "g.npz"}": ') and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("attr", "says"),
-    [
-        ({"attr_shape": [V, 6, 1]}, "not a matrix shape"),
-        ({"attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
-    ],
-)
-def test_malformed_sparse_features_get_their_sentence(attr, says, tmp_path):
-    stored = parts_of(small())
-    matrix = sp.csr_matrix(stored.pop("features"))
-    sparse = {
-        "attr_data": matrix.data,
-        "attr_indices": matrix.indices,
-        "attr_indptr": matrix.indptr,
-        "attr_shape": matrix.shape,
-    }
-    np.savez(tmp_path / "g.npz", **stored, **{**sparse, **attr})
-    with pytest.raises(InputError, match=says):
-        load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
-
-
 def test_a_missing_and_a_truncated_file_are_named(tmp_path):
+    np.savez(tmp_path / "whole.npz", **parts_of(small()))
     with pytest.raises(InputError, match='dataset.path=".*none.npz" is not a file'):
         load(npz(tmp_path / "none.npz"), NOWHERE, seed=1)
-    np.savez(tmp_path / "whole.npz", **parts_of(small()))
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-400])
     with pytest.raises(InputError, match="half.npz.*truncated"):
         load(npz(tmp_path / "half.npz"), NOWHERE, seed=1)
@@ -173,7 +149,6 @@ def test_an_unknown_array_and_a_key_that_the_source_does_not_read_are_ignored_al
         ([[0, 1], [1, 2], [2, 2]], {}, "of 2 edges none has its reverse"),
         ([[0, 1], [1, 2], [2, 1]], {}, ""),
         ([[0, 1], [1, 2], [2, 2]], {"symmetrise": False}, ""),
-        ([[2, 2]], {}, ""),
     ],
 )
 def test_a_directed_graph_without_a_reverse_edge_is_said(edges, changes, warned, tmp_path):
@@ -228,15 +203,13 @@ def test_the_fingerprint_changes_with_whatever_changes_the_graph(tmp_path):
 def test_the_fingerprint_ignores_the_seed_of_an_own_split_and_where_files_lie(tmp_path):
     for place in ("a", "b"):
         write_heterophilous(tmp_path / place / "tolokers", small())
-        write_attributed(tmp_path / place / "CS", "ms_academic_cs.npz", small())
-    own, drawn = DatasetConfig("tolokers"), DatasetConfig("coauthor-cs")
+    os.utime(tmp_path / "a/tolokers/raw/tolokers.npz", (0, 0))
+    own, drawn = DatasetConfig("tolokers"), DatasetConfig("tolokers", split="random")
     assert fingerprint(own, tmp_path / "a", 1) == fingerprint(own, tmp_path / "b", 2)
-    assert fingerprint(DatasetConfig("tolokers", mask=1), tmp_path / "a", 1) != fingerprint(
-        own, tmp_path / "a", 1
+    assert fingerprint(own, tmp_path / "a", 1) != fingerprint(
+        DatasetConfig("tolokers", mask=1), tmp_path / "a", 1
     )
     assert fingerprint(drawn, tmp_path / "a", 1) != fingerprint(drawn, tmp_path / "a", 2)
-    os.utime(tmp_path / "a/CS/raw/ms_academic_cs.npz", (0, 0))
-    assert fingerprint(drawn, tmp_path / "a", 1) == fingerprint(drawn, tmp_path / "b", 1)
     assert str(tmp_path) not in str(fingerprint(drawn, tmp_path / "a", 1))
 
 
@@ -248,16 +221,12 @@ def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
     low_label = [of(split="low_label"), of(2, split="low_label"), of(split="low_label", labels_per_class=5)]
     assert len({str(each) for each in (of(), of(scale=0.5), of(generator_seed=1), *low_label)}) == 6
     assert "labels_per_class" not in of(split="low_label", labels_per_class=20), "graphs keep their key"
-    with pytest.warns(UserWarning, match="labels_per_class=5 is ignored"):
-        assert of(labels_per_class=5) == of()
 
 
 def test_a_twin_is_split_by_the_runs_seed_where_asked():
-    own = DatasetConfig("corafull", source="twin", scale=0.04)
-    first, again = load(own, NOWHERE, 1), load(own, NOWHERE, 2)
-    assert np.array_equal(first.train, again.train) and first.name == "twin/corafull"
-    drawn = [
-        load(DatasetConfig("corafull", source="twin", scale=0.04, split="random"), NOWHERE, seed)
-        for seed in (1, 2)
-    ]
-    assert (drawn[0].train != drawn[1].train).any()
+    def trained_on(split: str, seed: int) -> np.ndarray:
+        config = DatasetConfig("corafull", source="twin", scale=0.04, split=split)
+        return load(config, NOWHERE, seed).train
+
+    assert np.array_equal(trained_on("own", 1), trained_on("own", 2))
+    assert not np.array_equal(trained_on("random", 1), trained_on("random", 2))

@@ -12,10 +12,10 @@ import pytest
 
 from harness.base.errors import InputError
 from harness.data import real
-from harness.data.graph import Graph
 from harness.data.partition.shard import Csr
 from harness.data.sets import NAMES as REAL
 from harness.data.sources import fingerprint, load
+from harness.dev.fidelity.measure import homophily
 from tests import raw_files
 from tests.raw_files import block, dense, refused, small, write
 
@@ -24,29 +24,18 @@ from tests.raw_files import block, dense, refused, small, write
 MEASURED = [name for name in REAL if real.DATASETS[name].homophily is not None]
 
 
-def homophily(graph: Graph) -> float:
-    """Share of edges between equal labels, among edges whose two ends have one."""
-    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    ends = np.stack([graph.labels[rows], graph.labels[graph.indices]])
-    ends = ends[:, (ends >= 0).all(axis=0)]
-    return float((ends[0] == ends[1]).mean())
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_real_graph_has_its_published_figures(name, real_data):
     known = real.DATASETS[name]
-    vertices, sizes = known.vertices, known.splits
-    graph = load(block(name), real_data, seed=1)
+    graph, vertices = load(block(name), real_data, seed=1), known.vertices
     assert (graph.num_vertices, graph.num_edges) == (vertices, known.edges)
     assert (graph.num_features, graph.num_classes) == (known.features, known.classes)
     assert round(homophily(graph), 3) == known.homophily
     assert graph.symmetric
+    train, val = int(0.6 * vertices), int(0.2 * vertices)
     split = tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test))
-    assert split == (
-        sizes
-        or (int(0.6 * vertices), int(0.2 * vertices), vertices - int(0.6 * vertices) - int(0.2 * vertices))
-    )
+    assert split == (known.splits or (train, val, vertices - train - val))
     if name in ("cora", "citeseer"):
         sums = graph.features.sum(axis=1)
         np.testing.assert_allclose(sums[sums != 0], 1, rtol=1e-5)
@@ -92,12 +81,7 @@ def test_each_format_gives_the_graph_that_was_written(name, tmp_path):
         np.testing.assert_array_equal(graph.features, np.repeat(has_edge[:, None], 8, axis=1))
     else:
         np.testing.assert_array_equal(graph.features[:v], what.features)
-    assert (
-        graph.name == name
-        and graph.symmetric
-        and graph.indices.dtype == np.int32
-        and graph.features.flags.c_contiguous
-    )
+    assert graph.name == name and graph.symmetric and graph.features.flags.c_contiguous
     if name in ("yelp", "amazon-products", "ogbn-proteins"):
         np.testing.assert_array_equal(graph.labels, np.eye(4)[what.labels])
         assert graph.multilabel and graph.num_classes == 4
@@ -162,11 +146,7 @@ def test_planetoid_rows_of_ids_that_no_file_describes_are_zero_and_unlabelled(tm
     [
         ("cora", "Planetoid/cora"),
         ("coauthor-cs", "cs"),
-        ("amazon-photo", "Amazon/Photo"),
         ("ogbn-arxiv", "ogbn-arxiv"),
-        ("corafull", "CoraFull/cora"),
-        ("amazon-products", "amazonproducts"),
-        ("ogbn-papers100m", "OGBN_papers100m"),
     ],
 )
 def test_folders_are_found_under_their_usual_names_in_any_case(name, folder, tmp_path):
@@ -208,17 +188,10 @@ def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_networ
 def test_missing_files_are_downloaded_by_torch_geometric(tmp_path, monkeypatch):
     datasets = pytest.importorskip("torch_geometric.datasets")
     monkeypatch.setattr(
-        datasets.Reddit, "download", lambda self: raw_files.write_reddit(Path(self.raw_dir).parent, small())
-    )
-    monkeypatch.setattr(
         datasets.Flickr, "download", lambda self: raw_files.write_saint(Path(self.raw_dir).parent, small())
     )
-    for name, file in (
-        ("reddit", "Reddit/raw/reddit_data.npz"),
-        ("flickr", "Flickr/raw/role.json"),
-    ):
-        assert load(block(name), tmp_path / "data", seed=1).num_vertices == 40
-        assert (tmp_path / "data" / file).is_file()
+    assert load(block("flickr"), tmp_path / "data", seed=1).num_vertices == 40
+    assert (tmp_path / "data/Flickr/raw/role.json").is_file()
     assert not list((tmp_path / "data").glob(".download*"))
 
 
