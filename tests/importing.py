@@ -15,7 +15,7 @@ from harness.data.importing.__main__ import main
 from harness.data.sources import load
 from tests.oracles.samples import random_graph, with_edge_weights
 
-SPLIT_NAMES = {"train": "train", "val": "val", "test": "test"}
+SPLITS = ("train", "val", "test")
 
 
 def sample(seed: int = 1, directed: bool = False, weighted: bool = False) -> Graph:
@@ -34,7 +34,7 @@ def loaded(path: Path) -> Graph:
 
 
 def assert_same(got: Graph, want: Graph, split: bool = True) -> None:
-    for name in ("indptr", "indices", "labels", *(("train", "val", "test") if split else ())):
+    for name in ("indptr", "indices", "labels", *(SPLITS if split else ())):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name), err_msg=name)
     np.testing.assert_allclose(got.features, want.features, rtol=1e-6)
     assert (got.weights is None) == (want.weights is None) and got.symmetric == want.symmetric
@@ -50,7 +50,7 @@ def write_table(path: Path, rows: list[list], separator: str = ",") -> Path:
 
 
 def split_word(graph: Graph, v: int) -> str:
-    return next((name for name in SPLIT_NAMES if getattr(graph, name)[v]), "")
+    return next((name for name in SPLITS if getattr(graph, name)[v]), "")
 
 
 def imported(tmp_path: Path, capsys, *arguments: object) -> str:
@@ -81,7 +81,7 @@ def tensors_of(graph: Graph) -> dict[str, torch.Tensor]:
         "x": torch.from_numpy(graph.features),
         "edge_index": torch.from_numpy(pairs(graph).T.copy()),
         "y": torch.from_numpy(graph.labels.astype(np.int64)),
-        **{f"{name}_mask": torch.from_numpy(getattr(graph, name)) for name in SPLIT_NAMES},
+        **{f"{name}_mask": torch.from_numpy(getattr(graph, name)) for name in SPLITS},
     }
     if graph.weights is not None:
         given["edge_weight"] = torch.from_numpy(graph.weights)

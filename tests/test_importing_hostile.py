@@ -37,20 +37,12 @@ def nested():
 
 KINDS = {
     "weights of another length": ("edge_weight", lambda: torch.ones(EDGES + 1), "give one number per edge"),
-    "no weights": ("edge_weight", lambda: torch.ones(EDGES, 0), "give one number per edge"),
-    "two weights": ("edge_weight", lambda: torch.ones(EDGES, 2), "give one number per edge"),
     "meta": ("x", lambda: torch.ones(16, 2, device="meta"), "one on meta: give a dense tensor"),
-    "float8": ("x", lambda: torch.ones(16, 2).to(torch.float8_e4m3fn), "one of torch.float8_e4m3fn"),
     "quantised": ("x", quantised, "a Tensor, quantised"),
     "complex": ("x", lambda: torch.ones(16, 2, dtype=torch.complex64), "one of torch.complex64"),
-    "conjugate": ("x", lambda: torch.ones(16, 2, dtype=torch.complex64).conj(), "one of torch.complex64"),
     "nested": ("x", nested, "nested"),
     "CSR": ("x", lambda: torch.eye(16).to_sparse_csr(), "a Tensor, sparse"),
-    "COO": ("edge_index", lambda: torch.eye(16).to_sparse(), "a Tensor, sparse"),
     "expanded": ("x", lambda: torch.ones(1).expand(16, 10**8), "would take 6.4 GB of memory"),
-    "expanded weights": ("edge_weight", lambda: torch.ones(1).expand(10**9), "would take 4 GB of memory"),
-    "expanded edges": ("edge_index", lambda: torch.zeros(1, dtype=torch.int64).expand(2, 10**9), "16 GB of"),
-    "no dimension": ("x", lambda: torch.tensor(1.0), "shape ()"),
     "text": ("y", lambda: "labels", "y is a str"),
     "a mask of another length": ("val_mask", lambda: torch.ones(3, dtype=torch.bool), "for 16 vertices"),
 }
@@ -67,17 +59,15 @@ def test_a_tensor_of_a_kind_that_is_no_array_is_one_sentence(tmp_path, capsys, k
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 1_200_000)  # kB
 
 
-@pytest.mark.parametrize("change", [
-    lambda x: x.to(torch.bfloat16).float().to(torch.bfloat16), lambda x: x.requires_grad_(),
-    lambda x: torch._neg_view(-x), lambda x: x.T.contiguous().T,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change", [lambda x: x.to(torch.bfloat16), lambda x: x.requires_grad_(), lambda x: torch._neg_view(-x)]
+)
 def test_a_tensor_that_is_another_view_of_its_numbers_is_read(tmp_path, capsys, change):
     given = tensors_of(GRAPH)
-    torch.save({**given, "x": change(given["x"].to(torch.bfloat16).float())}, tmp_path / "a.pt")
+    numbers = given["x"].to(torch.bfloat16).float()
+    torch.save({**given, "x": change(numbers.clone())}, tmp_path / "a.pt")
     imported(tmp_path, capsys, "pyg", tmp_path / "a.pt")
-    np.testing.assert_array_equal(
-        loaded(tmp_path / "g.npz").features, given["x"].to(torch.bfloat16).float().detach().numpy()
-    )
+    np.testing.assert_array_equal(loaded(tmp_path / "g.npz").features, numbers.numpy())
 
 
 def hung_together(count: int) -> bytes:
@@ -97,11 +87,10 @@ def test_a_pickle_that_overruns_the_stack_ends_no_more_than_its_reader(tmp_path,
 
 
 def test_a_table_that_unpacks_to_more_than_may_be_is_refused(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(apart, "MEMORY", 200 << 20)
+    monkeypatch.setattr(apart, "MEMORY", 64 << 20)
     monkeypatch.setattr(apart, "EXPANSION", 1)
     with gzip.open(tmp_path / "edges.csv.gz", "wb") as file:
-        for _ in range(40):
-            file.write(b"1,1\n" * (1 << 18))
+        file.write(b"1,1\n" * (1 << 21))
     arguments = write(tmp_path)
     assert (tmp_path / "edges.csv.gz").stat().st_size < 100_000
     said = refused(tmp_path, capsys, "edges", tmp_path / "edges.csv.gz", *arguments[2:])
@@ -138,7 +127,7 @@ def test_its_lines_and_its_refusal_come_back(tmp_path):
 @pytest.mark.parametrize("work, says", [
     (lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended the process that read it .SIGSEGV"),
     (lambda: os._exit(3), "ended the process that read it .exit code 3"),
-    (lambda: [np.ones(1 << 27) for _ in range(100)], "asks for more than .* GB of memory"),
+    (lambda: [str(len(np.empty(1 << 30)))], "asks for more than .* GB of memory"),
     (lambda: 1 / 0, "cannot be imported .ZeroDivisionError: division by zero"),
     (lambda: ["x" * (1 << 15)] * 300, "has more to tell than may be"),
 ], ids=["crash", "exit", "memory", "error", "flood"])  # fmt: skip
