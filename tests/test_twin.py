@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from harness.base.errors import InputError
-from harness.data import twin, twin_edges
+from harness.data import twin
 from harness.data.graph import validate
 from harness.data.twin_specs import SPECS
 from harness.dev.fidelity import __main__ as fidelity
 from harness.dev.fidelity import measure as fidelity_measure
 
-# Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours.
+# Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours; but for
+# reddit's, where a full block spills over instead of losing edges.
 QUICK = {
-    "reddit": 0.012,
+    "reddit": 0.01,
     "reddit2": 0.05,
     "flickr": 0.1,
     "yelp": 0.02,
@@ -31,7 +32,6 @@ QUICK = {
     "ogbn-papers100m": 0.0002,
     "friendster": 0.0003,
 }
-SPARSE = ["corafull", "coauthor-physics", "ogbn-arxiv", "flickr"]
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +78,8 @@ def test_sizes_dimensions_and_splits_are_the_real_graphs(graphs, name):
     graph, spec = graphs(name), SPECS[name]
     assert graph.num_vertices == round(spec.vertices * QUICK[name])
     assert graph.num_edges == pytest.approx(graph.num_vertices * spec.mean_degree, rel=0.01)
-    assert (graph.num_features, graph.num_classes, graph.multilabel) == (
-        spec.features,
-        spec.classes,
-        spec.multilabel,
-    )
+    found = graph.num_features, graph.num_classes, graph.multilabel
+    assert found == (spec.features, spec.classes, spec.multilabel)
     for mask, share in zip((graph.train, graph.val, graph.test), spec.split):
         assert mask.sum() == pytest.approx(share / spec.vertices * graph.num_vertices, abs=1)
     if spec.multilabel:
@@ -113,7 +110,7 @@ def test_another_seed_or_name_gives_another_graph(graphs):
     assert not np.array_equal(other.features, graphs("ogbn-arxiv").features)
 
 
-@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("name", ["ogbn-arxiv", "flickr"])
 def test_homophily_is_near_the_published_value(structure, name):
     published = next(f.value for f in SPECS[name].published if f.statistic == "homophily")
     graph = structure(name, min(1.0, 15_000 / SPECS[name].vertices))
@@ -137,10 +134,11 @@ def test_a_block_structure_is_there_for_a_partitioner_to_find(structure):
     assert fidelity_measure.halo_ratio(graph, 4) < 0.6 * scattered
 
 
-@pytest.mark.parametrize("name", ["ogbn-arxiv", pytest.param("yelp", marks=pytest.mark.nightly(20))])
-def test_remote_information_matters(graphs, name):
-    with_graph = fidelity_measure.accuracy(graphs(name), use_graph=True, epochs=25, hidden=32)[1]
-    without = fidelity_measure.accuracy(graphs(name), use_graph=False, epochs=25, hidden=32)[1]
+def test_remote_information_matters(graphs):
+    with_graph, without = (
+        fidelity_measure.accuracy(graphs("ogbn-arxiv"), use_graph=use_graph, epochs=25, hidden=32)[1]
+        for use_graph in (True, False)
+    )
     assert with_graph > without + 0.05
 
 
@@ -173,22 +171,6 @@ def test_a_graph_that_memory_cannot_hold_is_refused_before_it_is_made(monkeypatc
         twin.generate("ogbn-arxiv")
 
 
-def test_a_full_block_spills_over_instead_of_losing_edges(structure):
-    """At this scale a class holds fewer vertices than a vertex has neighbours; the edge count holds all the
-    same.
-    """
-    graph = structure("reddit", 0.01)
-    assert graph.num_edges == pytest.approx(graph.num_vertices * SPECS["reddit"].mean_degree, rel=0.01)
-
-
-def test_degrees_are_drawn_in_proportion_to_their_targets():
-    spec = dataclasses.replace(SPECS["ogbn-arxiv"], confused=0.0)
-    degree, bridge = twin._degrees(spec, 5000, np.random.default_rng(0))
-    assert degree.mean() == pytest.approx(spec.mean_degree, rel=1e-3)
-    assert bridge.mean() == pytest.approx(spec.bridges, abs=0.05)
-    assert twin_edges._at_least_one(degree / 2).sum() == pytest.approx(degree.sum() / 2, rel=1e-6)
-
-
 @pytest.mark.nightly(15)
 def test_reddit2_has_the_replication_that_its_published_messages_imply(structure):
     """Table 3 of CDFGNN, EBV at gamma 0: inner + outer = 2 (RF - 1) V / P on 4 workers."""
@@ -201,27 +183,13 @@ def test_reddit2_has_the_replication_that_its_published_messages_imply(structure
     assert fidelity_measure.homophily(graph) == pytest.approx(published["homophily"], rel=0.02)
 
 
-def test_no_target_degree_is_below_the_least():
-    spec = SPECS["reddit2"]
-    degree, _ = twin._degrees(spec, 5000, np.random.default_rng(0))
-    assert degree.min() == pytest.approx(spec.least, rel=1e-3)
-    assert degree.mean() == pytest.approx(spec.mean_degree, rel=1e-3)
-
-
 def test_fidelity_compares_and_flags(capsys):
     arguments = ["ogbn-arxiv", "--scale", "0.05", "--skip", "gcn", "no_graph", "--json"]
     assert fidelity.main(arguments) == 0
     rows = {row["statistic"]: row for row in json.loads(capsys.readouterr().out)}
-    assert (
-        rows["directed_edges"]["ratio"] == pytest.approx(1.0, abs=0.01) and not rows["directed_edges"]["off"]
-    )
-    assert "gcn" not in rows
-    assert rows["homophily"]["ratio"] == rows["homophily"]["measured"] / rows["homophily"]["published"]
-    assert all(
-        row["off"] == (abs(row["ratio"] - 1) > 0.1) for row in rows.values() if row["ratio"] is not None
-    )
-
-
-def test_fidelity_refuses_an_unknown_twin_in_one_line(capsys):
-    assert fidelity.main(["arxive"]) == 2
-    assert "twin" in capsys.readouterr().err
+    edges, alike = rows["directed_edges"], rows["homophily"]
+    assert edges["ratio"] == pytest.approx(1.0, abs=0.01) and "gcn" not in rows
+    assert alike["ratio"] == alike["measured"] / alike["published"]
+    for row in rows.values():
+        assert row["ratio"] is None or row["off"] == (abs(row["ratio"] - 1) > 0.1)
+    assert fidelity.main(["arxive"]) == 2 and "twin" in capsys.readouterr().err
