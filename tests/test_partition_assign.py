@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
-from harness.base.target import made
 from harness.data.csr import from_edges
-from harness.data.partition.assign import EdgeCutPartitioner, Metis, assign, fill_empty
-from harness.data.partition.config import Partitioner
+from harness.data.partition.assign import EdgeCutPartitioner, assign, fill_empty
 from harness.data.partition.fennel import Fennel
 from tests.graphs import edge_list, graphs, of_pattern, random_graph
 from tests.pieces import EDGE_CUTS
@@ -24,13 +22,15 @@ def cut(graph, assignment) -> int:
     return int((assignment[source] != assignment[target]).sum())
 
 
-def two_cliques(size: int = 20):
-    """Two cliques of interleaved ids joined by one edge."""
-    a = np.zeros((2 * size, 2 * size), bool)
-    a[::2, ::2] = a[1::2, 1::2] = True
-    a[0, 1] = a[1, 0] = True
-    np.fill_diagonal(a, False)
-    return of_pattern(a)
+class Given(EdgeCutPartitioner):
+    """Answers what it is told."""
+
+    def __init__(self, owners):
+        super().__init__()
+        self.owners = owners
+
+    def vertex_owners(self, graph, parts, seed):
+        return self.owners
 
 
 @given(graphs(), st.sampled_from(sorted(EDGE_CUTS)), st.integers(1, 8), st.integers(0, 2**40))
@@ -51,9 +51,8 @@ def test_every_part_owns_a_vertex_and_the_seed_decides(graph, name, parts, seed)
 @pytest.mark.parametrize("name", EDGE_CUTS)
 def test_another_seed_is_another_partition_where_chance_decides(name):
     graph, method = random_graph(400, 6), EDGE_CUTS[name]
-    first = assign(graph, method, 4, 0)
-    same = [np.array_equal(first, assign(graph, method, 4, seed)) for seed in (1, 2, 3)]
-    assert same == [not method.drawn] * 3
+    first, other = (assign(graph, method, 4, seed) for seed in (0, 1))
+    assert np.array_equal(first, other) == (not method.drawn)
 
 
 @pytest.mark.parametrize("name", sorted(set(EDGE_CUTS) - {"random"}))
@@ -66,12 +65,6 @@ def test_whoever_looks_at_edges_cuts_fewer_than_chance(name):
     assert cut(graph, assign(graph, EDGE_CUTS[name], 2, 0)) < cut(graph, assign(graph, "random", 2, 0))
 
 
-def test_metis_finds_the_cliques():
-    graph = two_cliques()
-    assert cut(graph, assign(graph, "metis", 2, 0)) == 2
-    assert cut(graph, assign(graph, "block", 2, 0)) > 100
-
-
 def test_metis_is_given_no_self_loops():
     plain = random_graph(400, 6)
     source, target = edge_list(plain)
@@ -80,13 +73,6 @@ def test_metis_is_given_no_self_loops():
     graph = plain.replace(indptr=edges.indptr, indices=edges.indices)
     assert graph.num_edges == plain.num_edges + 200
     assert np.array_equal(assign(graph, "metis", 4, 0), assign(plain, "metis", 4, 0))
-
-
-def test_metis_balances_and_cuts_less_than_random_on_a_directed_graph():
-    graph = random_graph(2000, 4, symmetric=False)
-    owners = assign(graph, "metis", 8, 1)
-    assert np.bincount(owners).max() <= 1.05 * 2000 / 8
-    assert cut(graph, owners) < 0.8 * cut(graph, assign(graph, "random", 8, 1))
 
 
 def test_metis_is_given_both_directions_of_a_directed_edge():
@@ -126,9 +112,8 @@ def test_fennel_follows_its_equation(graph, parts, gamma, nu):
 def test_an_empty_part_takes_half_of_the_largest():
     assert np.bincount(fill_empty(np.array([0] * 9 + [3]), 4)).tolist() == [3, 4, 2, 1]
     assert np.bincount(fill_empty(np.array([2, 2, 2]), 3)).tolist() == [1, 1, 1]
-    graph = random_graph(40, 40)  # so dense that METIS leaves parts empty
-    sizes = np.bincount(assign(graph, "metis", 20, 0), minlength=20)
-    assert sizes.min() >= 1 and sizes.max() <= 4
+    given = assign(random_graph(10, 3), Given(np.zeros(10, np.int64)), 3, 0)
+    assert np.bincount(given).tolist() == [3, 5, 2] and given.dtype == np.int32
 
 
 @pytest.mark.parametrize(
@@ -145,38 +130,14 @@ def test_refusals(method, parts, sentence):
     assert str(caught.value) == sentence
 
 
-def test_config_is_refused_by_name():
-    metis = {"_target_": "harness.data.partition.assign.Metis"}
-    assert made(metis, "partition", Partitioner) == Metis(None)
-    with pytest.raises(InputError, match="partition.sed is not a key of Metis"):
-        made({**metis, "sed": 1}, "partition", Partitioner)
-
-
-class Given(EdgeCutPartitioner):
-    """Answers what it is told."""
-
-    def __init__(self, owners):
-        super().__init__()
-        self.owners = owners
-
-    def vertex_owners(self, graph, parts, seed):
-        return self.owners
-
-
 @pytest.mark.parametrize(
     "owners, said",
     [
         (np.zeros(9, int), r"partition=given gave int64 of shape \[9\] as owners of each vertex"),
         (np.zeros(10), r"gave float64 of shape \[10\] .* it must give integers of shape \[10\]"),
         (np.arange(10), r"gave owners 0 to 9; with workers=3 it must give 0 to 2"),
-        (np.full(10, -1), r"gave owners -1 to -1"),
     ],
 )
 def test_what_a_partitioner_answers_is_held_to_what_it_must(owners, said):
     with pytest.raises(InputError, match=said):
         assign(random_graph(10, 3), Given(owners), 3, 0)
-
-
-def test_a_part_that_a_partitioner_leaves_empty_is_filled():
-    owners = assign(random_graph(10, 3), Given(np.zeros(10, np.int64)), 3, 0)
-    assert set(owners) == {0, 1, 2} and owners.dtype == np.int32

@@ -65,12 +65,6 @@ def test_every_part_gets_its_share_of_each_constraint():
     assert np.array_equal(owners, assign(directed, Balanced(), 4, 1)), "it goes by the undirected pattern"
 
 
-@needs_metis
-def test_a_graph_without_edges_is_cut_into_blocks():
-    graph = random_graph(12, 0.0)
-    assert np.bincount(assign(graph, Balanced(), 3, 0)).tolist() == [4, 4, 4]
-
-
 def test_constraints_are_what_their_names_say():
     graph = lopsided()
     how = Balanced(balance=["vertices", "edges", "train", "val", "rest_edges"])
@@ -79,6 +73,7 @@ def test_constraints_are_what_their_names_say():
     degree = graph.in_degrees()
     assert weights.sum(0).tolist() == [800, degree.sum(), 200, degree[200:].sum()]
     assert Balanced(balance=["val"]).constraints(graph).tolist() == [[1]] * 800
+    assert Extended(balance=["train", "rest"]).constraints(graph).sum(0).tolist() == [200, 600]
 
 
 def test_where_metis_is_not_installed_one_sentence_says_so(monkeypatch):
@@ -135,7 +130,3 @@ def test_what_metis_writes_stands_in_a_folder_of_its_own(monkeypatch, tmp_path):
     Extended(on_disk=False).vertex_owners(graph, 2, 1)
     assert stood[0][0] != tmp_path and not stood[0][0].exists() and stood == [(stood[0][0], 1), (tmp_path, 0)]
     assert Path.cwd() == tmp_path and [path.name for path in tmp_path.iterdir()] == ["metis1.2"]
-
-
-def test_the_extension_balances_constraints_too():
-    assert Extended(balance=["train", "rest"]).constraints(lopsided()).sum(0).tolist() == [200, 600]

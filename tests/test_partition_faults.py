@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tests.graphs import random_graph
 PARTS = 3
 
 
+@cache
 def shards(cut: str):
     """Worker 1's shard of a small graph: an edge-cut of one without symmetry, or a vertex-cut."""
     if cut == "edge":
@@ -60,7 +62,7 @@ def changed(shard, name: str, change):
 
 @pytest.mark.parametrize("cut", PLACES)
 @given(data=st.data())
-def test_a_place_that_is_none_is_refused_before_it_is_followed(cut, data, tmp_path):
+def test_a_place_that_is_none_is_seen(cut, data):
     shard = shards(cut)
     assert fault(shard) is None
     name = data.draw(st.sampled_from(PLACES[cut]))
@@ -72,17 +74,23 @@ def test_a_place_that_is_none_is_refused_before_it_is_followed(cut, data, tmp_pa
 
     damaged = changed(shard, name, change)
     field = name.partition(".")[0]
-    assert (found := fault(damaged)) is not None
-    io.save(damaged, tmp_path)
-    with pytest.raises(InputError, match="worker-1.safetensors is damaged .* delete the folder") as caught:
-        io.load(tmp_path, 1)
-    assert found in str(caught.value) and "\n" not in str(caught.value)
+    assert fault(damaged) is not None
     if field not in ("halo_counts", "send_counts", "out_halo_counts", "mirror_counts", "copy_counts"):
         assert fault(damaged, ranges=False) is None  # which looks at no numbers
 
 
-@pytest.mark.parametrize("name", ["degrees", "halo_degrees", "out_halo_degrees"])
-@pytest.mark.parametrize("bad", [-1.0, np.nan])
+@pytest.mark.parametrize(("cut", "name"), [("edge", "halo_edges.indices"), ("vertex", "copy_rows")])
+def test_a_shard_is_looked_at_where_it_is_read(cut, name, tmp_path):
+    damaged = changed(shards(cut), name, lambda places: places + 10**6)
+    io.save(damaged, tmp_path)
+    with pytest.raises(InputError, match="worker-1.safetensors is damaged .* delete the folder") as caught:
+        io.load(tmp_path, 1)
+    assert fault(damaged) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"), [("degrees", -1.0), ("halo_degrees", np.nan), ("out_halo_degrees", -1.0)]
+)
 def test_a_degree_that_is_none_is_refused(name, bad):
     damaged = changed(shards("edge"), name, lambda degrees: np.append(degrees[:-1].astype(float), bad))
     assert fault(damaged) == f"{name} has a number that is out of range"

@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.base.target import made
-from harness.data.csr import from_edges
-from harness.data.graph import Graph, validate
-from harness.data.partition.assign import assign
 from harness.data.partition.config import Partitioner
 from harness.data.partition.neighbourhood import UNREACHED, Neighbourhood, blocks
 from tests.graphs import graphs
@@ -102,37 +99,6 @@ def test_parts_are_those_of_the_printed_formulas(graph, parts, literal, centres,
     found = how.vertex_owners(graph, parts, 0)
     assert found.dtype == np.int32 and ((found >= 0) & (found < parts)).all()
     check_replay(graph, parts, how, found)
-
-
-def ring(n: int, train: list[int]) -> Graph:
-    """Of n vertices, those of `train` labelled."""
-    source = np.arange(n, dtype=np.int32)
-    edges = from_edges(source, (source + 1) % n, n, symmetrise=True, self_loops=False)
-    mask = np.isin(np.arange(n), train)
-    none, labels = np.zeros(n, bool), np.where(mask, 0, -1).astype(np.int32)
-    features = np.ones((n, 1), np.float32)
-    return validate(Graph("ring", edges.indptr, edges.indices, features, labels, 2, mask, none, none, True))
-
-
-def test_a_ring_is_cut_where_nobody_samples():
-    """Four labelled vertices, six steps apart: their blocks of two hops are whole, and one each to a part."""
-    graph = ring(24, [0, 6, 12, 18])
-    owners = assign(graph, Neighbourhood(), 4, 0)
-    for centre in (0, 6, 12, 18):
-        assert len(set(owners[np.arange(centre - 2, centre + 3) % 24])) == 1
-    assert sorted(owners[[0, 6, 12, 18]]) == [0, 1, 2, 3]
-    # As printed no block ever shares an edge with a part, so that all scores are 0 and part 0 wins each.
-    literal = Neighbourhood(literal=True).vertex_owners(graph, 4, 0)
-    assert (literal[[0, 6, 12, 18]] == 0).all()
-
-
-def test_the_seed_decides_nothing_and_one_part_is_all():
-    graph = ring(12, [0, 5])
-    how = Neighbourhood()
-    assert np.array_equal(how.vertex_owners(graph, 3, 1), how.vertex_owners(graph, 3, 2))
-    assert how.decides(3, 1) == how.decides(3, 2) and how.decides(3, 1)["hops"] == 2
-    assert (assign(graph, how, 1, 0) == 0).all()
-    assert np.bincount(assign(graph, Neighbourhood(literal=True), 3, 0), minlength=3).min() > 0
 
 
 def test_centres_of_no_known_kind_are_one_sentence():
