@@ -86,14 +86,6 @@ def test_a_link_that_comes_back_at_once_is_not_followed_either(tmp_path, mine, m
         disk.create(tmp_path / "a")
 
 
-def test_tables_are_finalised_beside_a_link(tmp_path, mine):
-    traces.prepare(run := tmp_path / "run", traces.config())
-    traces.stream(run, range(5), workers=2)
-    (run / "epochs.parquet.part").symlink_to(mine / "notes")
-    traces.close(run)
-    assert len(Trace(run).epochs) == 10
-
-
 def test_a_link_is_removed_and_what_it_points_to_is_not(tmp_path, mine):
     (tmp_path / "checkpoints").symlink_to(mine)
     Checkpoints(tmp_path / "checkpoints", 0, None).clear()
@@ -107,21 +99,18 @@ def test_what_ends_in_an_error_leaves_what_was_there(tmp_path):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
 
 
-@pytest.mark.parametrize("name", [
-    *("environment.json.part", "shards.json.part", "config.yaml.part", "checkpoints", "stream", LOCK),
-    "checkpoints/epoch-000001",
-])  # fmt: skip
-def test_a_run_folder_with_a_link_is_not_taken(tmp_path, mine, name):
+def test_a_run_folder_with_a_link_is_not_taken(tmp_path, mine):
     """Neither one that a run was being prepared in, nor by a start that goes on."""
     run = composed(f"run_dir={tmp_path / 'run'}")
-    link = run.directory / name
-    link.parent.mkdir(parents=True)
-    link.symlink_to(mine if "." not in name else mine / "notes")
-    with (
-        pytest.raises(InputError, match=f"{name} is a link, which no run makes: remove it"),
-        prepare.claimed(run),
-    ):
-        pass
+    parts = ("environment.json.part", "shards.json.part", "config.yaml.part")
+    for name in (*parts, "checkpoints", "stream", LOCK, "checkpoints/epoch-000001"):
+        link = run.directory / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(mine if "." not in name else mine / "notes")
+        refusal = pytest.raises(InputError, match=f"{name} is a link, which no run makes: remove it")
+        with refusal, prepare.claimed(run):
+            pass
+        link.unlink()
 
 
 # -- values of its config --
@@ -139,20 +128,17 @@ def test_no_interpolation_of_a_stored_config_is_followed(tmp_path, changes):
 
 def test_no_interpolation_of_a_cluster_is_followed(tmp_path):
     text = (Path(runner.CONF) / "cluster" / "l4.yaml").read_text()
-    (tmp_path / "c.yaml").write_text(text + "\nfits: []\n" if "fits" not in text else text)
-    assert cluster_of(str(tmp_path / "c.yaml")).name
     (tmp_path / "c.yaml").write_text(text.replace("name: l4", "name: ${oc.env:HOME}"))
     with pytest.raises(InputError, match=r"cluster.name=\$\{oc.env:HOME\} holds an interpolation: give what"):
         cluster_of(str(tmp_path / "c.yaml"))
 
 
-@pytest.mark.parametrize("key", ["cache", "data_dir"])
-def test_an_extended_run_uses_no_folder_that_only_its_config_names(tmp_path, key):
-    run = stored(tmp_path / "results" / "graph" / "run", **{key: str(tmp_path / "elsewhere")})
-    with pytest.raises(InputError, match=rf"{key}=.*elsewhere stands in .*config.yaml alone: add {key}="):
+def test_an_extended_run_uses_no_folder_that_only_its_config_names(tmp_path):
+    run = stored(tmp_path / "results" / "graph" / "run", cache=str(tmp_path / "elsewhere"))
+    with pytest.raises(InputError, match=r"cache=.*elsewhere stands in .*config.yaml alone: add cache="):
         extend.longer(run, 300)
     with pytest.raises(InputError, match="it kept no checkpoint"):
-        extend.longer(run, 300, **{key: str(tmp_path / "elsewhere")})
+        extend.longer(run, 300, cache=str(tmp_path / "elsewhere"))
 
 
 @pytest.mark.parametrize("key, name", [("cache", "cache"), ("data_dir", "data")])
@@ -168,23 +154,17 @@ def test_an_extended_run_uses_what_lies_in_its_folder_of_results_under_the_usual
             extend.longer(run, 300)
 
 
-def test_a_run_that_lies_anywhere_is_extended_beside_it(tmp_path):
-    """And not two folders above, where its graph would be in a folder of results."""
-    run = stored(tmp_path / "fetched" / "run")
-    (run.parent / "run-300epochs").mkdir()
-    assert extend.longer(run, 300).directory == run.parent / "run-300epochs"
+def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):
+    """Wherever its config says that it stands, and not two folders above, as in a folder of results."""
+    elsewhere = {"results": str(tmp_path / "elsewhere"), "run_dir": str(tmp_path / "elsewhere" / "run")}
+    for name, said in (("moved", elsewhere), ("run", {})):
+        run = stored(tmp_path / "fetched" / name, **said)
+        (beside := run.with_name(f"{name}-300epochs")).mkdir()
+        assert extend.longer(run, 300).directory == beside
     with pytest.raises(InputError, match="it kept no checkpoint"):
         extend.longer(run, 300, results=str(tmp_path / "results"))
     (tmp_path / "there").mkdir()
     assert extend.longer(run, 300, run_dir=str(tmp_path / "there")).directory == tmp_path / "there"
-
-
-def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):
-    """Wherever its config says that it stands."""
-    elsewhere = {"results": str(tmp_path / "elsewhere"), "run_dir": str(tmp_path / "elsewhere" / "run")}
-    run = stored(tmp_path / "results" / "graph" / "run", **elsewhere)
-    (run.parent / "run-300epochs").mkdir()
-    assert extend.longer(run, 300).directory == run.parent / "run-300epochs"
 
 
 WHOLE = traces.ENVIRONMENT | {"hosts": [{}], "code": "1"}
@@ -217,7 +197,7 @@ def read_whole(folder):
     return trace
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_a_value_of_another_kind_is_read_as_it_is_or_refused_in_one_sentence(data, tmp_path_factory):
     """Whatever stands where, in a file whose checksum is right; what readers rely on is refused."""
@@ -245,7 +225,6 @@ SPARSE, TILED = [[1024, 16, 0.1, 2.0, 32]], {"lines": 1, "ahead": 0, "block": 8,
 
 @pytest.mark.parametrize("costs, tilings", [
     ({"sparse": SPARSE, "dense": [["x", 1.0]]}, {}),
-    ({"sparse": [[1024, 16, None, 2.0, 32]], "dense": [[16, 1.0]]}, {}),
     ({"sparse": [[1024]], "dense": [[16, 1.0]]}, {}),
     ({"sparse": [], "dense": [[16, 1.0]]}, {}),
     ({"sparse": SPARSE}, {}),
@@ -253,7 +232,6 @@ SPARSE, TILED = [[1024, 16, 0.1, 2.0, 32]], {"lines": 1, "ahead": 0, "block": 8,
     ({"sparse": SPARSE, "dense": [[10**30, 1.0]]}, {}),
     (None, {"1024x32": [{**TILED, "block": "x"}]}),
     (None, {"1024x32": [{"lines": 1}]}),
-    (None, {"1024x32": 7}),
 ], ids=str)  # fmt: skip
 def test_costs_of_products_that_are_none_are_refused_before_a_worker_starts(tmp_path, costs, tilings):
     files.write_json_atomic(tmp_path / "shards.json", {"costs": costs, "tilings": tilings})
@@ -266,13 +244,6 @@ def test_costs_of_products_are_read_as_they_were_measured(tmp_path):
     files.write_json_atomic(tmp_path / "shards.json", said)
     assert config.measured(tmp_path) == said
     assert config.measured(tmp_path / "none") == {"costs": None, "tilings": {}}
-
-
-def test_a_block_that_is_a_list_names_itself_and_the_mend(tmp_path):
-    folder = stored(tmp_path / "run", cluster=[1])
-    for read in (config.load, lambda folder: Trace(folder).config):
-        with pytest.raises(InputError, match=r"its cluster=\[1\] is not a block of keys; .*fresh=true"):
-            read(folder)
 
 
 def test_json_with_a_character_that_no_picture_can_hold_is_damaged(tmp_path):
@@ -325,7 +296,7 @@ def test_text_that_a_spreadsheet_would_compute_is_text_and_numbers_are_numbers()
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("character", ["\x0b", "\ufffe", "\uffff", "\ud800"])
+@pytest.mark.parametrize("character", ["\x0b", "\ufffe", "\ud800"])
 def test_a_label_that_no_picture_can_hold_is_refused(character):
     with pytest.raises(InputError, match="label=.* holds the control character"):
         config.check({**composed().composed, "label": f"a{character}b"})
