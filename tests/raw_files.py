@@ -55,6 +55,12 @@ def small(
     return Small(src, dst, (rng.random((num_vertices, num_features)) < 0.5).astype(np.float32), labels, kinds)
 
 
+def compressed(table: np.ndarray, prefix: str = "") -> dict[str, np.ndarray]:
+    """The arrays that hold the compressed rows of a table in an npz."""
+    matrix = sp.csr_matrix(table)
+    return {f"{prefix}{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
+
+
 def _raw(folder: Path) -> Path:
     (folder / "raw").mkdir(parents=True, exist_ok=True)
     return folder / "raw"
@@ -69,31 +75,17 @@ def write_reddit(folder: Path, what: Small) -> None:
         node_types=what.kinds,
         node_ids=np.arange(what.num_vertices),
     )
-    ends = (np.concatenate([what.src, what.dst]), np.concatenate([what.dst, what.src]))
-    sp.save_npz(
-        raw / "reddit_graph.npz", sp.coo_matrix((np.ones(len(ends[0])), ends), (what.num_vertices,) * 2)
-    )
+    sp.save_npz(raw / "reddit_graph.npz", sp.coo_matrix(what.adjacency()))
 
 
 def write_saint(folder: Path, what: Small, multilabel: np.ndarray | None = None) -> None:
     """`multilabel` [V, C] replaces the single labels."""
     raw = _raw(folder)
-    matrix = sp.csr_matrix(
-        (np.ones(2 * len(what.src), bool), (np.r_[what.src, what.dst], np.r_[what.dst, what.src])),
-        (what.num_vertices,) * 2,
-    )
-    np.savez(
-        raw / "adj_full.npz",
-        data=matrix.data,
-        indices=matrix.indices,
-        indptr=matrix.indptr,
-        shape=matrix.shape,
-    )
+    np.savez(raw / "adj_full.npz", **compressed(what.adjacency()))
     np.save(raw / "feats.npy", what.features.astype(np.float64))
     classes = what.labels if multilabel is None else multilabel
-    (raw / "class_map.json").write_text(
-        json.dumps({str(v): classes[v].tolist() for v in reversed(range(what.num_vertices))})
-    )
+    of_each = {str(v): classes[v].tolist() for v in reversed(range(what.num_vertices))}
+    (raw / "class_map.json").write_text(json.dumps(of_each))
     roles = {
         name: np.flatnonzero(what.kinds == kind).tolist() for name, kind in (("tr", 1), ("va", 2), ("te", 3))
     }
@@ -102,18 +94,10 @@ def write_saint(folder: Path, what: Small, multilabel: np.ndarray | None = None)
 
 def write_attributed(folder: Path, file: str, what: Small) -> None:
     """Coauthor, Amazon and CitationFull; features as counts, an object array as theirs beside."""
-    matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
-    counts = sp.csr_matrix(what.features * 3)
     np.savez(
         _raw(folder) / file,
-        adj_data=matrix.data,
-        adj_indices=matrix.indices,
-        adj_indptr=matrix.indptr,
-        adj_shape=matrix.shape,
-        attr_data=counts.data,
-        attr_indices=counts.indices,
-        attr_indptr=counts.indptr,
-        attr_shape=counts.shape,
+        **compressed(what.adjacency(symmetrise=False).T, "adj_"),
+        **compressed(what.features * 3, "attr_"),
         labels=what.labels,
         class_names=np.array(["a", None], dtype=object),
     )
@@ -211,11 +195,8 @@ def write_ogb_binary(folder: Path, what: Small, unlabelled: int = 0) -> None:
 
 def block(name: str, **changes) -> DatasetConfig:
     """The dataset block of conf/dataset/NAME.yaml."""
-    return typed(
-        DatasetConfig,
-        {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes},
-        "dataset",
-    )
+    stored = yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text())
+    return typed(DatasetConfig, {**stored, **changes}, "dataset")
 
 
 class Hostile:

@@ -17,18 +17,13 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.data.config import DatasetConfig
 from harness.data.sources import fingerprint, load
-from tests.raw_files import dense, parts_of, small, write_heterophilous
+from tests.raw_files import compressed, dense, parts_of, small, write_heterophilous
 
 NOWHERE = Path("nowhere")
 
 
 def npz(path: Path, **changes) -> DatasetConfig:
     return DatasetConfig(name="mine", source="npz", path=str(path), **changes)
-
-
-def compressed(features: np.ndarray) -> dict[str, np.ndarray]:
-    matrix = sp.csr_matrix(features)
-    return {f"attr_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
 
 
 @given(
@@ -52,7 +47,7 @@ def test_what_is_stored_is_what_is_loaded(
         matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
         stored |= {"indptr": matrix.indptr, "indices": matrix.indices}
     if sparse:
-        stored |= compressed(stored.pop("features"))
+        stored |= compressed(stored.pop("features"), "attr_")
     if multilabel:
         stored["labels"] = np.eye(3, dtype=bool)[what.labels]
     if directed:
@@ -76,7 +71,7 @@ def test_what_is_stored_is_what_is_loaded(
 
 V = 40
 ONES = np.ones(V, bool)
-SPARSE = {"features": None, **compressed(small().features)}
+SPARSE = {"features": None, **compressed(small().features, "attr_")}
 
 
 @pytest.mark.parametrize(

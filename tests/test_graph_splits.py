@@ -11,8 +11,6 @@ from harness.base.errors import InputError, typed
 from harness.data import csr, splits
 from harness.data.config import DatasetConfig
 from harness.data.graph import Graph, validate
-from harness.data.real import DATASETS
-from harness.data.sets import NAMES as REAL
 
 
 @given(st.lists(st.integers(-1, 3), min_size=5, max_size=200), st.integers(0, 9))
@@ -124,7 +122,6 @@ def test_validation_names_the_first_thing_wrong(changes, says):
     [
         ({"name": "redit"}, 'dataset.name="redit" is not known; did you mean "reddit"'),
         ({"name": "cora", "source": "reel"}, 'dataset.source="reel" is not known; did you mean "real"'),
-        ({"name": "cora", "split": "low-label"}, 'did you mean "low_label"'),
         ({"name": "mine", "source": "npz"}, "dataset.path is not given: add dataset.path="),
         ({"name": "cora", "splt": "own"}, 'dataset.splt is not a key of DatasetConfig; did you mean "split"'),
     ],
@@ -132,10 +129,6 @@ def test_validation_names_the_first_thing_wrong(changes, says):
 def test_the_dataset_block_refuses_bad_values_by_name(values, says):
     with pytest.raises(InputError, match=says):
         typed(DatasetConfig, values, "dataset")
-
-
-def test_every_real_name_has_a_reader_and_no_other():
-    assert set(REAL) == set(DATASETS)
 
 
 def test_keys_that_a_source_does_not_read_are_named():
