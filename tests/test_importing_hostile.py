@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import pickle
 import resource
 import signal
 import time
@@ -70,20 +69,14 @@ def test_a_tensor_that_is_another_view_of_its_numbers_is_read(tmp_path, capsys, 
     np.testing.assert_array_equal(loaded(tmp_path / "g.npz").features, numbers.numpy())
 
 
-def hung_together(count: int) -> bytes:
-    """The pickle of a dict whose key is so many tuples inside each other."""
-    return b"\x80\x02}(" + b")" + b"\x85" * count + b"K\x01u."
-
-
 def test_a_pickle_that_overruns_the_stack_ends_no_more_than_its_reader(tmp_path, capsys):
+    """A dict whose key is tuples inside each other, more than can be hashed."""
     torch.save({"x": 1}, tmp_path / "whole.pt")
     with zipfile.ZipFile(tmp_path / "whole.pt") as whole, zipfile.ZipFile(tmp_path / "a.pt", "w") as made:
         for name in whole.namelist():
-            own = hung_together(400_000) if name.endswith("data.pkl") else whole.read(name)
-            made.writestr(name, own)
+            nested = b"\x80\x02}(" + b")" + b"\x85" * 400_000 + b"K\x01u."
+            made.writestr(name, nested if name.endswith("data.pkl") else whole.read(name))
     refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
-    (tmp_path / "b.pt").write_bytes(pickle.dumps({}) + hung_together(400_000))
-    refused(tmp_path, capsys, "pyg", tmp_path / "b.pt")
 
 
 def test_a_table_that_unpacks_to_more_than_may_be_is_refused(tmp_path, capsys, monkeypatch):

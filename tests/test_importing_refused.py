@@ -15,6 +15,12 @@ from tests.raw_files import Hostile
 HARM = Hostile(exec, "raise SystemExit('loaded')")
 
 
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """What an import does beside, in a process of its own, is test_importing_hostile's."""
+    monkeypatch.setattr("harness.data.importing.__main__.apart", lambda work, *_: work())
+
+
 def test_a_pickle_is_never_loaded(tmp_path, capsys):
     torch.save({"edge_index": HARM}, tmp_path / "a.pt")
     assert "torch.save(data.to_dict(), FILE)" in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
