@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.base.errors import InputError
 from harness.data.csr import from_edges
-from harness.data.partition import extended, metis_library
+from harness.data.partition import metis_library
 from harness.data.partition.assign import Metis, assign
 from harness.data.partition.balanced import DGLS, WEIGHTS, Balanced
 from harness.data.partition.extended import Extended
@@ -94,15 +92,6 @@ def test_bad_constraints_are_one_sentence(balance, says):
 
 
 @needs_metis
-def test_options_stand_where_metis_has_them():
-    """By the header that the package brings: an enumeration from 0."""
-    files = importlib.metadata.files("cmeel-metis") or []
-    header = next(path for path in files if path.name == "metis.h").read_text()
-    names = re.findall(r"^\s*METIS_OPTION_(\w+)", header, re.M)
-    assert {name: names.index(name.upper()) for name in metis_library.PLACES} == metis_library.PLACES
-
-
-@needs_metis
 def test_extended_with_metis_own_values_is_metis():
     graph = random_graph(3000, 12.0, seed=1)
     plain = Balanced(balance=["vertices"]).vertex_owners(graph, 4, 1)
@@ -112,21 +101,3 @@ def test_extended_with_metis_own_values_is_metis():
         changed = Extended(**{**own, knob: getattr(Extended(), knob)}).vertex_owners(graph, 4, 1)
         assert not np.array_equal(changed, plain), knob
     assert np.array_equal(Extended(**{**own, "on_disk": True}).vertex_owners(graph, 4, 1), plain)
-
-
-@needs_metis
-def test_what_metis_writes_stands_in_a_folder_of_its_own(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    stood = []
-
-    def writes(*args):
-        (Path.cwd() / "metis1.2").write_text("")
-        stood.append((Path.cwd(), args[-1]["ondisk"]))
-        return np.zeros(60, np.int32)
-
-    monkeypatch.setattr(extended, "kway", writes)
-    graph = random_graph(60, 5)
-    Extended().vertex_owners(graph, 2, 1)
-    Extended(on_disk=False).vertex_owners(graph, 2, 1)
-    assert stood[0][0] != tmp_path and not stood[0][0].exists() and stood == [(stood[0][0], 1), (tmp_path, 0)]
-    assert Path.cwd() == tmp_path and [path.name for path in tmp_path.iterdir()] == ["metis1.2"]

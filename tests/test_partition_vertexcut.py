@@ -38,14 +38,6 @@ def assignments(draw) -> tuple[list[tuple[int, int]], EdgeAssignment]:
     return pairs(graph), assign_edges(graph, method, parts, draw(st.integers(0, 9)), **knobs)
 
 
-@given(assignments())
-def test_every_undirected_edge_has_one_owner(case):
-    want, edges = case
-    assert list(zip(edges.low.tolist(), edges.high.tolist())) == want
-    assert edges.owner.dtype == np.int32 and len(edges.owner) == len(want)
-    assert len(want) == 0 or (edges.owner.min() >= 0 and edges.owner.max() < edges.parts)
-
-
 @given(
     graphs(min_vertices=6),
     HOSTED,
@@ -63,24 +55,11 @@ def test_expansion_keeps_its_bound_on_balance(graph, workers, tau, imbalance, se
         assert np.bincount(owner, minlength=parts).max() <= np.ceil((imbalance or usual) * edges / parts)
 
 
-@pytest.mark.parametrize(
-    "method, slack, knobs",
-    [
-        ("hep", hep.IMBALANCE, {"tau": 0.01}),  # all is streamed
-        ("hep", hep.IMBALANCE, {"tau": 100.0}),
-        ("dne", dne.IMBALANCE, {}),
-    ],
-)
-def test_a_hub_is_shared_out_as_far_as_the_imbalance_says(method, slack, knobs):
-    """A star: one vertex's edges are more than any worker may own, unless one may own nearly everything."""
-
-    def largest(**more):
-        return np.bincount(assign_edges(star(40), method, 4, 0, **knobs, **more).owner, minlength=4).max()
-
-    assert largest() <= np.ceil(slack * 10)
-    assert largest(imbalance=1.0) == 10
-    if knobs != {"tau": 100.0}:
-        assert 10 < largest(imbalance=3.0) <= 30
+@pytest.mark.parametrize("method, knobs", [("hep", {"tau": 0.01}), ("dne", {})])
+def test_a_hub_is_shared_out_no_further_than_the_imbalance_says(method, knobs):
+    """A star, whose edges are all of one vertex; hep streams all of them."""
+    owner = assign_edges(star(40), method, 4, 0, imbalance=3.0, **knobs).owner
+    assert 10 < np.bincount(owner, minlength=4).max() <= 30
 
 
 def ebv_by_definition(edges, vertices, parts, gamma, hosts) -> list[int]:
@@ -117,8 +96,11 @@ def test_ebv_is_equation_24(graph, workers, gamma):
 
 
 @given(assignments(), st.sampled_from(MASTER_RULES))
-def test_statistics_equal_a_count_by_hand(case, rule):
+def test_every_undirected_edge_has_one_owner_and_statistics_equal_a_count_by_hand(case, rule):
     want, edges = case
+    assert list(zip(edges.low.tolist(), edges.high.tolist())) == want
+    assert edges.owner.dtype == np.int32 and len(edges.owner) == len(want)
+    assert len(want) == 0 or (edges.owner.min() >= 0 and edges.owner.max() < edges.parts)
     have = statistics(edges, rule)
     indptr, worker = edges.replicas()
     held = [set(worker[indptr[v] : indptr[v + 1]].tolist()) for v in range(edges.num_vertices)]
@@ -163,7 +145,7 @@ def communities(count: int = 8, size: int = 100, seed: int = 0):
 def test_growing_along_neighbours_replicates_less_than_streaming():
     graph = communities()
     rf = {method: statistics(assign_edges(graph, method, 8, 0))["replication"] for method in EDGE_METHODS}
-    assert rf["hep"] < 0.7 * rf["ebv"] and rf["dne"] < 0.8 * rf["ebv"]
+    assert rf["hep"] < 0.7 * rf["ebv"] and rf["dne"] < 0.8 * rf["ebv"] and rf["metis/edges"] < rf["ebv"]
 
 
 def follows(graph, parts: int, hosts: int) -> EdgeAssignment:
@@ -187,20 +169,6 @@ def test_edges_follow_the_parts_of_metis_where_it_leaves_some_empty():
     follows(complete, 5, 1)
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_the_parts_of_metis_replicate_less_than_streaming(hosts):
-    graph = communities()
-    edges = follows(graph, 8, hosts)
-    assert statistics(edges)["replication"] < statistics(assign_edges(graph, "ebv", 8, 0))["replication"]
-
-
-def test_gamma_trades_messages_between_hosts_for_messages_inside():
-    graph = random_graph(5000, 4)
-    plain, hosted = (statistics(assign_edges(graph, "ebv", 16, 0, gamma=g, hosts=2)) for g in (0.0, 0.1))
-    assert sum(hosted["outer"]) < 0.95 * sum(plain["outer"])
-    assert sum(hosted["inner"]) > sum(plain["inner"])
-
-
 def test_high_vertices_are_streamed_to_where_they_already_are():
     """With a small tau most edges are streamed; HDRF still replicates far less than chance would."""
     graph = communities()
@@ -217,13 +185,6 @@ def test_the_seed_decides(method):
     first = assign_edges(graph, method, 4, 1).owner
     assert np.array_equal(first, assign_edges(graph, method, 4, 1).owner)
     assert np.array_equal(first, assign_edges(graph, method, 4, 2).owner) == (method == "ebv")
-
-
-@given(graphs(min_vertices=6), st.sampled_from(EDGE_METHODS), st.integers(1, 6))
-def test_with_one_host_both_rules_choose_the_same_masters(graph, method, parts):
-    edges = assign_edges(graph, method, parts, 0, hosts=1)
-    assert np.array_equal(edges.masters("host"), edges.masters("hash"))
-    assert statistics(edges, "host") == statistics(edges, "hash")
 
 
 def test_masters_are_spread_over_the_replicas():
@@ -247,7 +208,6 @@ def test_a_master_on_the_host_of_most_replicas_sends_least_between_hosts():
     "arguments, sentence",
     [
         ({"method": "ebw"}, 'partition.method="ebw" is not known; did you mean "ebv"?'),
-        ({"parts": 0}, "workers=0 is too small: give 1 or more"),
         ({"parts": 11}, "workers=11 is more workers than random has vertices (10); give 10 or fewer"),
         ({"hosts": 3}, "hosts=3 does not divide workers=4; give a divisor of it"),
         ({"masters": "hosts"}, 'partition.masters="hosts" is not known; did you mean "host"?'),
