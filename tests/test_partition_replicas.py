@@ -15,21 +15,18 @@ from harness.data.graph import Graph
 from harness.data.partition import io
 from harness.data.partition.build_replicas import build_replicas
 from harness.data.partition.cache import Cache, shards_for
-from harness.data.partition.config import EDGE_METHODS, MASTER_RULES, VertexCutPartitioner
+from harness.data.partition.config import MASTER_RULES, VertexCutPartitioner
 from harness.data.partition.shard import ReplicaShard
 from harness.data.partition.vertexcut import Ebv, EdgeAssignment, assign_edges, statistics
-from tests.graphs import graphs, random_graph
+from tests.graphs import random_graph
 from tests.pieces import PARTITIONERS
 from tests.test_partition_shards import plain_edges, same
+from tests.test_partition_vertexcut import assignments
 
 
 @st.composite
 def partitions(draw) -> tuple[Graph, EdgeAssignment, str, list[ReplicaShard]]:
-    graph = draw(graphs(min_vertices=4))
-    parts, hosts = draw(st.sampled_from([(1, 1), (2, 2), (3, 1), (4, 2)]))
-    method = draw(st.sampled_from(EDGE_METHODS))
-    knobs = {"hosts": hosts, **({"tau": 1.0} if method == "hep" else {})}
-    edges = assign_edges(graph, method, parts, draw(st.integers(0, 9)), **knobs)
+    graph, edges = draw(assignments())
     rule = draw(st.sampled_from(MASTER_RULES))
     return graph, edges, rule, list(build_replicas(graph, edges, rule))
 
