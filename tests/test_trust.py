@@ -113,17 +113,10 @@ def test_the_line_for_torchrun_carries_what_its_workers_may_import(place):
     assert re.search(r"^HALOBENCH_ALLOW=trouble torchrun --nproc-per-node 2 ", done.out, re.M)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a: &a [x, x]\nsystem: {c: *a}\ndataset: {}\n", "an alias, .a: give what it stands for"),
-        ("system: {}\ndataset: " + "[" * 200 + "]" * 200, "nested too deep"),
-    ],
-)
-def test_a_config_that_no_run_writes_is_refused_by_whoever_reads_it(text, says, tmp_path):
-    files.write_yaml_atomic(tmp_path / "config.yaml", text)
+def test_an_alias_which_no_run_writes_is_refused_by_whoever_reads_a_config(tmp_path):
+    files.write_yaml_atomic(tmp_path / "config.yaml", "a: &a [x, x]\nsystem: {c: *a}\ndataset: {}\n")
     for read in (config.stored, lambda folder: Trace(folder).config):
-        with pytest.raises(InputError, match=f"config.yaml.*{says}"):
+        with pytest.raises(InputError, match=r"config.yaml.*an alias, \*a: give what it stands for"):
             read(tmp_path)
 
 
