@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-import psutil
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -28,7 +27,6 @@ from harness.dev.bench.overlap import SlowLink
 from harness.dev.conformance.train import train
 from harness.run.config import make_combine
 from systems.digest_a import DigestA
-from tests.memory import shared_memory
 
 
 def train_over_slow_link(comm, rate, *given) -> dict:
@@ -259,18 +257,6 @@ def exchange_once(comm, width, shard) -> dict:
     }
 
 
-def collectives(comm) -> dict:
-    flags = comm.all_gather_flag(comm.rank % 2 == 1, layer=0)
-    tensor = torch.full((7,), float(comm.rank + 1))
-    comm.all_reduce(tensor, "weights")
-    blocks = [
-        torch.full((2, 3), float(comm.rank)) if j == comm.rank else torch.full((2, 3), -1.0)
-        for j in range(comm.size)
-    ]
-    comm.broadcast_blocks(blocks, [0, 2], 1, "forward", "blocks").wait()
-    return {"flags": flags, "sum": tensor.tolist(), "blocks": [float(b[0, 0]) for b in blocks]}
-
-
 def gather_ragged(comm) -> dict:
     comm.recorder.begin_epoch(0)
     with comm.recorder.train():
@@ -388,13 +374,3 @@ def through_small_blocks(comm, address, shard) -> dict:
         return through_store(comm, address, shard)
     finally:
         redis_store.BLOCK_BYTES = whole
-
-
-def memory_of_store(comm, shard) -> list[str]:
-    """The pieces of memory, without a name, of which a store is made."""
-    before = shared_memory(psutil.Process())  # an earlier test's that is not yet collected
-    store = Store("shared", comm, shard, {1: 3})
-    mapped = sorted(set(shared_memory(psutil.Process())) - set(before))
-    comm.barrier()
-    store.close()
-    return mapped

@@ -5,9 +5,6 @@ it tells of who is lost.
 from __future__ import annotations
 
 import dataclasses
-import mmap
-import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,10 +15,8 @@ from hypothesis import strategies as st
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
-from harness.comm.ring import Ring
-from harness.comm.sockets import SocketTransport
 from harness.core.mixins import AsynchronousSystem
-from harness.dev.conformance.pool import MEMORY, WorkerPool
+from harness.dev.conformance.pool import MEMORY
 from harness.dev.conformance.subject import facts_of
 from harness.dev.conformance.train import train
 from harness.run.config import make_system
@@ -127,19 +122,10 @@ def summed(comm, terms, dtype) -> torch.Tensor:
     return total
 
 
-@pytest.fixture(scope="module")
-def five():
-    workers = WorkerPool(5, preload=["tests.jobs"])
-    yield workers
-    workers.close()
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("size", [2, 3, 4, 5])
 @given(data=st.data())
-@settings(max_examples=5)
-def test_a_sum_has_the_same_bits_over_memory_and_sockets(pool, five, size, dtype, data):
-    length = data.draw(st.integers(1, 11))
+def test_a_sum_has_the_same_bits_over_memory_and_sockets(pool, dtype, data):
+    size, length = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 11))
     terms = data.draw(
         st.lists(st.lists(floats, min_size=length, max_size=length), min_size=size, max_size=size)
     )
@@ -147,14 +133,14 @@ def test_a_sum_has_the_same_bits_over_memory_and_sockets(pool, five, size, dtype
     for other in others:
         want = want + other
     for transport in ("memory", "sockets"):
-        for got in (five if size == 5 else pool).run(summed, size, terms, dtype, transport=transport):
+        for got in pool.run(summed, size, terms, dtype, transport=transport):
             assert got.view(torch.uint8).tolist() == want.view(torch.uint8).tolist(), "in the order of ranks"
 
 
+# One of each way to send: halos, broadcasts, a store's and a sampler's pulls, caches, replicas, a pipeline.
+CARRIED_OFTEN = ["vanilla", "sancus", "digest", "distdgl", "capgnn", "cdfgnn", "pipegcn"]
 CARRIED_ALIKE = [
-    name
-    for name, knobs in systems.EXACT.items()
-    if not isinstance(make_system(systems.block(name)), AsynchronousSystem)
+    name for name in systems.EXACT if not isinstance(make_system(systems.block(name)), AsynchronousSystem)
 ]
 
 
@@ -178,7 +164,7 @@ def assert_carried_alike(pool, block, size, job=train, **settings) -> None:
     assert [w["sent"] for w in memory.workers] == [w["sent"] for w in sockets.workers]
 
 
-@pytest.mark.parametrize("name", CARRIED_ALIKE)
+@pytest.mark.parametrize("name", CARRIED_OFTEN)
 def test_what_carries_the_bytes_changes_neither_them_nor_the_training(pool, name):
     assert_carried_alike(pool, systems.block(name), 3, dtype="float32")
 
@@ -193,36 +179,6 @@ def test_what_carries_the_bytes_changes_no_system_whatever_the_workers_and_the_w
         for dtype in ("float32", "float64"):
             for job in jobs_of:
                 assert_carried_alike(pool, block, size, job, dtype=dtype, scored="every epoch")
-
-
-# -- the ring --
-
-
-@given(batches=st.lists(st.integers(1, 5), max_size=20))
-@settings(deadline=None)
-def test_a_ring_gives_records_in_order_and_none_where_there_is_none(batches):
-    memory = mmap.mmap(-1, Ring.nbytes(5))
-    writer, reader = Ring(memory, 0, 5, new=True), Ring(memory, 0, 5)
-    put = 0
-    for batch in batches:
-        for _ in range(batch):
-            writer.put(put, -put, 2 * put, put / 2)
-            put += 1
-        assert [reader.take() for _ in range(batch)] == [
-            (k, -k, 2 * k, k / 2) for k in range(put - batch, put)
-        ]
-        assert reader.take() is None and reader.take(0.001) is None
-
-
-def test_who_waits_at_a_ring_is_woken():
-    memory = mmap.mmap(-1, Ring.nbytes(2))
-    writer, reader = Ring(memory, 0, 2, new=True), Ring(memory, 0, 2)
-    got = []
-    waiting = threading.Thread(target=lambda: got.append(reader.take(60.0)))
-    waiting.start()
-    writer.put(1, 2, 3, 4.0)
-    waiting.join(timeout=50)
-    assert got == [(1, 2, 3, 4.0)]
 
 
 def test_a_worker_alone_exchanges_with_nobody():
@@ -247,17 +203,3 @@ def test_a_worker_alone_exchanges_with_nobody():
     ):
         assert transfer.ended is not None
         transfer.wait()
-
-
-def test_over_sockets_what_is_expected_is_posted_before_what_is_sent():
-    """gloo tells a peer that it may send behind this worker's own rows."""
-    posted = []
-    carrier = object.__new__(SocketTransport)
-    carrier.rank, carrier.peers, carrier.under_way = 1, [2, 0], {}
-    carrier.group = SimpleNamespace(
-        recv=lambda tensors, peer, number: posted.append(("from", peer, number)),
-        send=lambda tensors, peer, number: posted.append(("to", peer, number)),
-    )
-    rows = [torch.ones(2), torch.ones(0), torch.ones(2)]
-    carrier.post(7, rows, [torch.ones(2), torch.ones(0), torch.ones(0)])
-    assert posted == [("from", 2, 7), ("from", 0, 7), ("to", 0, 7)]
