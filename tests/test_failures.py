@@ -5,6 +5,7 @@ resume.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -17,24 +18,25 @@ from pandas.testing import assert_frame_equal
 from harness.results.reader import Trace
 from harness.run import launch, prepare
 from tests.launching import losses
+from tests.memory import exchanges_through_memory, shared_memory
 
 LONG = "epochs=1000000"
 
 
-def test_killed_worker_ends_the_run_and_leaves_a_readable_trace(place):
-    run = place.start("progress=false", LONG)
+def test_killed_worker_ends_the_run_and_leaves_a_readable_trace_and_no_shared_memory(place):
+    run = place.start("system=digest", "model.layers=3", LONG)
     run.until_epoch(4)
+    mapped = {path for process in run.family for path in shared_memory(process)}
+    assert len(mapped) == 2, "a store without a name of each worker"
+    assert sum(map(exchanges_through_memory, run.family)) == 2
     workers = [p for p in run.family if p.ppid() == run.process.pid]
     assert len(workers) == 2
     workers[1].kill()
     done = run.end()
     assert done.code == 128 + signal.SIGKILL
-    assert (
-        "worker 1 was killed by SIGKILL" in done.err
-        and "Traceback" not in done.err
-        and "worker 0" not in done.err
-    )
-    assert run.survivors() == []
+    assert "worker 1 was killed by SIGKILL" in done.err
+    assert "Traceback" not in done.err and "worker 0" not in done.err
+    assert run.survivors() == [] and not any(map(os.path.exists, mapped))
     epochs = Trace(place.runs()[0]).epochs
     for worker in (0, 1):
         traced = epochs[epochs["worker"] == worker]["epoch"].tolist()
@@ -46,22 +48,6 @@ def test_a_worker_that_crashes_is_one_sentence(place):
     done = place.run(*place.trouble, "system.how=crash", "progress=false")
     assert done.code == 128 + signal.SIGABRT
     assert re.fullmatch("error: worker 1 was killed by SIGABRT; .*PYTHONFAULTHANDLER=1 .*\n", done.err)
-
-
-@pytest.mark.nightly(15)
-def test_a_run_goes_on_after_a_worker_that_a_library_ended(place):
-    """As a library in C++ does that gets no memory: the kernel ends the worker by SIGABRT."""
-    command = (*place.trouble, "system.how=crash")
-    whole = place.run(*place.trouble, "system.how=nothing")
-    assert whole.code == 0
-    expected = losses(place.runs()[0])
-    place.settle()
-    assert place.run(*command).code == 128 + signal.SIGABRT
-    module = place.folder / "modules" / "trouble.py"
-    module.write_text(module.read_text().replace('self.how == "crash"', 'self.how == "never"'))
-    went_on = place.run(*command)
-    assert went_on.code == 0, went_on.err
-    assert_frame_equal(expected, losses(place.runs()[0]), check_exact=True)
 
 
 def test_a_worker_that_the_c_library_ends_lacked_memory(tmp_path):
@@ -90,13 +76,30 @@ def test_worker_that_refuses_its_input_says_one_sentence(place):
     assert (done.code, done.err) == (2, "error: trouble=1 is too much: give 0\n")
 
 
-def test_killed_launcher_takes_its_workers_along(place):
-    run = place.start(LONG)
-    run.until_epoch(2)
+def test_a_sweep_that_is_killed_takes_its_workers_along_and_ends_complete(place):
+    """No finished run is run again, and no epoch before the last checkpoint computed twice."""
+    sweep = ("-m", place.more, "system=held_vanilla", "seed=1,2", "epochs=40", "checkpoint_every=10")
+    assert place.run(*(word.replace("1,2", "1") for word in sweep)).code == 0
+    (first,) = place.runs()
+    finished = (first / "summary.json").stat().st_mtime_ns
+    place.hold.touch()
+    run = place.start(*sweep)
+    run.until(lambda: len(place.runs()) == 2)
+    (second,) = set(place.runs()) - {first}
+    reached = second / "checkpoints" / "latest"
+    run.until(lambda: reached.exists() and int(reached.read_text()) == 30)
+    run.family = run.process.children(recursive=True)
     assert len(run.family) >= 2
     run.process.kill()
     run.end()
     assert run.survivors() == []
+    place.hold.unlink()
+    again = place.run(*sweep)
+    assert again.code == 0 and again.out.count("finished before") == 1, again.err
+    assert (first / "summary.json").stat().st_mtime_ns == finished
+    attempts = json.loads((second / "resolved.json").read_text())["attempts"]
+    assert [each["first_epoch"] for each in attempts] == [0, 30]
+    assert sorted(Trace(second).epochs["epoch"]) == sorted([*range(40)] * 2)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +211,9 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
     assert len(listed) == 2 and all("system.how=raise" in line for line in listed)
     assert [next(w for w in line.split() if w.startswith("seed=")) for line in listed] == ["seed=1", "seed=2"]
     assert listed[1].endswith(": the same"), "a reason is told once"
-    (place.folder / "modules" / "trouble.py").write_text(
-        (place.folder / "modules" / "trouble.py")
-        .read_text()
-        .replace("ZeroDivisionError", "KeyError")
-        .replace('if self.how == "raise"', 'if self.how == "never"')
-    )
+    module = place.folder / "modules" / "trouble.py"
+    mended = module.read_text().replace("ZeroDivisionError", "KeyError")
+    module.write_text(mended.replace('if self.how == "raise"', 'if self.how == "never"'))
     before = {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
     again = place.run(*sweep)
     after = {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
@@ -234,36 +234,3 @@ def test_a_sweep_waits_for_a_run_that_another_process_has_and_shows_it(place):
     assert done.code == 0 and done.err.count("waiting for it to end") == 1, done.err
     assert done.out.count("finished before") == 1 and len(place.runs()) == 2
     assert (other / "summary.json").read_bytes() == whole
-
-
-@pytest.mark.nightly(90)
-def test_a_sweep_of_twenty_that_is_killed_half_way_ends_complete(place):
-    """No finished run is run again, and no epoch before the last checkpoint computed twice."""
-    seeds = ",".join(map(str, range(1, 21)))
-    sweep = ("-m", place.more, "system=held_vanilla", f"seed={seeds}", "epochs=40", "checkpoint_every=10")
-    summaries = lambda: {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
-    started = place.start(*sweep)
-    started.until(lambda: len(summaries()) >= 9)
-    place.hold.touch()  # the run that is going on, or the one after it, stands still in epoch 30
-    unfinished = lambda: [run for run in place.runs() if not (run / "summary.json").exists()]
-    reached = lambda run: run / "checkpoints" / "latest"
-    started.until(
-        lambda: any(reached(r).exists() and int(reached(r).read_text()) >= 30 for r in unfinished())
-    )
-    started.family = started.process.children(recursive=True)
-    started.process.kill()
-    started.end()
-    assert started.survivors() == []
-    (stopped,) = unfinished()
-    finished, last = summaries(), int(reached(stopped).read_text())
-    assert 9 <= len(finished) < 20 and last == 30
-    place.hold.unlink()
-    again = place.run(*sweep)
-    assert again.code == 0, again.err
-    ended = summaries()
-    assert len(ended) == 20 and finished.items() <= ended.items()
-    assert again.out.count("finished before") == len(finished)
-    attempts = json.loads((stopped / "resolved.json").read_text())["attempts"]
-    assert [each["first_epoch"] for each in attempts] == [0, last]
-    epochs = Trace(stopped).epochs
-    assert sorted(epochs["epoch"]) == sorted([*range(40)] * 2)
