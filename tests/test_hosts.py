@@ -15,7 +15,6 @@ from pandas.testing import assert_frame_equal
 
 from harness.results import resolved
 from harness.results.reader import Trace
-from tests import hosts as two_hosts
 from tests import jobs
 from tests.hosts import WAIT, Command, hosts  # noqa: F401
 from tests.launching import losses
@@ -123,15 +122,3 @@ def test_a_run_whose_host_was_lost_goes_on_from_what_each_host_has(place, pool, 
         assert command.end() == 0, command.said
     assert len(resolved.read(run_dir)["attempts"]) == 2
     assert_frame_equal(losses(alone), losses(run_dir), check_exact=True)
-
-
-def test_where_there_are_no_namespaces_the_reason_is_said_unless_they_must_be_there(monkeypatch, tmp_path):
-    monkeypatch.setattr(two_hosts.shutil, "which", lambda name: None)
-    fixture = two_hosts.hosts.__wrapped__ if hasattr(two_hosts.hosts, "__wrapped__") else None
-    assert "need" in two_hosts.lacking() and fixture is not None
-    monkeypatch.delenv("HALOBENCH_MUST_HAVE", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="two hosts on one machine need"):
-        next(fixture(tmp_path))
-    monkeypatch.setenv("HALOBENCH_MUST_HAVE", "redis,netns")
-    with pytest.raises(AssertionError, match="two hosts on one machine need"):
-        next(fixture(tmp_path))

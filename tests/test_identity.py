@@ -51,7 +51,7 @@ def test_where_a_run_is_kept_and_how_it_is_shown_is_no_part_of_it():
     same = config.check(run_of_defaults()).fingerprint
     words = """results=/elsewhere data_dir=/elsewhere cache=/elsewhere run_dir=/elsewhere stale=rerun
         fresh=true progress=true verbose=true launch=prepare keep_checkpoint=true checkpoint_every=7
-        rendezvous=100 patience=100"""
+        rendezvous=100 patience=100 objective=bytes_total"""
     assert [word for word in words.split() if changed(word).fingerprint != same] == []
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
-from harness.comm import group, members
+from harness.comm import members
 from harness.comm.meeting import Marks, Meeting
 from harness.comm.members import Member, WorkerPlace, myself, seated
 from harness.comm.transport import PeerLost
@@ -52,34 +52,29 @@ def test_all_workers_agree_on_devices_and_backend(found, device):
 
 
 @pytest.mark.parametrize(
-    "gpus, device, devices, backend, note",
+    "gpus, device, devices, backend, note, sharing",
     [
         # One visible GPU per task, as under SLURM: each is number 0, and they are two.
-        ([("h", "x"), ("h", "y")], "auto", ["cuda:0", "cuda:0"], "cpu:gloo,cuda:nccl", ""),
-        ([("h", "x", "y"), ("h", "x", "y")], "auto", ["cuda:0", "cuda:1"], "cpu:gloo,cuda:nccl", ""),
-        ([("h", "x"), ("h", "x")], "auto", ["cuda:0"] * 2, "gloo", "2 workers share 1 GPU: rows travel"),
-        ([("h", "x"), ("i",)], "auto", ["cpu", "cpu"], "gloo", "no CUDA device is visible to worker 1"),
-        ([("h", "x"), ("i", "z")], "cpu", ["cpu", "cpu"], "gloo", ""),
+        ([("h", "x"), ("h", "y")], "auto", ["cuda:0"] * 2, "cpu:gloo,cuda:nccl", "", [1, 1]),
+        ([("h", "x", "y"), ("h", "x", "y")], "auto", ["cuda:0", "cuda:1"], "cpu:gloo,cuda:nccl", "", [1, 1]),
+        (
+            [("h", "x", "y")] * 3 + [("i", "z")],
+            "auto",
+            ["cuda:0", "cuda:1", "cuda:0", "cuda:0"],
+            "gloo",
+            "4 workers share 3 GPUs: rows travel",
+            [2, 1, 2, 1],
+        ),
+        ([("h", "x"), ("i",)], "auto", ["cpu"] * 2, "gloo", "no CUDA device is visible to worker 1", [1, 1]),
+        ([("h", "x"), ("h", "z"), ("i",)], "cpu", ["cpu"] * 3, "gloo", "", [2, 2, 1]),
     ],
 )
-def test_unequal_hosts_and_shared_gpus_are_said(gpus, device, devices, backend, note):
+def test_unequal_hosts_and_shared_gpus_are_said(gpus, device, devices, backend, note, sharing):
     found = [Member(host, tuple(names)) for host, *names in gpus]
-    taken = [seated(found, rank, device) for rank in range(2)]
+    taken = [seated(found, rank, device) for rank in range(len(found))]
     assert [str(seat.device) for seat in taken] == devices and taken[0].backend == backend
     assert note in taken[0].note and bool(note) == bool(taken[0].note)
-
-
-def test_workers_of_one_host_and_of_several_are_told_apart_without_the_launchers_variables(monkeypatch):
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    here = myself("cpu").host
-    taken = seated([Member("other"), Member(here), Member("other"), Member(here)], 3, "auto")
-    assert taken.hosts == ((0, 2), (1, 3)) and taken.neighbours == (1, 3) and taken.sharing == 2
-
-
-def test_the_memory_of_a_gpu_is_divided_among_its_workers():
-    found = [Member("h", ("x", "y"))] * 3 + [Member("i", ("z",))]
-    assert [seated(found, rank, "auto").sharing for rank in range(4)] == [2, 1, 2, 1]
+    assert [seat.sharing for seat in taken] == sharing
 
 
 def test_a_gpu_that_torch_cannot_use_is_said(monkeypatch):
@@ -104,22 +99,6 @@ def test_an_interface_that_is_not_there_is_refused_before_anybody_joins(monkeypa
     assert myself("cpu").wrong == ""
 
 
-def test_the_loopback_interface_reaches_no_other_host():
-    assert group.interface_to("127.0.0.1") is None and group.interface_to("") is None
-
-
-def together(size: int, path, work, seconds: float = 60.0) -> list:
-    """work(meeting) of each worker, on a thread of its own."""
-    with ThreadPoolExecutor(size) as threads:
-        return list(threads.map(lambda k: work(Meeting(k, size, str(path), seconds)), range(size)))
-
-
-def test_everybody_hears_what_everybody_tells(tmp_path):
-    told = together(3, tmp_path / "store", lambda met: met.tell("host", [met.rank, "é\n"]))
-    assert told == [[[k, "é\n"] for k in range(3)]] * 3
-    assert Meeting(0, 1).tell("host", (1, 2)) == [[1, 2]]
-
-
 def test_who_did_not_come_is_named_after_the_time_that_was_given(tmp_path):
     with pytest.raises(PeerLost, match=r"^workers 1 and 3 of 4 did not come within rendezvous=0\.3 s; see"):
         meeting = Meeting(2, 4, str(tmp_path / "store"), 0.3)
@@ -133,12 +112,12 @@ def refused(met: Meeting) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("mine, theirs", [(b"one", b"other"), (b"one", None), (b"one", b"")])
-def test_hosts_that_have_not_the_same_secret_say_which(tmp_path, monkeypatch, mine, theirs):
+@pytest.mark.parametrize("theirs", [b"other", None])
+def test_hosts_that_have_not_the_same_secret_say_which(tmp_path, monkeypatch, theirs):
     monkeypatch.setattr("harness.comm.meeting.ANSWER", 1.0)
 
     def work(rank: int) -> str:
-        met = Meeting(rank, 3, str(tmp_path / "store"), 30, mine if rank < 2 else theirs)
+        met = Meeting(rank, 3, str(tmp_path / "store"), 30, b"one" if rank < 2 else theirs)
         met.host = "ab"[rank == 2]
         return refused(met)
 
@@ -195,20 +174,13 @@ def test_only_a_signed_value_under_its_own_key_in_its_own_start_is_genuine(own, 
     assert not met.opened(key, raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]).genuine
 
 
-def test_numbers_of_this_start_are_in_what_is_signed_after_the_first_word(tmp_path):
-    def starts(number: int) -> list[str]:
-        return together(2, tmp_path / f"store{number}", lambda met: (met.tell("host", 0), met.start)[1])
-
-    first, second = starts(0), starts(1)
-    assert len(set(first)) == len(set(second)) == 1 and first[0] and first != second
-
-
-def test_a_strangers_failure_is_not_heard_and_does_not_hide_a_workers(tmp_path):
-    met = Meeting(0, 2, str(tmp_path / "store"), 5, b"secret")
-    met.store.set("failed", json.dumps([1, "its disk is full"]))
-    assert met.failure() == ""
-    met.fail("its disk\x1b[2J is full")
-    assert met.failure() == "worker 0 failed: its disk\\x1b[2J is full"
+def test_only_the_first_failure_of_a_worker_is_heard_whatever_a_stranger_says(tmp_path):
+    first, second = (Meeting(k, 2, str(tmp_path / "store"), 5, b"secret") for k in range(2))
+    first.store.set("failed", json.dumps([1, "its disk is full"]))
+    assert first.failure() == ""
+    second.fail("its disk\x1b[2J is full")
+    first.fail("lost a peer")
+    assert first.failure() == second.failure() == "worker 1 failed: its disk\\x1b[2J is full"
 
 
 def test_a_strangers_marks_and_copies_of_older_ones_move_nobody(tmp_path):
@@ -268,14 +240,6 @@ def test_a_store_that_answers_no_more_is_told_within_the_time_that_was_given(tmp
     assert met.failure() == ""
     met.fail("its disk is full")  # returns
     free.set()
-
-
-def test_the_first_failure_is_the_one_that_is_heard(tmp_path):
-    first, second = (Meeting(k, 2, str(tmp_path / "store"), 5) for k in range(2))
-    assert second.failure() == ""
-    second.fail("its disk is full")
-    first.fail("lost a peer")
-    assert first.failure() == second.failure() == "worker 1 failed: its disk is full"
 
 
 def test_who_keeps_the_store_says_that_others_did_not_reach_it(monkeypatch):
