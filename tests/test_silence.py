@@ -91,13 +91,6 @@ def test_nothing_is_said_of_workers_that_may_well_be_at_work(calm, beats, tmp_pa
     assert looked(beats) == []
 
 
-def test_what_a_worker_notes_the_launcher_reads(tmp_path):
-    launcher, worker = Heartbeats(tmp_path / "beats", 2), Heartbeats(tmp_path / "beats", 2)
-    worker.begin(1, 3)
-    worker.begin(1, 4)
-    assert launcher.rows[1, 0] == 4 and 0 < launcher.rows[1, LENGTH] < 60 and launcher.rows[0, 0] == -1
-
-
 def test_workers_of_a_run_that_stand_still_are_named_and_go_on(place):
     (place.folder / "modules" / "impatient.py").write_text(FROZEN)
     yaml = (place.folder / "conf" / "system" / "held_vanilla.yaml").read_text()

@@ -4,15 +4,11 @@ is in the trace, and what stands in their place.
 
 from __future__ import annotations
 
-import gc
-import sys
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.base.loading import load
 from harness.results.batch import record_batch
 from harness.results.schema import TABLES
 from tests.launching import fresh_python
@@ -69,21 +65,6 @@ def test_no_start_waits_for_what_comes_later(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert [(tmp_path / f"loaded{worker}").read_text() for worker in (0, 1)] == ["numba\n"] * 2
-
-
-def test_nothing_is_collected_while_a_command_is_imported(tmp_path, monkeypatch):
-    (tmp_path / "command_that_looks.py").write_text("import gc\n\ncollecting = gc.isenabled()\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert gc.isenabled()
-    kept = gc.get_freeze_count()
-    try:
-        loaded = load("command_that_looks")
-        assert not loaded.collecting and gc.isenabled() and gc.get_freeze_count() > kept
-        kept = gc.get_freeze_count()
-        assert load("command_that_looks") is loaded and gc.get_freeze_count() <= kept
-    finally:
-        gc.unfreeze()
-        del sys.modules["command_that_looks"]
 
 
 COMPILING = """
@@ -162,20 +143,3 @@ def test_rows_are_written_as_arrow_writes_them(table, data):
 def test_a_number_beyond_its_column_is_refused():
     with pytest.raises(OverflowError):
         record_batch([{"a": 2**31}], pa.schema([("a", pa.int32())]))
-
-
-def test_what_is_imported_before_forking_has_loaded_the_loops_of_nearly_every_run():
-    """And all that the first of them would load."""
-    code = (
-        "import sys, torch, harness.run.preload; loaded = set(sys.modules);"
-        "from harness.core import dropout, features;"
-        "from harness.core.kernels import numba_kernel as kernel; from harness.data import csr;"
-        "loops = [kernel._product, kernel.sum_unpacked, dropout._drop_rows, features._compact,"
-        " csr.transpose_entries];"
-        "assert all(loop.signatures for loop in loops), loops;"
-        "dropout.dropout(torch.ones(4, 2), torch.arange(4, dtype=torch.int32), 0.5, 1);"
-        "new = {name for name in set(sys.modules) - loaded if name.startswith(('numba', 'scipy'))};"
-        "assert 'numba.np.linalg' in loaded and not new, new"
-    )
-    done = fresh_python(code)
-    assert done.returncode == 0, done.stderr

@@ -16,13 +16,11 @@ from tests.launching import losses
 
 @pytest.fixture
 def prepared(place):
-    """The folder of a prepared run, and the command that was printed to train it; Python started from
-    scratch.
-    """
-    done = place.truly("-m", "harness", *place.arguments("launch=prepare", "progress=auto"))
-    assert (done.returncode, done.stderr) == (0, "")
+    """The folder of a prepared run, and the command that was printed to train it."""
+    done = place.run("launch=prepare", "progress=auto")
+    assert (done.code, done.err) == (0, "")
     (run_dir,) = place.runs()
-    return run_dir, shlex.split(done.stdout)
+    return run_dir, shlex.split(done.out)
 
 
 def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
@@ -49,47 +47,29 @@ def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
     assert_frame_equal(trained, losses(run_dir), check_exact=True)
 
 
-@pytest.mark.nightly(20)
-def test_another_number_of_workers_is_refused(place, prepared):
-    run_dir, _ = prepared
-    done = place.truly(
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "1",
-        "-m",
-        "harness.run.worker",
-        str(run_dir),
-    )
-    assert done.returncode != 0
-    assert (
-        f"error: workers=2 in {run_dir}/config.yaml but 1 worker started; start as many as workers says"
-        in done.stderr
-    )
-    assert place.run().code == 0  # the run is as it was
-
-
-@pytest.mark.nightly(20)
-def test_what_one_worker_lacks_is_told_by_all_before_they_train(place, prepared):
+@pytest.mark.nightly(60)
+def test_what_workers_of_torchrun_refuse_is_told_before_they_train(place, prepared):
+    """Another number of them, what one of them lacks, and a run that another process has."""
     run_dir, printed = prepared
+
+    def refused(*words: str) -> set[str]:
+        done = place.truly("-m", "torch.distributed.run", *words)
+        assert done.returncode != 0
+        return {line for line in done.stderr.splitlines() if line.startswith("error: ")}
+
+    too_few = ("--standalone", "--nproc-per-node", "1", "-m", "harness.run.worker", str(run_dir))
+    assert refused(*too_few) == {
+        f"error: workers=2 in {run_dir}/config.yaml but 1 worker started; start as many as workers says"
+    }
     shard = Path(files.read_json(run_dir / "shards.json")["folder"]) / "worker-1.safetensors"
     content = shard.read_bytes()
     shard.write_bytes(content[:-9])
-    done = place.truly("-m", "torch.distributed.run", *printed[1:])
-    shard.write_bytes(content)
-    assert done.returncode != 0
-    said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert said and set(said) == {
+    assert refused(*printed[1:]) == {
         f"error: worker 1: {shard} is damaged: its checksum is not that of its content; delete the folder"
         f" {shard.parent} and run again to rebuild it"
-    }, done.stderr
-
-
-@pytest.mark.nightly(25)
-def test_workers_that_torchrun_started_have_the_run_to_themselves(place, prepared):
-    run_dir, printed = prepared
+    }
+    shard.write_bytes(content)
     with locked(run_dir):
-        done = place.truly("-m", "torch.distributed.run", *printed[1:])
-    assert done.returncode != 0
-    assert f"error: worker 0: {run_dir} is in use: the same run is going on" in done.stderr
+        (said,) = refused(*printed[1:])
+    assert said.startswith(f"error: worker 0: {run_dir} is in use: the same run is going on")
+    assert place.run().code == 0, "the run is as it was"
