@@ -106,13 +106,3 @@ def test_a_run_killed_while_it_trains_leaves_nothing(place, standing):
     assert any(map(exchanges_through_memory, run.family))
     kill(run)
     assert_nothing_is_left(place, before)
-
-
-@pytest.mark.nightly(20)
-@pytest.mark.parametrize("children", [1, 2])
-def test_a_run_killed_as_its_workers_begin_leaves_nothing(place, standing, children):
-    before = named_memory()
-    run = place.start(*standing)
-    run.until(lambda: list(place.folder.glob(f"{PREFIX}*")) and len(run.process.children()) >= children)
-    kill(run)
-    assert_nothing_is_left(place, before)

@@ -56,7 +56,9 @@ def test_a_partitioner_is_one_file_and_one_yaml(place, followed):
     assert folders[2] != folders[3], "another width is another partition"
     spec = json.loads((folders[3] / "spec.json").read_text())["spec"]
     assert (spec["method"], spec["width"]) == ("stripes.Stripes", 3) and spec["code"]
-    assert Trace(found[2]).shards["inner"] == [30, 30] and Trace(found[3]).shards["method"] == "stripes"
+    stats = Trace(found[2]).shards
+    assert (stats["inner"], stats["method"]) == ([30, 30], "stripes")
+    assert stats["assign_s"] > 0 and stats["edge_cut"] > 0 and "assign_bytes" in stats
     refused = place.run(place.more, "system=cdfgnn", "partition=stripes")
     assert "partition=stripes is an edge-cut and cdfgnn trains on a vertex-cut" in refused.err
 

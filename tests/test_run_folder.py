@@ -7,19 +7,15 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
-import torch
 from filelock import FileLock
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness.base.errors import InputError
-from harness.core.checkpoint import Checkpoints
 from harness.results import files
-from harness.results.reader import Trace
 from harness.run import config, prepare
 from harness.run.command import CONF
 from harness.run.process import RunFailed
@@ -44,18 +40,14 @@ def hold(folder: Path, run: config.Run) -> Path:
     return folder
 
 
-def test_the_same_run_goes_on_in_its_folder(tmp_path):
-    claim(run_in(hold(tmp_path / "a", run_in(tmp_path / "a"))))
-
-
-@pytest.mark.parametrize("text", ["7", "[1]", "system: {}\n", "system: {}\ndataset: {}\n"])
-def test_what_is_no_runs_config_is_damaged_and_no_hindrance_beside(tmp_path, text):
+def test_what_is_no_runs_config_is_damaged_and_no_hindrance_beside(tmp_path):
     run = run_in(tmp_path / "a")
     (tmp_path / "b").mkdir()
-    files.write_yaml_atomic(tmp_path / "b" / "config.yaml", text)
-    with pytest.raises(InputError, match=r"config.yaml is damaged \(it names no [a-z]*\)"):
-        config.stored(tmp_path / "b")
-    assert not run.is_in(tmp_path / "b")
+    for text in ("7", "system: {}\n", "system: {}\ndataset: {}\n"):
+        files.write_yaml_atomic(tmp_path / "b" / "config.yaml", text)
+        with pytest.raises(InputError, match=r"config.yaml is damaged \(it names no [a-z]*\)"):
+            config.stored(tmp_path / "b")
+        assert not run.is_in(tmp_path / "b")
 
 
 def test_a_number_for_a_text_is_kept_as_text(tmp_path):
@@ -150,16 +142,6 @@ def test_ctrl_c_ends_a_preparation_at_once():
     assert set(psutil.Process().children()) == children
 
 
-@pytest.mark.parametrize("state, own", [({"next_epoch": 57}, 57), ({}, 40)], ids=["own", "none"])
-def test_a_worker_goes_on_at_its_own_epoch_and_without_one_at_the_runs(tmp_path, state, own):
-    comm = SimpleNamespace(device=torch.device("cpu"), size=1, barrier=lambda: None, total=list)
-    saved = Checkpoints(tmp_path, 0, comm)
-    saved.save(SimpleNamespace(state_dict=lambda: state), 40)
-    loaded = {}
-    assert Checkpoints(tmp_path, 0, comm).restore(SimpleNamespace(load_state_dict=loaded.update)) == 40
-    assert loaded == {"next_epoch": own}
-
-
 def test_an_empty_summary_is_no_finished_run(tmp_path):
     run = run_in(tmp_path / "a")
     (hold(tmp_path / "a", run) / "summary.json").touch()
@@ -174,10 +156,3 @@ def test_a_run_that_has_begun_on_an_unknown_graph_is_refused(tmp_path):
     (tmp_path / "stream" / "epochs-worker0-attempt0.arrow").touch()
     with pytest.raises(InputError, match=r"shards.json is damaged .*; start the run anew with fresh=true"):
         prepare._begun_on(tmp_path)
-
-
-def test_a_run_knows_what_its_partition_took(place):
-    assert place.run("launch=prepare").code == 0
-    (run_dir,) = place.runs()
-    stats = Trace(run_dir).shards
-    assert stats["assign_s"] > 0 and stats["edge_cut"] > 0 and "assign_bytes" in stats
