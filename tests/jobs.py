@@ -20,7 +20,6 @@ from harness.comm.store import Store
 from harness.comm.work import PRODUCTS
 from harness.core.attention import _Attend
 from harness.core.cluster import Cluster
-from harness.core.cuts import halo_plan
 from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
 from harness.dev.bench.overlap import SlowLink
@@ -230,52 +229,6 @@ def loopback_bytes() -> int:
         if line.strip().startswith("lo:"):
             return int(line.split(":")[1].split()[0])
     raise AssertionError("no loopback interface")
-
-
-def exchange_once(comm, width, shard) -> dict:
-    """The halo of global ids, the gradient of a sum weighted by global id, and what was counted inside and
-    outside.
-    """
-    plan = halo_plan(shard, comm.device)
-    ids = torch.as_tensor(shard.inner, dtype=torch.float64)
-    h = (ids[:, None] + torch.arange(width) / 100).requires_grad_()
-    outside = comm.exchange(plan, h, layer=1).wait()
-    counted_outside = len(comm.recorder.epoch.sent)
-    comm.recorder.begin_epoch(0)
-    with comm.recorder.train():
-        pending = comm.exchange(plan, h, layer=1)
-        local = (h * 2).sum()
-        halo = pending.wait()
-        (halo.sum() + local).backward()
-    return {
-        "halo": halo.detach().numpy().copy(),
-        "outside": outside.shape,
-        "gradient": h.grad.numpy(),
-        "counted_outside": counted_outside,
-        "sent": dict(comm.recorder.epoch.sent),
-        "spans": comm.recorder.epoch.spans,
-    }
-
-
-def gather_ragged(comm) -> dict:
-    comm.recorder.begin_epoch(0)
-    with comm.recorder.train():
-        told = comm.exchange_counts([10 * comm.rank + p for p in range(comm.size)], 0, "forward", "ids")
-        parts = comm.all_gather(torch.arange(comm.rank + 1) * 2, 0, "ids")
-        # Two exchanges of one kind in flight at once, each in a slot of its own.
-        send = receive = [int(p != comm.rank) for p in range(comm.size)]
-        flights = []
-        for slot in (0, 1):
-            rows = torch.full((comm.size - 1, 2), 10.0 * comm.rank + slot)
-            flights.append(comm.start_exchange(rows, send, receive, 1, "forward", "halo", slot))
-        for flight, _ in flights:
-            flight.wait()
-    return {
-        "told": told,
-        "parts": [p.tolist() for p in parts],
-        "slots": [rows[:, 0].tolist() for _, rows in flights],
-        "bytes": sum(size for (layer, *_), (_, size) in comm.recorder.epoch.sent.items() if layer == 0),
-    }
 
 
 def through_store(comm, address, shard) -> dict:
