@@ -27,10 +27,12 @@ from harness.dev.conformance.train import train
 from harness.run.config import make_combine
 from systems.digest_a import DigestA
 
+SLOW = 1e6  # bytes per second
 
-def train_over_slow_link(comm, rate, *given) -> dict:
+
+def train_over_slow_link(comm, *given) -> dict:
     """`train` over the bench's slow link."""
-    return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), comm.transport, rate=rate), *given)
+    return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), comm.transport, rate=SLOW), *given)
 
 
 def train_halved(comm, *given) -> dict:

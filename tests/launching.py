@@ -58,7 +58,6 @@ HELD = """
 import os, time
 from systems.digest import Digest
 from systems.digest_a import DigestA
-from systems.sancus import Sancus
 from systems.vanilla import Vanilla
 
 class Held:
@@ -68,9 +67,6 @@ class Held:
             time.sleep(0.01)
 
 class HeldVanilla(Held, Vanilla):
-    pass
-
-class HeldSancus(Held, Sancus):
     pass
 
 class HeldDigest(Held, Digest):
@@ -131,7 +127,7 @@ class Place:
         self.hold = folder / "hold"
         (folder / "conf" / "system").mkdir(parents=True)
         (folder / "conf" / "system" / "trouble.yaml").write_text(TROUBLE_YAML)
-        for name in ("vanilla", "sancus", "digest", "digest_a"):
+        for name in ("vanilla", "digest", "digest_a"):
             yaml = (ROOT / "conf" / "system" / f"{name}.yaml").read_text()
             held = yaml.replace(f"systems.{name}.", "held.Held")
             (folder / "conf" / "system" / f"held_{name}.yaml").write_text(held)

@@ -5,25 +5,17 @@ from what it was asked.
 from __future__ import annotations
 
 import math
-import threading
 
 import pytest
-import torch
 
-from harness.comm.comm import Comm
-from harness.comm.recorder import Recorder, ThreadTimes
 from harness.data.partition.assign import assign
 from harness.dev.bench import overlap
-from harness.dev.bench.epoch import whole
 from harness.dev.conformance.runs import shards_of
 from tests import systems
 from tests.graphs import random_graph
 from tests.pretend.groups import BEHIND, BEYOND, LINK_S, behind
-from tests.pretend.install import pretended
 from tests.pretend.overlap import observed
-from tests.pretend.tally import SYNCHRONISATION
 from tests.pretend.timeline import KERNEL_S
-from tests.pretend.training import MODELS, make_trainer
 
 FEW = 10 * KERNEL_S  # what bookkeeping may take
 
@@ -79,45 +71,3 @@ def test_a_pipelined_system_hides_its_communication_on_a_device(pool, name):
 
     assert share(drains=False) <= overlap.TARGET
     assert share(drains=True) > overlap.TARGET, "a wait for the whole device leaves nothing to hide behind"
-
-
-def work() -> None:
-    sum(range(200_000))
-
-
-def test_a_worker_alone_waits_in_no_epoch_and_asks_once_for_its_stream(monkeypatch):
-    recorder, shard, asked = Recorder(), whole(random_graph(40, 4, seed=3)), []
-    with pretended(recorder, nccl=False) as tally:
-        current = torch.cuda.current_stream
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(1) or current(device))
-        comm = Comm(0, 1, torch.device("cuda", 0), recorder)
-        trainer = make_trainer(comm, systems.block("vanilla"), MODELS["gcn"], shard)
-        for epoch in range(2):
-            asked.clear()
-            trainer.train_epoch(epoch)
-            assert len(asked) == 1
-        trainer.closing.close()
-        assert [note for note in tally.counts if (note.epoch, note.kind) == (1, SYNCHRONISATION)] == []
-        monkeypatch.undo()
-
-
-def test_cpu_seconds_are_those_of_all_threads_that_asked_and_never_fall():
-    times = ThreadTimes()
-    seen = [times.seconds()]
-    assert 0 <= seen[0] < 1e-3, "what this thread did before counts nowhere"
-
-    def other() -> None:
-        seen.append(times.seconds())
-        work()
-        seen.append(times.seconds())
-
-    for _ in range(2):  # the second thread may have the ident of the first, which is gone
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-        work()
-        seen.append(times.seconds())
-    assert seen == sorted(seen)
-    # What the second thread does, what the first does, and the same once more: a little of a second each.
-    grown = [after - before for before, after in zip(seen, seen[1:])]
-    assert min(grown[1], grown[2], grown[4], grown[5]) > 1e-3

@@ -14,8 +14,6 @@ import pytest
 from harness.base.errors import InputError
 from harness.comm.meeting import Meeting
 from harness.results import files
-from harness.results.environment import of_hosts
-from harness.results.resolved import machine
 from harness.run import separate_hosts
 
 HOSTS = "ab"  # of worker 0 and of worker 1
@@ -167,13 +165,3 @@ def test_worker_0_takes_back_streams_and_nothing_else(tmp_path, monkeypatch):
 def test_a_run_that_is_not_prepared_is_worker_0s_to_say(tmp_path, folders):
     (_, wrong), (_, other) = described(tmp_path, [tmp_path / "nowhere", folders[1]])
     assert "shards.json is missing or damaged" in wrong and other == ""
-
-
-def test_the_environment_of_several_hosts_lists_each(tmp_path):
-    one = {"processor": "p", "cores": 2, "gpus": [], "memory_bytes": 10}
-    other = {"processor": "q", "cores": 4, "gpus": ["g"], "memory_bytes": 5}
-    assert of_hosts([one], [(0, 1)]) == one and machine(one) == "p, 2 cores"
-    both = of_hosts([one, other], [(0, 2), (1,)])
-    assert (both["cores"], both["gpus"], both["memory_bytes"]) == (6, ["g"], 15)
-    assert [each["workers"] for each in both["hosts"]] == [[0, 2], [1]]
-    assert machine(both) == "p, 6 cores, 1 x g, 2 hosts"

@@ -162,12 +162,6 @@ def test_a_kernel_that_is_none_is_refused_before_a_worker_starts(name, said):
             "is not a Partitioner; derive the class from harness.data.partition.config.Partitioner",
         ),
         (
-            {"_target_": "harness.data.partition.config.VertexCutPartitioner"},
-            "partition",
-            Partitioner,
-            "lacks the method edge_owners; define it as harness/data/partition/config.py says",
-        ),
-        (
             {"_target_": "harness.data.dataset.Dataset", "name": "x"},
             "dataset",
             Dataset,

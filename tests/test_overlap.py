@@ -13,7 +13,6 @@ from harness.dev.bench import overlap
 from tests import jobs, systems
 from tests.graphs import random_graph as larger_graph
 from tests.oracles.samples import random_graph
-from tests.systems import Settings
 
 CASES = [
     ("pipegcn", {}, 1),
@@ -52,31 +51,15 @@ def test_capgnns_halo_rows_are_waited_for_an_epoch_after_they_were_asked_for(poo
 
 
 def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
-    graph, settings = random_graph(4, vertices=30), Settings()
-    block = systems.block("vanilla")
-    plain = systems.run(pool, graph, block, 3, settings=settings)
-    shards = systems.shards_of(graph, plain.assignment, 3)
-    rate = 1e6
-    given = (
-        rate,
-        block,
-        settings.model,
-        settings.optimiser,
-        settings.seed,
-        settings.epochs,
-        settings.dtype,
-        None,
-        settings.scored,
-        None,
-        {},
-    )
-    slow = pool.run(jobs.train_over_slow_link, 3, *given, per_worker=shards)
-    for worker in slow:
-        assert worker["losses"] == plain.losses
+    graph, block = random_graph(4, vertices=30), systems.block("vanilla")
+    plain = systems.run(pool, graph, block, 3)
+    slow = systems.run(pool, graph, block, 3, job=jobs.train_over_slow_link)
+    assert slow.losses == plain.losses
+    for worker in slow.workers:
         for _, spans in worker["spans"]:
             for span in spans:
                 if span.kind == "comm" and span.bytes:
-                    assert span.end - span.start >= 0.99 * span.bytes / rate
+                    assert span.end - span.start >= 0.99 * span.bytes / jobs.SLOW
 
 
 def test_overlap_lines_are_finite():

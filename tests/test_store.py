@@ -32,7 +32,7 @@ def expected(shard, layer, stamp):
     return (shard.halo + 1000 * layer + 10_000 * stamp).astype(np.float32)
 
 
-@pytest.mark.parametrize("kept", ["shared", "redis", "redis in small blocks"])
+@pytest.mark.parametrize("kept", ["shared", "redis in small blocks"])
 def test_each_worker_pulls_its_halo_as_it_was_pushed_and_every_byte_is_counted(pool, request, kept):
     address = "shared" if kept == "shared" else request.getfixturevalue("redis_server").url
     job = jobs.through_small_blocks if "small" in kept else jobs.through_store

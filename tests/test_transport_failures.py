@@ -14,7 +14,6 @@ from unittest import mock
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from harness.base.errors import InputError
 from harness.base.machine import LimitReached
@@ -53,20 +52,16 @@ def test_rows_of_another_size_or_operation_are_no_silent_garbage(pool, job, said
         pool.run(job, 2)
 
 
-def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
+def test_who_cannot_join_a_group_has_lost_its_peers(monkeypatch, tmp_path):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     joining = group.process_group(
-        Meeting(0, 2, str(tmp_path / "first"), 0.2), WorkerPlace.on_cpu(0, 2), "sockets"
+        Meeting(0, 2, str(tmp_path / "store"), 0.2), WorkerPlace.on_cpu(0, 2), "sockets"
     )
     with (
         pytest.raises(PeerLost, match=r"worker 0 could not reach the others: .*GLOO_SOCKET_IFNAME=lo"),
         joining,
     ):
         pass
-    store = dist.FileStore(str(tmp_path / "second"), 1)
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    assert dist.group.WORLD.group_name == "0"
-    dist.destroy_process_group()
 
 
 def fails_alone(comm) -> None:
@@ -115,76 +110,58 @@ def test_sums_under_way_together_do_not_share_memory(pool):
     assert pool.run(totals_together, 2) == [[21.0, 201.0]] * 2
 
 
-def cannot_share(comm, where, folder) -> str:
-    """A transport made where worker 1 has no memory to give, cannot open the others', or finds another
-    process under their numbers."""
-    broken = {
-        "own": ("ftruncate", _refuse),
-        "others": ("readlink", _refuse),
-        "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
-    }[where]
-    with mock.patch.object(segments.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
-        try:
-            memory_transport.MemoryTransport(meeting_of(comm, folder))
-            return "made"
-        except InputError as error:
-            return str(error)
-
-
-def meeting_of(comm, folder) -> Meeting:
-    """One more, beside that of the group that is open."""
-    return Meeting(comm.rank, comm.size, str(Path(folder) / "again"), 60)
-
-
-def lacks_files(comm, folder) -> str:
-    """What a worker says of a transport when worker 1 can open no file."""
-    fails = mock.patch.object(segments.os, "ftruncate", side_effect=OSError(24, os.strerror(24)))
-    with fails if comm.rank == 1 else contextlib.nullcontext(), pytest.raises(LimitReached) as raised:
-        memory_transport.MemoryTransport(meeting_of(comm, folder))
-    return str(raised.value)
-
-
 def _refuse(*given):
     raise PermissionError(13, "Permission denied")
 
 
-@pytest.mark.parametrize("where", ["own", "others", "another process"])
-def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where, tmp_path):
-    for rank, told in enumerate(pool.run(cannot_share, 2, where, str(tmp_path), transport="sockets")):
-        told = re.sub(r"process \d+", "process N", told)
-        reason = (
-            "process N is another one here" if where == "another process" else "[Errno 13] Permission denied"
-        )
-        reason = f"({reason})" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
-        assert (
-            told
-            == f"transport=memory: the workers cannot share memory {reason}".strip()
-            + "; give transport=sockets"
-        )
+def _no_file(*given):
+    raise OSError(24, os.strerror(24))
+
+
+# What of the operating system fails on worker 1, and what each worker says of memory that it cannot share.
+BROKEN = {
+    "own": ("ftruncate", _refuse),
+    "others": ("readlink", _refuse),
+    "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
+    "open files": ("ftruncate", _no_file),
+}
+
+
+def memory_without(comm, what, folder, transport) -> tuple[str, str]:
+    """The memory between workers that is made, or why there is none; and what is said on stderr."""
+    meeting = Meeting(comm.rank, comm.size, str(Path(folder) / transport), 60)  # beside the group's
+    fails = mock.patch.object(segments.os, *BROKEN[what]) if comm.rank == 1 else contextlib.nullcontext()
+    said = io.StringIO()
+    with fails, contextlib.redirect_stderr(said):
+        try:
+            carrier = group.memory_of(meeting, transport)
+        except (InputError, LimitReached) as error:
+            return str(error), ""
+    return type(carrier).__name__, said.getvalue()
+
+
+@pytest.mark.parametrize(
+    "what, reasons",
+    [
+        ("own", (" (worker 1 has none to give)", " ([Errno 13] Permission denied)")),
+        ("others", ("", " ([Errno 13] Permission denied)")),
+        ("another process", ("", " (process N is another one here)")),
+    ],
+)
+def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker_or_sockets(pool, what, reasons, tmp_path):
+    asked = pool.run(memory_without, 2, what, str(tmp_path), "memory", transport="sockets")
+    why = [f"the workers cannot share memory{reason}" for reason in reasons]
+    assert [re.sub(r"process \d+", "process N", told) for told, _ in asked] == [
+        f"transport=memory: {reason}; give transport=sockets" for reason in why
+    ]
+    chosen = pool.run(memory_without, 2, what, str(tmp_path), "auto", transport="sockets")
+    assert chosen == [("NoneType", f"note: {why[0]}: sockets instead\n"), ("NoneType", "")]
 
 
 def test_few_open_files_are_no_reason_to_go_over_sockets(pool, tmp_path):
     """Which need more of them."""
-    for rank, told in enumerate(pool.run(lacks_files, 2, str(tmp_path), transport="sockets")):
-        assert told.startswith("no more files can be opened"), rank
-
-
-def chosen_without_memory(comm, folder) -> tuple[str, str]:
-    """What auto takes where worker 1 has no memory to give, and what is said of it."""
-    said = io.StringIO()
-    without = mock.patch.object(segments.os, "ftruncate", _refuse)
-    with without if comm.rank == 1 else contextlib.nullcontext(), contextlib.redirect_stderr(said):
-        carrier = group.memory_of(meeting_of(comm, folder), "auto")
-    return type(carrier).__name__, said.getvalue()
-
-
-def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool, tmp_path):
-    first, second = pool.run(chosen_without_memory, 2, str(tmp_path), transport="sockets")
-    assert first == (
-        "NoneType",
-        "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n",
-    )
-    assert second == ("NoneType", "")
+    told = pool.run(memory_without, 2, "open files", str(tmp_path), "auto", transport="sockets")
+    assert all(said.startswith("no more files can be opened") for said, _ in told), told
 
 
 def woken(comm) -> float:
