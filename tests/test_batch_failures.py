@@ -1,24 +1,14 @@
-"""What goes wrong in a mini-batch: a thread that draws ahead fails, a batch is too large for memory. And what
-such a thread makes, by itself."""
+"""What goes wrong in a mini-batch: a thread that draws ahead fails, a batch is too large for memory."""
 
 from __future__ import annotations
 
 import re
-import threading
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from harness.base.errors import InputError
-from harness.comm.comm import Comm
-from harness.comm.recorder import Recorder
 from harness.results.reader import Trace
-from systems.parts.tasks import Scheduler
 from tests.graphs import edge_list, random_graph
-from tests.launching import PATIENCE
 
 # Fails, on worker 1 from epoch 3 on while a file is there: in its sampler, or for want of memory in a batch
 # that takes all neighbours, where no more address space is to be had and all but a megabyte of the freed is
@@ -94,66 +84,3 @@ def test_a_worker_out_of_memory_in_a_batch_says_how_large_it_is(place, failing):
     told = r"error: worker 1 ran out of memory in epoch 3, step \d, in a batch of 10 seeds( and \d+ inputs)?;"
     assert re.match(told + " give a smaller system.batch or smaller system.fanouts\n", done.err)
     assert_checkpoint_is_that_of_epoch_2(place.runs("wide/*")[0])
-
-
-def maker(made: list, most: dict):
-    """Notes what is made, and how far ahead of `taken`."""
-
-    def make(epoch: int, step: int) -> tuple[int, int]:
-        made.append((epoch, step))
-        most["ahead"] = max(most["ahead"], len(made) - most["taken"])
-        return epoch, step
-
-    return make
-
-
-def drawn_ahead(make, steps: int, epochs: int, depth: int) -> Scheduler:
-    """Every step is one task, in one thread; what `take` gives ends with what `make` gave."""
-
-    def first(dag) -> None:
-        scheduler.task(dag, 0, lambda: dag.work.append(make(*dag.work)))
-
-    comm = Comm(0, 1, torch.device("cpu"), Recorder())
-    scheduler = Scheduler(comm, lambda _, *at: list(at), first, steps, epochs, depth=depth)
-    return scheduler
-
-
-@given(steps=st.integers(1, 4), epochs=st.integers(1, 4), depth=st.integers(1, 6), data=st.data())
-def test_every_step_is_made_once_in_order_and_not_too_far_ahead(steps, epochs, depth, data):
-    """From any step on, as where a run goes on."""
-    everything = [(epoch, step) for epoch in range(epochs) for step in range(steps)]
-    first = data.draw(st.integers(0, len(everything) - 1))
-    made, most = [], {"ahead": 0, "taken": 0}
-    ahead = drawn_ahead(maker(made, most), steps, epochs, depth)
-    for at in everything[first:]:
-        assert ahead.take(*at)[-1] == at
-        most["taken"] += 1
-    ahead.close()
-    assert made == everything[first:], "and nothing beyond the run's last step"
-    assert most["ahead"] <= depth + 1
-
-
-def test_the_thread_makes_the_next_step_while_the_one_before_is_used():
-    reached = {number: threading.Event() for number in range(4)}
-
-    def make(epoch, step):
-        reached[step].set()
-        return step
-
-    ahead = drawn_ahead(make, 4, 1, 2)
-    assert ahead.take(0, 0)[-1] == 0
-    assert reached[2].wait(PATIENCE) and not reached[3].is_set()
-    ahead.close()
-
-
-def test_a_refusal_in_the_thread_is_raised_where_its_step_is_taken():
-    def make(epoch, step):
-        if (epoch, step) == (1, 1):
-            raise InputError("give less")
-        return epoch, step
-
-    ahead = drawn_ahead(make, 2, 3, 5)
-    assert [ahead.take(*at)[-1] for at in ((0, 0), (0, 1), (1, 0))] == [(0, 0), (0, 1), (1, 0)]
-    with pytest.raises(InputError, match="^give less$"):
-        ahead.take(1, 1)
-    ahead.close()
