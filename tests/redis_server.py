@@ -28,23 +28,11 @@ class RedisServer:
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                executable(),
-                "--port",
-                str(self.port),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-                str(self.folder),
-                *(["--requirepass", self.password] if self.password else []),
-            ],
-            stdout=subprocess.DEVNULL,
-        )
+        options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no", "dir": self.folder}
+        if self.password:
+            options["requirepass"] = self.password
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        self.process = subprocess.Popen([executable(), *words], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -53,9 +41,8 @@ class RedisServer:
                     if answer.recv(7) in (b"+PONG\r\n", b"-NOAUTH"):
                         return
             except OSError:
-                assert self.process.poll() is None and time.monotonic() < deadline, (
-                    "redis-server did not start"
-                )
+                going = self.process.poll() is None and time.monotonic() < deadline
+                assert going, "redis-server did not start"
                 time.sleep(0.02)
 
     def bytes_received(self) -> int:

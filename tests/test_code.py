@@ -25,10 +25,7 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
     monkeypatch.syspath_prepend(tmp_path)
     package(
         tmp_path,
-        idea_a=(
-            '"""An idea."""\nimport math\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return'
-            " step(x)\n"
-        ),
+        idea_a='"""An idea."""\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return step(x)\n',
         idea_b="def step(x):\n    from idea_c import more\n    return more(x)\n",
         idea_c="more = abs\n",
         idea_d="more = 1\n",
@@ -40,12 +37,8 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
             rewrite(tmp_path / f"{name}.py", text)
         return code_of("idea_a") != first
 
-    assert not changed(
-        idea_a=(
-            '"""Said otherwise."""\nimport math  # why\nimport torch\nfrom idea_b import step\ndef f(x):\n '
-            " return (step(x))\n"
-        )
-    )
+    otherwise = '"""So."""\nimport torch  # why\nfrom idea_b import step\ndef f(x):\n  return (step(x))\n'
+    assert not changed(idea_a=otherwise)
     assert not changed(idea_d="more = 2\n")
     assert changed(idea_c="more = round\n")
     assert changed(idea_b="def step(x):\n    return x\n")

@@ -142,13 +142,6 @@ def test_ctrl_c_ends_a_preparation_at_once():
     assert set(psutil.Process().children()) == children
 
 
-def test_an_empty_summary_is_no_finished_run(tmp_path):
-    run = run_in(tmp_path / "a")
-    (hold(tmp_path / "a", run) / "summary.json").touch()
-    with pytest.raises(InputError, match=r"summary.json cannot be read .*; run it again with fresh=true"):
-        claim(run)
-
-
 def test_a_run_that_has_begun_on_an_unknown_graph_is_refused(tmp_path):
     (tmp_path / "stream").mkdir()
     (tmp_path / "shards.json").write_text("{")
