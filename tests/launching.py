@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -157,6 +158,18 @@ class Place:
 
     def write_graph(self, num_vertices: int, seed: int = 3) -> None:
         write_graph(self.graph, num_vertices, seed)
+
+    def derive(self, name: str, like: str, module: str) -> None:
+        """A system of this place: class `Name` of this module, with the yaml of the system `like`."""
+        (self.folder / "modules" / f"{name}.py").write_text(module)
+        text = (ROOT / "conf" / "system" / f"{like}.yaml").read_text()
+        own = re.sub("(?m)^_target_: .*", f"_target_: {name}.{name.title()}", text)
+        (self.folder / "conf" / "system" / f"{name}.yaml").write_text(own)
+
+    def mend(self, how: str) -> None:
+        """The system `trouble` fails in this way no more."""
+        mended = TROUBLE.replace(f'self.how == "{how}"', 'self.how == "never"')
+        (self.folder / "modules" / "trouble.py").write_text(mended)
 
     def arguments(self, *overrides: str) -> list[str]:
         if overrides[:1] == ("runs",):

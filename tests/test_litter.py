@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from harness.base.scratch import PREFIX
-from tests.launching import PATIENCE, ROOT
+from tests.launching import PATIENCE
 from tests.memory import exchanges_through_memory
 
 # A system that has a store in shared memory and a parameter server. While there is a file that holds a
@@ -44,11 +44,7 @@ class Standing(DigestA):
 @pytest.fixture
 def standing(place):
     """The command of such a run, and a place without litter."""
-    (place.folder / "modules" / "standing.py").write_text(STANDING)
-    yaml = (ROOT / "conf" / "system" / "digest_a.yaml").read_text()
-    (place.folder / "conf" / "system" / "standing.yaml").write_text(
-        yaml.replace("systems.digest_a.DigestA", "standing.Standing")
-    )
+    place.derive("standing", "digest_a", STANDING)
     yield (place.more, "system=standing", "epochs=1000000", "model.layers=3")
     for path in place.folder.glob("hold-*"):
         path.unlink()

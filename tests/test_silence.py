@@ -92,11 +92,7 @@ def test_nothing_is_said_of_workers_that_may_well_be_at_work(calm, beats, tmp_pa
 
 
 def test_workers_of_a_run_that_stand_still_are_named_and_go_on(place):
-    (place.folder / "modules" / "impatient.py").write_text(FROZEN)
-    yaml = (place.folder / "conf" / "system" / "held_vanilla.yaml").read_text()
-    (place.folder / "conf" / "system" / "impatient.yaml").write_text(
-        yaml.replace("held.HeldVanilla", "impatient.Impatient")
-    )
+    place.derive("impatient", "vanilla", FROZEN)
     place.hold.touch()
     run = place.start(place.more, "system=impatient", "epochs=32", "checkpoint_every=10")
     run.until(lambda: "workers 0, 1 have not moved since epoch 30, for " in run.told())

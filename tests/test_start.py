@@ -69,18 +69,8 @@ def test_no_start_waits_for_what_comes_later(tmp_path):
 
 COMPILING = """
 import inspect, sys, torch
-from harness.base.uncompiled import keep_compiler_out
-from harness.core.optimisers import Adam
+import harness.core.optimisers  # keeps the compiler out
 
-weight = torch.nn.Parameter(torch.ones(2))
-optimiser = Adam(lr=0.1, weight_decay=0.0).make([weight], lr=0.1)
-
-def step():
-    optimiser.zero_grad()
-    (weight * 3).sum().backward()
-    optimiser.step()
-
-step()
 inspect.getmodule(sys._getframe())  # looks at every module's file
 assert "torch._dynamo.eval_frame" not in sys.modules
 graphs = []
@@ -91,11 +81,6 @@ def backend(graph, inputs):
 
 double = torch.compile(lambda x: 2 * x + 1, backend=backend)
 assert double(torch.ones(2)).tolist() == [3.0, 3.0] and len(graphs) == 1
-import torch._dynamo
-keep_compiler_out()  # what is loaded stays
-assert torch._dynamo is sys.modules["torch._dynamo"] and torch._dynamo.is_compiling() is False
-step()
-assert torch.allclose(weight, torch.tensor(0.8)), weight
 """
 
 

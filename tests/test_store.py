@@ -18,7 +18,6 @@ from harness.comm.store import Store
 from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
 from tests import jobs
-from tests.launching import ROOT
 from tests.oracles.samples import random_graph
 from tests.redis_server import RedisServer
 
@@ -163,13 +162,11 @@ def test_a_password_comes_from_the_environment(guarded, monkeypatch):
 
 def test_a_password_is_stored_nowhere(place, guarded):
     """A run that uses one, and one that was given one where it does not belong."""
-    (place.folder / "modules" / "guarded.py").write_text(
+    place.derive(
+        "guarded",
+        "digest",
         f"import os\nfrom systems.digest import Digest\nos.environ['{PASSWORD}'] = 'hunter2'\n"
-        "class Guarded(Digest):\n    pass\n"
-    )
-    yaml = (ROOT / "conf" / "system" / "digest.yaml").read_text()
-    (place.folder / "conf" / "system" / "guarded.yaml").write_text(
-        yaml.replace("systems.digest.Digest", "guarded.Guarded")
+        "class Guarded(Digest):\n    pass\n",
     )
     command = (place.more, "system=guarded", "epochs=3", "keep_checkpoint=true")
     done = place.run(*command, f"system.store={guarded.url}")
