@@ -49,25 +49,12 @@ def test_a_folder_that_all_see_is_left_as_it_is(tmp_path, folders):
     assert sorted(path.name for path in folders[0].iterdir()) == before
 
 
-def test_a_copy_has_what_describes_the_run_and_shards_of_its_own(tmp_path, folders):
-    run, copy = folders
-    found = described(tmp_path, [run, copy, copy], "abb")
-    assert found == [([True, False, False], "")] * 3
-    assert (copy / "config.yaml").read_text() == (run / "config.yaml").read_text()
-    assert files.read_json(copy / "shards.json")["folder"] == str(copy / "shards")
-    assert (copy / "shards" / "spec.json").read_text() == "{}"
-    separate_hosts.forget(copy, keep=False)
-    assert not copy.exists()
-
-
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_what_an_earlier_start_left_in_a_copy_counts_only_in_a_run_that_goes_on(tmp_path, folders, goes_on):
     run, copy = folders
     described(tmp_path, folders)
-    for name in (
-        *("stream/epochs-worker1-attempt0.arrow", "checkpoints/epoch-000003/worker-1.pt"),
-        "devices.json",
-    ):
+    made = ("stream/epochs-worker1-attempt0.arrow", "checkpoints/epoch-000003/worker-1.pt", "devices.json")
+    for name in made:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).touch()
     if goes_on:

@@ -102,17 +102,12 @@ def test_the_fingerprint_of_a_dataset_has_its_fields_seed_code_and_files(tmp_pat
         Filed("mine").graph(tmp_path, 1)
 
 
-class Doubled(Kernel):
-    """Numba's product; blocks are counted."""
-
-    prepared = 0
-
+class OnHost(Kernel):
     def check(self, device):
         if device.type != "cpu":
             raise InputError(f"kernel={self.name} runs on the CPU only; give kernel=torch")
 
     def prepare(self, block, values, device):
-        Doubled.prepared += 1
         return NumbaProduct(block, values)
 
 
@@ -127,10 +122,10 @@ def test_a_kernel_is_a_class_that_its_name_imports(place):
     assert place.run("kernel=fast.Fast", "epochs=2").code == 0
     (run_dir,) = place.runs()
     assert resolved.read(run_dir)["attempts"][0]["kernel"] == "fast.Fast"
-    kernel = make_kernel("tests.test_outside.Doubled")
-    assert kernel.name == "tests.test_outside.Doubled"
-    with pytest.raises(InputError, match=r"kernel=tests.test_outside.Doubled runs on the CPU only"):
-        make_kernel("tests.test_outside.Doubled", torch.device("cuda"))
+    kernel = make_kernel("tests.test_outside.OnHost")
+    assert kernel.name == "tests.test_outside.OnHost"
+    with pytest.raises(InputError, match=r"kernel=tests.test_outside.OnHost runs on the CPU only"):
+        make_kernel("tests.test_outside.OnHost", torch.device("cuda"))
 
 
 @pytest.mark.parametrize(

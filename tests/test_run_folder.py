@@ -11,19 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 from filelock import FileLock
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness.base.errors import InputError
 from harness.results import files
 from harness.run import config, prepare
-from harness.run.command import CONF
 from harness.run.process import RunFailed
+from tests import systems
 
 
 def run_in(folder: Path, *more: str) -> config.Run:
-    with initialize_config_dir(CONF, version_base="1.3"):
-        return config.check(compose("config", overrides=["dataset=twin/flickr", f"run_dir={folder}", *more]))
+    return systems.asked("dataset=twin/flickr", f"run_dir={folder}", *more)
 
 
 def claim(run: config.Run) -> None:

@@ -12,9 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.comm.comm import Comm
-from harness.comm.flight import HaloPlan
-from harness.comm.recorder import Recorder
 from harness.core.mixins import AsynchronousSystem
 from harness.dev.conformance.pool import MEMORY
 from harness.dev.conformance.subject import facts_of
@@ -161,27 +158,3 @@ def test_what_carries_the_bytes_changes_no_system_whatever_the_workers_and_the_w
         for dtype in ("float32", "float64"):
             for job in jobs_of:
                 assert_carried_alike(pool, block, size, job, dtype=dtype, scored="every epoch")
-
-
-def test_a_worker_alone_exchanges_with_nobody():
-    """Every operation is through at once and leaves its tensors as they are; nothing is counted."""
-    comm = Comm(0, 1, torch.device("cpu"), Recorder(), wire="bfloat16")
-    rows, nothing = torch.rand(3, 2), torch.empty(0, dtype=torch.int64)
-    before = rows.clone()
-    comm.recorder.begin_epoch(0)
-    with comm.recorder.train():
-        halo = comm.exchange(HaloPlan(nothing, [0], [0]), rows, layer=0).wait()
-        comm.broadcast_blocks([rows], [0], 0, "forward", "blocks").wait()
-        comm.all_reduce(rows, "weights", layer=0)
-        flags = comm.all_gather_flag(True, 0)
-    assert comm.carrier == "none" and flags == [True]
-    assert halo.shape == (0, 2) and torch.equal(rows, before)
-    assert not comm.recorder.epoch.sent
-    assert "comm" not in {span.kind for span in comm.recorder.epoch.spans}
-    for transfer in (
-        comm.transport.exchange(rows, rows, [0], [0]),
-        comm.transport.broadcast({0: rows}),
-        comm.transport.all_reduce(rows),
-    ):
-        assert transfer.ended is not None
-        transfer.wait()
