@@ -25,7 +25,7 @@ def test_knobs_that_are_left_to_a_system_are_shown_with_what_they_became(place, 
     assert resolved.read(run_dir)["knobs"] == {"refresh": 3}
 
 
-def test_a_run_goes_on_with_what_it_began_with(place):
+def test_a_run_goes_on_with_what_it_began_with_and_over_nccl_with_nothing_else(place):
     """Where `auto` would become something else by now."""
     command = (*place.trouble, "kernel=auto", "threads=null", "transport=auto", "epochs=1000000")
     run = place.start(*command)
@@ -34,38 +34,32 @@ def test_a_run_goes_on_with_what_it_began_with(place):
     done = run.end()
     assert done.code == 128 + signal.SIGINT and "stopped by SIGINT; the same command goes on" in done.err
     (run_dir,) = place.runs()
-    found = resolved.read(run_dir)
-    found["attempts"][0].update(threads=2, kernel="torch")
-    files.write_json_atomic(run_dir / "resolved.json", found)
+    began = resolved.read(run_dir)
+    began["attempts"][0].update(threads=2, kernel="torch")
+    files.write_json_atomic(run_dir / "resolved.json", began)
     last = int((run_dir / "checkpoints" / "latest").read_text())
     run = place.start(*command)
     run.until_epoch(last + 4)
     run.interrupt()
     run.end()
-    _, second = resolved.read(run_dir)["attempts"]
+    began = resolved.read(run_dir)
+    second = began["attempts"][1]
     assert (second["threads"], second["kernel"], second["first_epoch"]) == (2, "torch", last)
     threads = Trace(run_dir).metrics.query("name == 'threads' and epoch > @last + 1").value
     assert set(threads) == {2.0}
-
-
-def test_nccl_adds_in_an_order_of_its_own():
-    for one, other, alike in (("memory", "sockets", True), ("memory", "nccl", False), ("nccl", "nccl", True)):
-        assert resolved.adds_alike(one, other) == resolved.adds_alike(other, one) == alike
-
-
-def test_a_run_that_began_over_nccl_goes_on_over_nothing_else(place):
-    command = (*place.trouble, "system.how=kill", "epochs=1000000")
-    assert place.run(*command).code == 128 + signal.SIGKILL
-    (run_dir,) = place.runs()
-    found = resolved.read(run_dir)
-    found["attempts"][-1]["transport"] = "nccl"
-    files.write_json_atomic(run_dir / "resolved.json", found)
+    began["attempts"][-1]["transport"] = "nccl"
+    files.write_json_atomic(run_dir / "resolved.json", began)
     done = place.run(*command)
     assert (done.code, done.err) == (
         2,
         f"error: {run_dir} goes on only with what it began with, for the same bits, but it began over"
         " transport nccl and would go on over memory; start the run anew with fresh=true\n",
     )
+
+
+def test_nccl_adds_in_an_order_of_its_own():
+    for one, other, alike in (("memory", "sockets", True), ("memory", "nccl", False), ("nccl", "nccl", True)):
+        assert resolved.adds_alike(one, other) == resolved.adds_alike(other, one) == alike
 
 
 def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):

@@ -118,7 +118,7 @@ def _no_file(*given):
     raise OSError(24, os.strerror(24))
 
 
-# What of the operating system fails on worker 1, and what each worker says of memory that it cannot share.
+# What of the operating system fails on worker 1, and how.
 BROKEN = {
     "own": ("ftruncate", _refuse),
     "others": ("readlink", _refuse),
