@@ -133,15 +133,6 @@ def test_optuna_goes_on_after_a_trial_that_failed_and_minimises_a_cost(place):
     assert found["best_params"] == {"system.how": "nothing"}
 
 
-def test_a_grid_whose_last_point_fails_writes_what_is_known(place):
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
-    grid = ("hydra/sweeper=optuna", "hydra/sweeper/sampler=grid")
-    done = place.run("-m", *place.trouble, *grid, "system.how=choice(raise)")
-    assert done.code == 1 and "1 of the sweep's jobs failed" in done.err, done.err
-    found = yaml.safe_load((place.results / "optimization_results.yaml").read_text())
-    assert found["best_value"] == -math.inf
-
-
 def test_the_direction_is_the_objectives():
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     optuna = "-m", "hydra/sweeper=optuna"
