@@ -69,11 +69,6 @@ def test_worker_that_raises_shows_its_traceback_once(place):
     assert Trace(place.runs()[0]).epochs["epoch"].max() == 2
 
 
-def test_worker_that_refuses_its_input_says_one_sentence(place):
-    done = place.run(*place.trouble, "system.how=refuse")
-    assert (done.code, done.err) == (2, "error: trouble=1 is too much: give 0\n")
-
-
 def test_a_sweep_that_is_killed_takes_its_workers_along_and_ends_complete(place):
     """No finished run is run again, and no epoch before the last checkpoint computed twice."""
     sweep = ("-m", place.more, "system=held_vanilla", "seed=1,2", "epochs=40", "checkpoint_every=10")
