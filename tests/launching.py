@@ -90,18 +90,11 @@ def fresh_python(code: str, *words: object, **environment: str) -> subprocess.Co
     )
 
 
-def write_graph(path: Path, num_vertices: int, seed: int = 3) -> None:
-    """A random graph as `dataset=npz` reads it."""
-    graph = random_graph(num_vertices, 6, seed=seed)
-    np.savez(
-        path,
-        edges=np.stack(edge_list(graph)),
-        features=graph.features,
-        labels=graph.labels,
-        train=graph.train,
-        val=graph.val,
-        test=graph.test,
-    )
+def write_graph(path: Path, num_vertices: int, seed: int = 3, **more: int) -> None:
+    """A random graph as `dataset=npz` reads it; `more` is what `random_graph` takes."""
+    graph = random_graph(num_vertices, 6, seed=seed, **more)
+    arrays = {name: getattr(graph, name) for name in ("features", "labels", "train", "val", "test")}
+    np.savez(path, edges=np.stack(edge_list(graph)), **arrays)
 
 
 def losses(run_dir: Path) -> pd.DataFrame:

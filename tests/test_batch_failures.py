@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 
 from harness.results.reader import Trace
-from tests.graphs import edge_list, random_graph
+from tests.launching import write_graph
 
 # Fails, on worker 1 from epoch 3 on while a file is there: in its sampler, or for want of memory in a batch
 # that takes all neighbours, where no more address space is to be had and all but a megabyte of the freed is
@@ -74,10 +73,8 @@ def assert_checkpoint_is_that_of_epoch_2(run) -> None:
 
 
 def test_a_worker_out_of_memory_in_a_batch_says_how_large_it_is(place, failing):
-    wide = random_graph(200, 6, num_features=20_000, seed=3)
-    masks = {name: getattr(wide, name) for name in ("labels", "train", "val", "test")}
     path = place.folder / "wide.npz"
-    np.savez(path, edges=np.stack(edge_list(wide)), features=wide.features, **masks)
+    write_graph(path, 200, num_features=20_000)
     done = place.run(*failing, "system=hungry", "system.prefetch=0", f"dataset.path={path}")
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
     told = r"error: worker 1 ran out of memory in epoch 3, step \d, in a batch of 10 seeds( and \d+ inputs)?;"

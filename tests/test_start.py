@@ -15,19 +15,8 @@ from tests.launching import fresh_python
 
 # Each costs a start a tenth of a second or more.
 LATER = (
-    "IPython",
-    "dgl",
-    "fsspec",
-    "matplotlib",
-    "networkx",
-    "optuna",
-    "pandas",
-    "sklearn",
-    "submitit",
-    "sympy",
-    "torch._dynamo.eval_frame",
-    "torch._inductor",
-    "torch_geometric",
+    "IPython dgl fsspec matplotlib networkx optuna pandas sklearn submitit sympy torch._dynamo.eval_frame"
+    " torch._inductor torch_geometric"
 )
 # Every worker says which of some modules are loaded when its epochs have been traced.
 RUN = """
@@ -49,20 +38,9 @@ sys.exit(main(words))
 
 
 def test_no_start_waits_for_what_comes_later(tmp_path):
-    done = fresh_python(
-        RUN,
-        " ".join(["numba", *LATER]),
-        str(tmp_path),
-        "system=vanilla",
-        "dataset=twin/flickr",
-        "dataset.scale=0.002",
-        "workers=2",
-        "epochs=2",
-        "partition=random",
-        "progress=false",
-        f"cache={tmp_path}/cache",
-        f"run_dir={tmp_path}/run",
-    )
+    words = "system=vanilla dataset=twin/flickr dataset.scale=0.002 workers=2 epochs=2 partition=random"
+    folders = f"cache={tmp_path}/cache", f"run_dir={tmp_path}/run"
+    done = fresh_python(RUN, f"numba {LATER}", tmp_path, *words.split(), "progress=false", *folders)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [(tmp_path / f"loaded{worker}").read_text() for worker in (0, 1)] == ["numba\n"] * 2
 
