@@ -116,6 +116,7 @@ def test_who_leaves_takes_no_keys_of_others(redis_server):
     [
         ("redis://:hunter2@127.0.0.1:1", "redis://***@127.0.0.1:1"),
         ("rediss://:hunt://er2?@h:1", "rediss://***@h:1"),
+        ("redis://h:1?db=1&password=hunter2", "redis://h:1"),
         ("redis://h:1?password=hunter2@h", "redis://***@h"),
         ("unix://:hunter2@/run/redis", "unix://***@/run/redis"),
         ("user:hunter2@h:1", "redis://***@h:1"),
