@@ -75,7 +75,7 @@ def scored_run(
         made = [traces.epoch(number, **(epochs or {})) for number in range(len(scores))]
         traces.close(traces.write(first, made, loss=losses or 1.0, scores=scores))
 
-    return traces.once(folder, (scores, composed, losses, epochs, more), make)
+    return traces.once(folder, composed, (scores, losses, epochs, more), make)
 
 
 def run(folder, system, seed, score, *, size=1000, seconds=0.1, role="", ran_on=None, **changes):

@@ -224,13 +224,21 @@ def stream(
     return writers
 
 
-def once(folder: Path, key: Any, make: Callable[[Path], Any]) -> Path:
-    """A run folder that `make` writes; one that was made of the same key before is copied."""
+# What the tables and the summary of a run follow from; the parquet files alone carry the whole config.
+TRACED = ("dataset", "device", "epochs", "evaluate", "gpus", "score", "workers")
+
+
+def once(folder: Path, composed: dict[str, Any], key: Any, make: Callable[[Path], Any]) -> Path:
+    """A run folder that `make` writes. One that was made before of the same key, and of a config with the
+    same keys that tables and summary follow from, is copied and has this config in its place."""
+    key = [composed.get(name) for name in TRACED], key
     first = Path(_FINISHED.name) / hashlib.sha256(repr(key).encode()).hexdigest()
     if not first.exists():
         make(first)
     # With times of their own, as if made now.
-    return shutil.copytree(first, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    shutil.copytree(first, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    files.write_yaml_atomic(folder / "config.yaml", yaml.safe_dump(composed))
+    return folder
 
 
 def finished(
@@ -250,7 +258,7 @@ def finished(
         stream(first, range(composed["epochs"]), workers=canonical(composed)["workers"], **measured)
         close(first)
 
-    return once(folder, (composed, cores, stats, ran_on, measured), make)
+    return once(folder, composed, (cores, stats, ran_on, measured), make)
 
 
 def of(folder: Path, system: str, *, module: str = "somewhere", **how: Any) -> Path:
