@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -31,34 +32,29 @@ def test_covered_is_the_measure_of_the_union(intervals, a, b):
     assert writer.covered(intervals[::-1] * 2) == writer.covered(intervals, 0, 40)
 
 
-def test_roundtrip_through_streams_and_through_parquet(tmp_path):
+def test_roundtrip_through_streams_and_through_parquet_files_that_say_what_they_are(tmp_path):
     run = traces.prepare(tmp_path)
     traces.stream(run, range(3))
     while_running = reader.Trace(run)
     tables = {name: getattr(while_running, name) for name in schema.TABLES}
     writer.finalise(run)
-    assert sorted(p.name for p in run.iterdir()) == [
-        "comm.parquet",
-        "config.yaml",
-        "environment.json",
-        "epochs.parquet",
-        "metrics.parquet",
-        "spans.parquet",
-    ]
+    written = {"config.yaml", "environment.json", *(f"{name}.parquet" for name in schema.TABLES)}
+    assert {path.name for path in run.iterdir()} == written
     for name, before in tables.items():
         after = getattr(reader.Trace(run), name)
         pd.testing.assert_frame_equal(before, after)
         assert list(after.columns) == schema.TABLES[name].names
+        file = pq.read_schema(run / f"{name}.parquet")
+        assert file.metadata[schema.VERSION_KEY] == b"5"
+        assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
+        assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
+        assert all(file.field(column).metadata[b"meaning"] for column in file.names)
     assert len(tables["epochs"]) == 6 and len(tables["comm"]) == 18 and len(tables["spans"]) == 24
     first = tables["epochs"].iloc[0]
     assert (first.train_s, first.compute_s, first.exposed_s) == pytest.approx((0.55, 0.3, 0.2))
-    assert first.comm_s == pytest.approx(0.3) and first.cpu_s == pytest.approx(0.4)
-    assert (first.bytes_sent, first.rows_sent, first.flops, first.peak_rss_bytes) == (
-        64 + 128 + 10,
-        8,
-        30_000_000,
-        2**20,
-    )
+    assert (first.comm_s, first.cpu_s) == pytest.approx((0.3, 0.4))
+    assert (first.bytes_sent, first.rows_sent, first.flops) == (64 + 128 + 10, 8, 30_000_000)
+    assert first.peak_rss_bytes == 2**20
     assert [list(p) for p in tables["spans"].query("kind == 'comm'")["peers"]] == [[1], [0]] * 3
 
 
@@ -83,16 +79,13 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
     e = trace.epochs
     assert np.allclose(e.compute_s + e.exposed_s + e.rest_s, e.train_s, rtol=1e-12)
     thread = trace.spans[trace.spans.kind != "comm"]
-    by_kind = thread.assign(seconds=thread.end_s - thread.start_s).pivot_table(
-        index="epoch", columns="kind", values="seconds", aggfunc="sum"
-    )
-    assert np.allclose(by_kind.sum(axis=1), e.train_s, rtol=1e-9)
-    assert np.allclose(by_kind["rest"], e.rest_s, atol=1e-9) and np.allclose(by_kind["wait"], e.exposed_s)
+    seconds = (thread.end_s - thread.start_s).groupby([thread["epoch"], thread["kind"]]).sum().unstack()
+    assert np.allclose(seconds.sum(axis=1), e.train_s, rtol=1e-9)
+    assert np.allclose(seconds["rest"], e.rest_s, atol=1e-9) and np.allclose(seconds["wait"], e.exposed_s)
     assert (e.comm_s > 0).all() and (e.comm_s <= e.train_s).all()
     assert e.bytes_sent.tolist() == [300] * 3 and e.val_acc.isna().all()
-    assert trace.metrics[["layer", "name", "value"]].drop_duplicates().values.tolist() == [
-        [1, "hit_rate", 0.25]
-    ]
+    metrics = trace.metrics[["epoch", "layer", "name", "value"]].values.tolist()
+    assert metrics == [[number, 1, "hit_rate", 0.25] for number in range(3)]
 
 
 def test_two_operations_in_flight_at_once_count_once(tmp_path):
@@ -117,19 +110,25 @@ def test_an_operation_across_epochs_counts_in_both_and_is_written_once(tmp_path)
     assert flights["end_s"].iloc[0] == 101.25 and np.isnan(flights["end_s"].iloc[1])
 
 
-@given(st.floats(0, 1))
-def test_a_stream_cut_anywhere_is_read_up_to_the_last_whole_epoch(tmp_path_factory, share):
-    run = traces.prepare(tmp_path_factory.mktemp("run"))
+@pytest.fixture(scope="module")
+def going(tmp_path_factory):
+    """A worker's four epochs, and all tables of them."""
+    run = traces.prepare(tmp_path_factory.mktemp("going"))
     traces.stream(run, range(4), workers=1, close=False)
-    whole = {name: getattr(reader.Trace(run), name) for name in schema.TABLES}
-    assert len(whole["epochs"]) == 4
+    return run, {name: getattr(reader.Trace(run), name) for name in schema.TABLES}
+
+
+@given(st.floats(0, 1))
+def test_a_stream_cut_anywhere_is_read_up_to_the_last_whole_epoch(going, tmp_path_factory, share):
+    whole, tables = going
+    run = shutil.copytree(whole, tmp_path_factory.mktemp("cut") / "run")
     path = run / "stream" / "epochs-worker0-attempt0.arrow"
     os.truncate(path, int(share * path.stat().st_size))
     cut = reader.Trace(run)
     count = len(cut.epochs)
     assert count <= 4 and (count == 4) == (share == 1)
     # The other tables keep to the same epochs.
-    for name, table in whole.items():
+    for name, table in tables.items():
         pd.testing.assert_frame_equal(
             getattr(cut, name), table[table["epoch"] < count].reset_index(drop=True)
         )
@@ -160,35 +159,23 @@ def test_an_attempt_after_finalising_goes_over_the_parquet_files(tmp_path):
         writer.finalise(run)
 
 
-@pytest.mark.parametrize("left", [0.0, 0.9])
-def test_finalise_refuses_a_trace_with_a_hole(tmp_path, left):
-    run = traces.prepare(tmp_path)
-    traces.stream(run, range(3))
-    path = run / "stream" / "epochs-worker1-attempt0.arrow"
-    os.truncate(path, int(left * path.stat().st_size))
-    with pytest.raises(InputError, match=r"has epoch \d of 1 workers out of 2: a stream is damaged"):
-        writer.finalise(run)
-    assert (run / "stream").is_dir() and not list(run.glob("*.parquet"))
-
-
-@pytest.mark.parametrize("table", ["comm", "spans"])
-def test_finalise_refuses_tables_that_do_not_add_up(tmp_path, table):
+@pytest.mark.parametrize(
+    "table, left, said",
+    [
+        ("epochs", 0.0, r"has epoch \d of 1 workers out of 2: a stream is damaged"),
+        ("epochs", 0.9, r"has epoch \d of 1 workers out of 2: a stream is damaged"),
+        ("comm", 0.8, "comm does not add up to epochs"),
+        ("spans", 0.8, "spans does not add up to epochs"),
+    ],
+)
+def test_finalise_refuses_a_trace_with_a_hole(tmp_path, table, left, said):
     run = traces.prepare(tmp_path)
     traces.stream(run, range(3))
     path = run / "stream" / f"{table}-worker1-attempt0.arrow"
-    os.truncate(path, int(0.8 * path.stat().st_size))
-    with pytest.raises(InputError, match=f"{table} does not add up to epochs"):
+    os.truncate(path, int(left * path.stat().st_size))
+    with pytest.raises(InputError, match=said):
         writer.finalise(run)
-
-
-def test_parquet_files_say_what_they_are(tmp_path):
-    run = traces.finished(tmp_path)
-    for name in schema.TABLES:
-        file = pq.read_schema(run / f"{name}.parquet")
-        assert file.metadata[schema.VERSION_KEY] == b"5"
-        assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
-        assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
-        assert all(file.field(column).metadata[b"meaning"] for column in file.names)
+    assert (run / "stream").is_dir() and not list(run.glob("*.parquet"))
 
 
 def test_every_column_is_documented():
@@ -204,29 +191,15 @@ def test_no_run_folder_is_refused(tmp_path):
         reader.Trace(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "garbage", "empty"])
-def test_a_damaged_parquet_file_is_one_sentence(tmp_path, damage):
+@pytest.mark.parametrize("content", [b"PAR1" + b"\xff" * 500 + b"PAR1", b""], ids=["garbage", "empty"])
+def test_a_damaged_parquet_file_without_a_checksum_is_one_sentence(tmp_path, content):
     path = traces.finished(tmp_path) / "epochs.parquet"
-    whole = path.read_bytes()
-    path.write_bytes(
-        {"truncated": whole[: len(whole) // 2], "garbage": b"PAR1" + b"\xff" * 500 + b"PAR1", "empty": b""}[
-            damage
-        ]
-    )
+    path.write_bytes(content)
     with pytest.raises(
         InputError, match=r"epochs.parquet is damaged \(.*run it again with fresh=true"
-    ) as error:
+    ) as told:
         reader.Trace(tmp_path).epochs
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_column_is_named(tmp_path):
-    path = traces.finished(tmp_path) / "epochs.parquet"
-    pq.write_table(pq.read_table(path).drop_columns("cpu_s"), path)
-    with pytest.raises(
-        InputError, match="epochs.parquet does not hold the columns of this table: it lacks a column, cpu_s"
-    ):
-        reader.Trace(tmp_path).epochs
+    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
@@ -247,52 +220,57 @@ def test_another_schema_is_refused(tmp_path, number, said):
         reader.Trace(run).summary
 
 
-def test_a_stream_of_other_columns_is_refused(tmp_path):
-    run = traces.prepare(tmp_path)
-    (run / "stream").mkdir()
-    other = pa.schema([("epoch", pa.int32())])
-    with (
-        pa.OSFile(str(run / "stream" / "epochs-worker0-attempt0.arrow"), "wb") as file,
-        pa.ipc.new_stream(file, other),
+def test_tables_and_files_of_another_kind_are_one_sentence(tmp_path):
+    run = traces.finished(tmp_path)
+    for write, said in (
+        (lambda table: table.drop_columns("cpu_s"), "it lacks a column, cpu_s"),
+        (lambda table: table.append_column("loss", table["loss"]), "it has one twice"),
     ):
-        pass
-    with pytest.raises(InputError, match="does not hold the columns of this table"):
-        reader.Trace(run).epochs
+        table = pq.read_table(run / "epochs.parquet")
+        pq.write_table(write(table), run / "epochs.parquet")
+        with pytest.raises(InputError, match=f"epochs.parquet does not hold the columns .*: {said}"):
+            _ = reader.Trace(run).epochs
+        pq.write_table(table, run / "epochs.parquet")
+    files.write_yaml_atomic(run / "config.yaml", "just text")
+    with pytest.raises(InputError, match="is not the config of a run"):
+        _ = reader.Trace(run).config
+    files.write_json_atomic(run / "summary.json", {"schema": "x"})
+    with pytest.raises(InputError, match="does not say which trace schema it has"):
+        _ = reader.Trace(run).summary
 
 
-def test_a_stream_with_a_name_that_is_no_text_is_refused(tmp_path):
+def test_streams_of_another_kind_are_one_sentence(tmp_path):
     run = traces.prepare(tmp_path)
     traces.stream(run, range(1), workers=1)
     path = run / "stream" / "metrics-worker0-attempt0.arrow"
     path.write_bytes(path.read_bytes().replace(b"value", b"\xff\xff\xff\xff\xff"))
     with pytest.raises(InputError, match="metrics-worker0-attempt0.arrow is damaged"):
-        reader.Trace(run).metrics
-
-
-def test_whole_files_of_another_kind_are_one_sentence(tmp_path):
-    trace = reader.Trace(traces.finished(tmp_path))
-    files.write_yaml_atomic(tmp_path / "config.yaml", "just text")
-    with pytest.raises(InputError, match="is not the config of a run"):
-        trace.config
-    files.write_json_atomic(tmp_path / "summary.json", {"schema": "x"})
-    with pytest.raises(InputError, match="does not say which trace schema it has"):
-        reader.Trace(tmp_path).summary
+        _ = reader.Trace(run).metrics
+    path = run / "stream" / "epochs-worker0-attempt0.arrow"
+    with pa.ipc.new_stream(path, pa.schema([("epoch", pa.int32())])):
+        pass
+    with pytest.raises(InputError, match="does not hold the columns of this table"):
+        _ = reader.Trace(run).epochs
 
 
 def test_find_runs_takes_folders_parents_and_patterns(tmp_path, monkeypatch):
-    a, b = (traces.prepare(tmp_path / "results" / "cora" / name) for name in ("a", "b"))
-    old = traces.prepare(tmp_path / "results" / "cora" / "a.old1")
-    monkeypatch.chdir(tmp_path)
-    assert reader.find_runs([tmp_path]) == [a, b]
-    assert reader.find_runs([b, tmp_path / "results"]) == [b, a]
-    assert [p.name for p in reader.find_runs(["results/*/[a]"])] == ["a"]
-    assert reader.find_runs([old]) == [old]
-    named = reader.find_runs(["results/*/*.old1"]), reader.find_runs(["results/*/*"])
-    assert [[path.name for path in each] for each in named] == [["a.old1"], ["a", "b"]]
-    bundle = tmp_path / "results" / "submissions" / "mine"
+    results = tmp_path / "results"
+    a, b, old = (traces.prepare(results / "cora" / name) for name in ("a", "b", "a.old1"))
+    bundle = tmp_path / "submissions" / "mine"
     inside = traces.prepare(bundle / "runs" / "cora" / "a")
     (bundle / reader.BUNDLE).touch()
-    assert reader.find_runs([tmp_path]) == [a, b] and reader.find_runs([bundle]) == [inside]
+    monkeypatch.chdir(tmp_path)
+    found = {
+        (tmp_path,): [a, b],  # neither what was set aside nor what a bundle holds
+        (b, results): [b, a],
+        (old,): [old],
+        (bundle,): [inside],
+        ("results/*/[a]",): [a],
+        ("results/*/*",): [a, b],
+        ("results/*/*.old1",): [old],
+    }
+    for paths, runs in found.items():
+        assert [path.resolve() for path in reader.find_runs(paths)] == runs
     with pytest.raises(InputError, match="nowhere does not exist"):
         reader.find_runs([a, "nowhere"])
     with pytest.raises(InputError, match=r"results/\*x matches nothing"):

@@ -47,12 +47,13 @@ def reported(run) -> str:
     return repr((group.first.summary, group.first.keys, group.first.code, group.first.machine))
 
 
-def test_a_whole_run_is_reported(whole):
-    assert Trace(whole).finished and "bytes_total" in reported(whole)
+@pytest.fixture(scope="module")
+def told_of_whole(whole):
+    return reported(whole)
 
 
 @given(data=st.data())
-def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, tmp_path_factory, data):
+def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, told_of_whole, tmp_path_factory, data):
     run = tmp_path_factory.mktemp("damaged") / "run"
     shutil.copytree(whole, run)
     path = run / data.draw(st.sampled_from(sorted(p.name for p in whole.iterdir() if p.is_file())))
@@ -73,7 +74,7 @@ def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, tmp_path_f
         assert "\n" not in str(error) and str(run) in str(error)
         return
     # Without a summary the run counts as one that has not finished; what was measured is the same.
-    assert told == reported(whole) or (path.name == "summary.json" and not path.exists())
+    assert told == told_of_whole or (path.name == "summary.json" and not path.exists())
 
 
 def unchecked(run) -> None:
@@ -99,9 +100,7 @@ def put(table: pa.Table, column: str, value) -> pa.Table:
 
 DAMAGE = {
     "a doubled row": ("epochs", lambda t: pa.concat_tables([t, t.slice(0, 1)]), "has a row twice"),
-    "doubled bytes": ("comm", lambda t: pa.concat_tables([t, t.slice(0, 1)]), "has a row twice"),
     "accuracy 7.5": ("epochs", lambda t: put(t, "test_acc", 7.5), "has a test_acc of 7.5"),
-    "no bytes": ("comm", lambda t: t.slice(0, 0), "does not add up to epochs.bytes_sent"),
     "fewer bytes": ("comm", lambda t: put(t, "bytes", 1), "does not add up to epochs.bytes_sent"),
     "negative bytes": ("comm", lambda t: put(t, "bytes", -1), "has a bytes that is null or below 0"),
     "null time": ("epochs", lambda t: put(t, "train_s", None), "has a train_s that is null or below 0"),
@@ -117,30 +116,31 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_table_that_cannot_be_is_named_and_the_others_are_shown(how, whole, tmp_path, capsys):
-    table, change, says = DAMAGE[how]
-    shutil.copytree(whole, tmp_path / "good")
-    bad = tmp_path / "bad"
-    shutil.copytree(whole, bad)
-    rewritten(bad, table, change)
+@pytest.mark.parametrize("table, change, says", DAMAGE.values(), ids=DAMAGE)
+def test_a_table_that_cannot_be_is_named(table, change, says, run):
+    rewritten(run, table, change)
     with pytest.raises(InputError, match=says) as caught:
-        groups.load([bad])
-    assert (
-        str(bad) in str(caught.value) and f"its table {table} " in str(caught.value)
-    ) or says == "does not"
+        groups.load([run])
+    assert str(run) in str(caught.value)
+    assert f"its table {table} " in str(caught.value) or says == "does not"
+
+
+def test_beside_a_damaged_run_the_others_are_shown(whole, tmp_path, capsys):
+    for name in ("bad", "good"):
+        shutil.copytree(whole, tmp_path / name)
+    rewritten(tmp_path / "bad", "epochs", lambda table: put(table, "test_acc", 7.5))
     assert main(["table", str(tmp_path), "--format", "csv"]) == 0
     shown = capsys.readouterr()
-    assert shown.err.startswith(f"left out: {bad}") and shown.err.count("\n") == 1
+    assert shown.err.startswith(f"left out: {tmp_path / 'bad'}") and shown.err.count("\n") == 1
     assert len(shown.out.splitlines()) == 2  # a heading, and the good run alone
 
 
-@pytest.mark.parametrize("table", ["epochs", "comm", "spans", "metrics"])
-def test_a_finished_run_without_a_table_is_refused(table, run):
+def test_a_finished_run_without_a_table_is_refused(run):
     unchecked(run)
-    (run / f"{table}.parquet").unlink()
-    with pytest.raises(InputError, match=f"{table}.parquet is missing, though the run has finished"):
-        getattr(Trace(run), table)
+    for table in ("epochs", "comm", "spans", "metrics"):
+        (run / f"{table}.parquet").unlink()
+        with pytest.raises(InputError, match=f"{table}.parquet is missing, though the run has finished"):
+            getattr(Trace(run), table)
 
 
 def test_a_finished_run_that_lost_what_it_ran_on_is_refused(tmp_path):
@@ -150,15 +150,10 @@ def test_a_finished_run_that_lost_what_it_ran_on_is_refused(tmp_path):
         reported(run)
 
 
-def test_files_swapped_between_runs_are_refused(whole, tmp_path):
-    other = run_at(tmp_path / "other", seed=2)
-    for name in ("config.yaml", "comm.parquet"):
-        run = tmp_path / name
-        shutil.copytree(whole, run)
-        if (run / name).read_bytes() != (other / name).read_bytes():
-            shutil.copy(other / name, run / name)
-            with pytest.raises(InputError, match=f"{name} is damaged: it is not what the run has written"):
-                reported(run)
+def test_a_file_of_another_run_is_refused(run, tmp_path):
+    shutil.copy(run_at(tmp_path / "other", seed=2) / "config.yaml", run)
+    with pytest.raises(InputError, match="config.yaml is damaged: it is not what the run has written"):
+        reported(run)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", "{" * 9, "[" * 100_000])
@@ -168,24 +163,12 @@ def test_an_empty_or_mangled_summary_is_no_finished_run(text, run):
         Trace(run).finished
 
 
-@pytest.mark.parametrize(
-    "name, text", [("environment.json", "{}"), ("shards.json", "{}"), ("config.yaml", "a: 1")]
-)
-def test_missing_keys_of_a_run_without_checksums_are_one_sentence(name, text, run):
+@pytest.mark.parametrize("name", ["environment.json", "shards.json", "config.yaml"])
+def test_missing_keys_of_a_run_without_checksums_are_one_sentence(name, run):
     unchecked(run)
-    (run / name).write_text(text)
+    (run / name).write_text("{}")
     with pytest.raises(InputError, match=name):
         reported(run)
-
-
-def test_a_full_disk_is_one_sentence():
-    said = r"/dev/full cannot be written: No space left on device; give results="
-    with (
-        pytest.raises(InputError, match=said),
-        files.writing("/dev/full", files.MEND),
-        open("/dev/full", "w") as file,
-    ):
-        file.write("x")
 
 
 def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path):
@@ -234,11 +217,3 @@ def test_a_stream_of_more_rows_than_its_file_could_hold_is_refused(tmp_path, mon
         write_sealed(stream, batch)
     with pytest.raises(InputError, match=r"comm-.*arrow is damaged \(its rows take more than 1 MiB"):
         _ = Trace(tmp_path).comm
-
-
-def test_a_table_with_a_column_twice_is_refused(run):
-    unchecked(run)
-    table = pq.read_table(run / "epochs.parquet")
-    pq.write_table(table.append_column("loss", table["loss"]), run / "epochs.parquet")
-    with pytest.raises(InputError, match="epochs.parquet does not hold .*: it has one twice"):
-        _ = Trace(run).epochs
