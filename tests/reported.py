@@ -52,9 +52,9 @@ def rendered(what, width: int = 140) -> str:
     return console.export_text()
 
 
-def section_of(folder: Path, x: str | None = None) -> table.Section:
-    """The one section that the runs of a folder make."""
-    (section,) = table.sections(groups.load([folder], x)[0])
+def section_of(*folders: Path, x: str | None = None) -> table.Section:
+    """The one section that the runs of these folders make."""
+    (section,) = table.sections(groups.load(folders, x)[0])
     return section
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from harness.results.report import columns, groups, plot, plot_data, style, sweep_plots, table
+from harness.results.report import columns, plot, plot_data, style, sweep_plots, table
 from harness.results.report.__main__ import main
 from tests import traces
-from tests.reported import read_once, runs, section_of
+from tests.reported import read_once, section_of
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +29,12 @@ def sweep(tmp_path_factory):
 
 
 def test_a_line_per_system_with_the_values_of_the_tables(sweep):
-    section = section_of(sweep, "system.bound")
+    section = section_of(sweep, x="system.bound")
     assert {group.label for group in section.groups} == {"alpha", "beta", "exact"}
-    data = plot_data.drawn(sweep_plots.over_knob("system.bound", section))
+    figure = sweep_plots.over_knob("system.bound", section)
+    (legend,) = figure.legends
+    assert sorted(text.get_text() for text in legend.get_texts()) == ["alpha", "beta", "exact"]
+    data = plot_data.drawn(figure)
     data = data[data["kind"] == "line"]
     assert set(data["x_axis"]) == {"bound"}
     shown = (columns.ACCURACY, columns.ALL["mb_epoch"], columns.TIMES["wall"][0])
@@ -48,49 +47,24 @@ def test_a_line_per_system_with_the_values_of_the_tables(sweep):
             assert any(there["y"].sub(value).abs() < 1e-9), (column, group.label)
 
 
-def test_its_names_are_told_apart_and_the_key_has_none(sweep):
-    figure = sweep_plots.over_knob("system.bound", section_of(sweep, "system.bound"))
-    (legend,) = figure.legends
-    assert sorted(text.get_text() for text in legend.get_texts()) == ["alpha", "beta", "exact"]
-
-
-@given(st.lists(st.floats(0.01, 1e4), min_size=1, max_size=12, unique=True).map(sorted), st.booleans())
-def test_ticks_stand_at_swept_values_and_apart(values, log):
-    scale = math.log if log else float
-    ticks = sweep_plots.apart(values, log)
-    assert set(ticks) <= set(values) and {ticks[0], ticks[-1]} == {values[0], values[-1]}
-    letter = 0.999 * sweep_plots.DIGIT * (scale(values[-1]) - scale(values[0]))
-    for a, b in itertools.pairwise(ticks[:-1] if len(ticks) == 2 else ticks):
-        assert scale(b) - scale(a) >= letter * (len(f"{a:g}") + len(f"{b:g}")) / 2
-
-
-def test_a_sweep_ticks_at_its_values_and_ends_at_zero(tmp_path):
-    """Two seeds far apart have an interval that is longer than their mean."""
+def test_a_sweep_ticks_at_its_values_and_a_system_with_one_of_them_is_a_point_that_says_so(tmp_path):
+    """A level line without a word would be read as measured at every value. Two seeds far apart have an
+    interval that is longer than their mean."""
     for bound in (1, 2, 8):
         for seed, target in ((1, 0.05), (2, 0.6)):
             traces.of(tmp_path / f"{bound}{seed}", "alpha", seed=seed, system__bound=bound, target=target)
+    traces.of(tmp_path / "one", "beta", system__bound=2)
     traces.of(tmp_path / "exact", "exact")
-    for ax in sweep_plots.over_knob("system.bound", section_of(tmp_path, "system.bound")).axes:
+    figure = sweep_plots.over_knob("system.bound", section_of(tmp_path, x="system.bound"))
+    (legend,) = figure.legends
+    named = sorted(" ".join(text.get_text().split()) for text in legend.get_texts())
+    assert named == ["alpha", "beta, only bound=2", "exact"]
+    for ax in figure.axes:
         assert list(ax.get_xticks()) == [1, 2, 8] and ax.get_xlabel() == "bound"
         assert ax.get_ylim()[0] >= 0
-        assert [line.get_label() for line in ax.lines if list(line.get_xdata()) == [0, 1]] == ["exact"]
-
-
-@pytest.mark.parametrize("value, shown, place", [(2, "2", 2), (None, "null", 2)], ids=["number", "null"])
-def test_a_system_with_one_value_of_the_key_is_a_point_that_says_so(tmp_path, value, shown, place):
-    """A level line without a word would be read as measured at every value."""
-    for system, bounds in {"alpha": (1, 8), "beta": (value,)}.items():
-        for bound in bounds:
-            traces.of(tmp_path / f"{system}{bound}", system, system__bound=bound)
-    traces.of(tmp_path / "exact", "exact")
-    figure = sweep_plots.over_knob("system.bound", section_of(tmp_path, "system.bound"))
-    named = f"beta, only bound={shown}"
-    (legend,) = figure.legends
-    assert sorted(" ".join(t.get_text().split()) for t in legend.get_texts()) == ["alpha", named, "exact"]
-    for panel in figure.axes:
-        dotted = [list(line.get_xdata()) for line in panel.lines if line.get_linestyle() == ":"]
-        assert dotted == [[0, 1], [place]]  # of the panel's width, and of the key's axis
-        assert len([line for line in panel.lines if line.get_label() == "exact"]) == 1
+        dotted = [list(line.get_xdata()) for line in ax.lines if line.get_linestyle() == ":"]
+        assert dotted == [[0, 1], [2]]  # of the panel's width, and of the key's axis
+        assert [line.get_label() for line in ax.lines].count("exact") == 1
 
 
 def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
@@ -98,13 +72,13 @@ def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
         composed = traces.config(workers=workers, system__norm=norm)
         composed.pop("gpus")
         traces.finished(tmp_path / str(number), composed, target=0.5 + number / 10)
-    by_norm = sweep_plots.over_knob("system.norm", section_of(tmp_path, "system.norm"))
+    by_norm = sweep_plots.over_knob("system.norm", section_of(tmp_path, x="system.norm"))
     assert [label.get_text() for label in by_norm.axes[0].get_xticklabels()] == ["max", "mean"]
     assert sorted(t.get_text() for t in by_norm.legends[0].get_texts()) == [
         "plain 1 worker",
         "plain 2 workers",
     ]
-    by_workers = plot_data.drawn(sweep_plots.over_knob("workers", section_of(tmp_path, "workers")))
+    by_workers = plot_data.drawn(sweep_plots.over_knob("workers", section_of(tmp_path, x="workers")))
     assert set(by_workers[by_workers["kind"] == "line"]["x"]) == {1, 2}
 
 
@@ -132,59 +106,32 @@ def test_accuracy_against_cost_has_a_point_per_row_of_the_table(sweep):
             assert any((points["x"].sub(x).abs() < 1e-9) & (points["y"].sub(y).abs() < 1e-9))
 
 
-@pytest.mark.parametrize("score, named", [("acc", "Test accuracy"), ("auc", "Test AUC")])
-def test_its_title_names_the_score_as_axes_do(sweep, score, named, monkeypatch):
-    """These runs have no AUC, as runs that diverged have no score: then there is no front either."""
-    monkeypatch.setattr(table, "leading", lambda groups: score)
+def test_without_a_score_there_is_no_front_and_the_title_names_the_score_as_axes_do(sweep, monkeypatch):
+    """These runs have no AUC, as runs that diverged have no score."""
+    monkeypatch.setattr(table, "leading", lambda groups: "auc")
     figure = sweep_plots.pareto(section_of(sweep))
-    assert f"{named} against its cost" in [text.get_text() for text in figure.texts]
+    assert "Test AUC against its cost" in [text.get_text() for text in figure.texts]
     (legend,) = figure.legends
-    assert ("Pareto front" in {text.get_text() for text in legend.get_texts()}) == (score == "acc")
-
-
-def test_one_point_is_no_front(tmp_path):
-    runs(tmp_path, "alone", [0.7, 0.8])
-    figure = sweep_plots.pareto(section_of(tmp_path))
-    names = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
-    assert "Pareto front" not in names
+    assert "Pareto front" not in {text.get_text() for text in legend.get_texts()}
 
 
 @pytest.mark.parametrize("ending", style.FORMATS)
-def test_formats_titles_and_names_that_latex_takes(tmp_path, sweep, ending, capsys):
-    for more in ([], ["--no-title"]):
-        given = ["--x", "system.bound", "--pareto", "--format", ending, *more]
-        assert main(["plot", str(sweep), "--out", str(tmp_path / f"made{len(more)}"), *given]) == 0
-    with_title, without = (sorted((tmp_path / f"made{i}").iterdir()) for i in (0, 1))
-    assert [path.name for path in with_title] == [f"cora-over-system-bound.{ending}", f"cora-pareto.{ending}"]
-    assert all(re.fullmatch(rf"[A-Za-z0-9_-]+\.{ending}", path.name) for path in with_title)
-    for titled, bare in zip(with_title, without):
-        begin = titled.read_bytes()[:5]
-        assert begin == {"png": b"\x89PNG\r", "pdf": b"%PDF-", "svg": b"<?xml"}[ending]
-        assert titled.read_bytes() != bare.read_bytes()
+def test_formats_and_names_that_latex_takes(tmp_path, sweep, ending):
+    given = ["--x", "system.bound", "--pareto", "--format", ending, "--out", str(tmp_path)]
+    assert main(["plot", str(sweep), *given]) == 0
+    made = sorted(tmp_path.iterdir())
+    assert [path.name for path in made] == [f"cora-over-system-bound.{ending}", f"cora-pareto.{ending}"]
+    for path in made:
+        assert path.read_bytes()[:5] == {"png": b"\x89PNG\r", "pdf": b"%PDF-", "svg": b"<?xml"}[ending]
 
 
 def test_without_a_title_its_room_goes_too(tmp_path, sweep):
     section = section_of(sweep)
-    strokes = style.strokes_of(section.groups)
-    tops = []
-    for titled in (True, False):
-        figure = sweep_plots.pareto(section)
-        path = style.save(figure, tmp_path / f"front{titled}.png", titled)
-        assert bool(figure.texts) == titled and path.exists()
-        tops.append(figure.axes[0].get_position().y1)
-    assert tops[1] > tops[0] + 0.05
-    for name in ("accuracy-over-time", "breakdown"):
-        figure = plot.pictures(section, strokes)[name]
-        whole, bare = (
-            style.save(figure, tmp_path / f"{name}{titled}.png", titled) for titled in (True, False)
-        )
-        assert Image.open(whole).size[1] - Image.open(bare).size[1] > 30
-
-
-def test_names_of_files_have_no_dot_whatever_the_graph_is_called(tmp_path):
-    traces.finished(tmp_path / "run", traces.config(dataset__name="a b.c", dataset__scale=0.5))
-    for path in plot.draw(groups.load([tmp_path])[0], tmp_path / "made"):
-        assert re.fullmatch(r"[\w-]+\.png", path.name), path
+    front, bars = sweep_plots.pareto(section), plot.breakdown(section, ["x"] * len(section.groups))
+    style.save(front, tmp_path / "front.png", titled=False)
+    assert not front.texts and front.axes[0].get_position().y1 > 0.9
+    bare = style.save(bars, tmp_path / "bars.png", titled=False)
+    assert Image.open(bare).size[1] < 150 * bars.get_size_inches()[1] - 30
 
 
 def test_graphs_whose_runs_lack_the_key_are_named_and_the_others_drawn(tmp_path, capsys):
@@ -200,7 +147,11 @@ def test_graphs_whose_runs_lack_the_key_are_named_and_the_others_drawn(tmp_path,
 
 
 def test_the_front_names_what_the_lines_have_on_their_axis(sweep):
-    figure = sweep_plots.pareto(section_of(sweep, "system.bound"), "system.bound")
+    figure = sweep_plots.pareto(section_of(sweep, x="system.bound"), "system.bound")
     (legend,) = figure.legends
-    shown = {text.get_text() for text in legend.get_texts()} - {"Pareto front"}
-    assert shown == {"exact", *(f"{name} bound={bound}" for name in ("alpha", "beta") for bound in (1, 2, 8))}
+    shown = {text.get_text() for text in legend.get_texts()}
+    assert shown == {
+        "Pareto front",
+        "exact",
+        *(f"{name} bound={bound}" for name in ("alpha", "beta") for bound in (1, 2, 8)),
+    }

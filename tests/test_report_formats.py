@@ -15,7 +15,7 @@ from harness.results.report import columns, formats, groups, table
 from harness.results.report.__main__ import main
 from harness.results.report.estimate import estimate
 from tests import traces
-from tests.reported import read_once, rendered, rows, runs, section_of
+from tests.reported import read_once, rows, runs, section_of
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +108,6 @@ def test_few_columns_say_what_they_say_in_the_whole_table(folder, capsys):
         *("system", "test acc %", "minus exact", "MB per epoch", "MB / exact", "epoch s", "seeds")
     ]
     assert few == [{heading: row[heading] for heading in few[0]} for row in whole]
-
-
-def test_few_columns_fit_a_line_whatever_the_names(tmp_path, capsys):
-    for seed in (1, 2):
-        for bound in (1, 2):
-            label = f"a system whose name is {'very ' * 20}long"
-            how = {"system__bound": bound, "seed": seed, "label": label, "size": 10**9, "speed": seed}
-            traces.of(tmp_path / f"{bound}{seed}", "a", **how)
-    text = printed(capsys, "table", tmp_path)
-    assert max(map(len, text.splitlines())) <= formats.WIDTH and "bound=2" in text
-    (shown,) = [
-        part for part in formats.rich_tables(groups.load([tmp_path])[0], 80, ()) if hasattr(part, "title")
-    ]
-    assert max(map(len, rendered(shown, 80).splitlines())) <= 80
 
 
 def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_name_in_a_csv(folder, capsys):
