@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-import itertools
+import os
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from harness import cli
 from harness.cli.page.__main__ import page
 from harness.run import repeat_command, runner
-from tests import browser, traces
+from tests import traces
 from tests.reported import read_once
 
 HOSTILE = "<b>a & $b$</b>"
@@ -147,10 +148,28 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path, capsys, results, out):
     assert re.fullmatch(r"error: out=\S+ is no place for a file: give .*\n", capsys.readouterr().err)
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
 @pytest.fixture(scope="module")
 def chromium():
-    with browser.started() as started:
-        yield started
+    """A headless browser; a skip that says why where there is none, or a failure where HALOBENCH_MUST_HAVE
+    asks for one.
+    """
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    lacking = "" if found else f"none of {', '.join(BROWSERS)} is installed"
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        lacking = lacking or "playwright is not installed"
+    if lacking:
+        assert "browser" not in os.environ.get("HALOBENCH_MUST_HAVE", ""), lacking
+        pytest.skip(lacking)
+    with sync_playwright() as playwright:
+        # Tests may run as root, whom the sandbox refuses; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=120_000)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
@@ -176,9 +195,9 @@ def shown(chromium, path):
 OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 
-@pytest.mark.parametrize("width, scheme", [*itertools.product((360, 1920), ("light", "dark"))])
-def test_nothing_is_wider_than_the_window(shown, width, scheme):
-    found = shown(width, scheme)
+@pytest.mark.parametrize("width", [360, 1920])
+def test_nothing_is_wider_than_the_window(shown, width):
+    found = shown(width)
     found.evaluate(OPEN_ALL)
     assert found.evaluate("document.documentElement.scrollWidth") <= width
     for picture in found.locator("#answer svg").all():
@@ -253,17 +272,14 @@ def test_the_page_can_be_used_with_the_keyboard(shown):
     assert found.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_can_be_chosen_and_are_kept(shown, scheme):
-    found = shown(1280, scheme)
+def test_light_and_dark_can_be_chosen_and_are_kept(shown):
+    found = shown(scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    first = found.evaluate(ground)
-    assert (first == "rgb(255, 255, 255)") == (scheme == "light")
+    assert found.evaluate(ground) != "rgb(255, 255, 255)"
     found.locator("#theme").click()
-    second = found.evaluate(ground)
-    assert (second == "rgb(255, 255, 255)") == (scheme == "dark")
-    found.reload()
-    assert found.evaluate(ground) == second
+    for _ in range(2):
+        assert found.evaluate(ground) == "rgb(255, 255, 255)"
+        found.reload()
 
 
 def test_the_command_of_ones_own_system_is_one_that_can_be_typed(tmp_path, monkeypatch):
@@ -283,11 +299,10 @@ def test_the_command_of_ones_own_system_is_one_that_can_be_typed(tmp_path, monke
 @pytest.mark.parametrize(
     "words",
     [
-        "system=bns system.rate=0.25 dataset=dblp dataset.split=low_label workers=3 epochs=7",
-        "system=cdfgnn dataset=cora partition.hosts=2 workers=2",
+        "system=cdfgnn dataset=dblp dataset.split=low_label partition.hosts=2 workers=2 epochs=7",
         "system=capgnn cluster=capgnn/x4 dataset=twin/reddit dataset.scale=0.02 workers=4 label=a_b",
-        "system=sancus/official dataset=npz dataset.path=a/b-c.npz model=sage optimiser.lr=1e-05",
-        "system=vanilla dataset=cora partition=random partition.seed=3 schedule=cosine score=macro_f1",
+        "system=sancus/official dataset=npz dataset.path=a/b-c.npz model=sage optimiser.lr=1e-05"
+        " partition=random partition.seed=3 schedule=cosine score=macro_f1",
     ],
 )
 def test_a_runs_command_is_found_from_its_config(words):
