@@ -21,8 +21,7 @@ COMMANDS = [
     (page, command) for page in PAGES for command in DRAWN_BY.findall(" ".join(page.read_text().split()))
 ]
 # A picture that stands on two pages is drawn once.
-DRAWN = [(page, command) for page, command in COMMANDS if page.stem != "index"]
-NAMES = [f"{page.stem}-{command.split()[0]}" for page, command in DRAWN]
+DRAWN = [(page, command, command.split()[0]) for page, command in COMMANDS if page.stem != "index"]
 
 
 def shown(page: Path, name: str) -> list[Path]:
@@ -65,34 +64,16 @@ def test_every_picture_on_a_page_has_its_command_and_its_data():
         assert "--size small" in command and "--out docs/figures" in command
 
 
-# Those that start most runs are drawn at night alone, shortened and in full: seconds on a slow machine.
-MANY = {
-    "cdfgnn_messages": 40,
-    "capgnn_hits": 40,
-    "capgnn_rapa": 40,
-    "capgnn_table8": 40,
-    "digest_interval": 40,
-    "digest_straggler": 40,
-    "lean_ablation": 90,
-    "overview": 60,
-    "pscgcn_hits": 40,
-    "sancus_broadcasts": 40,
-    "staleness": 240,
-    "staleness_stability": 40,
-}
-# Of their runs some do not settle, which is what they show: another machine's end elsewhere.
-UNSETTLED = ("staleness", "lean_ablation")
+# Of their runs some do not settle, which is what they show: another machine's end elsewhere. They are drawn
+# shortened, in as many seconds on a slow machine.
+UNSETTLED = {"lean_ablation": 90, "staleness": 240}
 # A sweep across the border past which training does not settle: a run just past it ends elsewhere on another
 # machine, those on either side do not.
 ACROSS = ("staleness_stability",)
 SHORT = [
-    pytest.param(
-        page,
-        command,
-        id=name,
-        marks=pytest.mark.nightly(MANY[command.split()[0]]) if command.split()[0] in MANY else (),
-    )
-    for (page, command), name in zip(DRAWN, NAMES)
+    pytest.param(page, command, id=name, marks=pytest.mark.nightly(UNSETTLED[name]))
+    for page, command, name in DRAWN
+    if name in UNSETTLED
 ]
 
 
@@ -102,33 +83,23 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
     name = command.split()[0]
     shorten_figures(monkeypatch, place)
     # A graph's own name stands in titles and files only.
-    given = [
-        *shlex.split(command),
-        "--graph",
-        TINY,
-        "--out",
-        str(tmp_path),
-        "--results",
-        str(tmp_path / "results"),
-    ]
-    assert figures.main([*given, "--cache", str(place.folder / "cache")]) == 0
+    given = [*shlex.split(command), "--graph", TINY, "--out", str(tmp_path)]
+    given += ["--results", str(tmp_path / "results"), "--cache", str(place.folder / "cache")]
+    assert figures.main(given) == 0
     (mine,) = (path for path in tmp_path.glob(f"{name}*.csv") if not path.stem.endswith("-claims"))
     for theirs in shown(page, name):
         assert outline(data_of(mine)) == outline(data_of(theirs))
 
 
 @pytest.mark.nightly(200)
-@pytest.mark.parametrize("page, command", [each for each in DRAWN if each[1].split()[0] not in UNSETTLED])
-def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path):
+@pytest.mark.parametrize("page, command, name", [each for each in DRAWN if each[2] not in UNSETTLED])
+def test_a_pages_command_draws_the_pages_data(page, command, name, real_data, tmp_path):
     """In full: the same points, but for seconds; values that training gives within a tenth of a panel's
     range, for machines differ in the last bits: the mean of a line's points, where a sweep crosses the border
     of stability most of them."""
-    name = command.split()[0]
     given = [*shlex.split(command), "--out", str(tmp_path), "--data-dir", str(real_data)]
-    assert (
-        figures.main([*given, "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")])
-        == 0
-    )
+    given += ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]
+    assert figures.main(given) == 0
     pictures = shown(page, name)
     assert {path.name for path in pictures} <= {path.name for path in tmp_path.glob("*.png")}
     for picture in pictures:
