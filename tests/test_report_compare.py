@@ -69,10 +69,6 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(
         "the same answer for every vertex: 75.00 %",
     ):
         assert said in told
-    section = section_of(run)
-    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], style.strokes_of(section.groups)).axes[0]
-    assert drawn.get_ylabel() == f"test {leads}, %"
-    assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if classes == 2 else [78, 70, 60])
 
 
 def test_dot_label_and_table_are_the_mean_of_each_seeds_best(tmp_path):
