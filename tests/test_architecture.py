@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -85,6 +86,12 @@ def test_every_module_is_in_a_package_and_short():
     assert loose == {"__init__.py", "__main__.py", "api.py"}
     long = {str(path.relative_to(ROOT)) for path in FILES if len(path.read_text().splitlines()) > 400}
     assert not long, "split them"
+
+
+def test_no_two_modules_of_the_core_have_one_name():
+    core = [path for path in FILES if not module_of(path).startswith(OPTIONAL)]
+    names = Counter(path.stem for path in core if path.stem not in ("__init__", "__main__", "config"))
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_only_comm_knows_torch_distributed():

@@ -161,8 +161,10 @@ def test_an_extended_run_goes_beside_the_one_that_was_given(tmp_path):
         run = stored(tmp_path / "fetched" / name, **said)
         (beside := run.with_name(f"{name}-300epochs")).mkdir()
         assert extend.longer(run, 300).directory == beside
-    with pytest.raises(InputError, match="it kept no checkpoint"):
-        extend.longer(run, 300, results=str(tmp_path / "results"))
+    (asked := composed("epochs=300", f"results={tmp_path / 'results'}").directory).mkdir(parents=True)
+    for name in ("moved", "run"):
+        run = tmp_path / "fetched" / name
+        assert extend.longer(run, 300, results=str(tmp_path / "results")).directory == asked
     (tmp_path / "there").mkdir()
     assert extend.longer(run, 300, run_dir=str(tmp_path / "there")).directory == tmp_path / "there"
 

@@ -5,6 +5,7 @@ and no gigabytes are asked for.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import resource
 import zipfile
@@ -113,17 +114,23 @@ def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
     assert file in refused(name, tmp_path, says)
 
 
+def classes(first: dict) -> str:
+    """A class map of 40 vertices that begins with these."""
+    others = {str(vertex): 0 for vertex in range(40) if str(vertex) not in map(str, first)}
+    return json.dumps(first | others)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
         ("class_map.json", "[1, 2]", "JSON list where an object is wanted"),
         ("class_map.json", '{"99": 1}', "99 is not a vertex"),
         ("class_map.json", '{"0": 1}', "class_map lacks vertex 1"),
-        ("class_map.json", json.dumps({**dict.fromkeys(range(40), 0), "07": 1}), "lists a vertex twice"),
-        ("class_map.json", '{"7": -1}', "label of vertex .* is -1, which is no class"),
-        ("class_map.json", '{"7": NaN}', "label of vertex .* is nan, which is no class"),
-        ("class_map.json", '{"0": "x", "1": "y"}', "cannot be used"),
-        ("class_map.json", '{"0": [0, 2]}', "lists of 0 and 1"),
+        ("class_map.json", classes({"07": 1, "7": 1}), "lists a vertex twice"),
+        ("class_map.json", classes({"7": -1}), "label of vertex 7 is -1, which is no class"),
+        ("class_map.json", classes({"7": math.nan}), "label of vertex 7 is nan, which is no class"),
+        ("class_map.json", classes(dict.fromkeys(range(40), "x")), "cannot be used"),
+        ("class_map.json", classes({vertex: [0, 2] for vertex in range(40)}), "lists of 0 and 1"),
         ("class_map.json", "[" * 100000, "cannot be read"),
         ("role.json", '{"tr": [0], "va": [1]}', "role te is missing"),
         ("role.json", '{"tr": [0], "va": [1], "te": [40]}', "role te: 40 is not a vertex"),

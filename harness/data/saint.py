@@ -63,21 +63,19 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
     with raw.reading(path):
         vertices = np.fromiter(map(int, classes), np.int64, len(classes))
         labelled = raw.mask_of(vertices, num_vertices, "class_map")
-        values = np.array(list(classes.values()))
+        if not labelled.all() or len(vertices) > num_vertices:
+            what = "lists a vertex twice" if labelled.all() else f"lacks vertex {int(np.argmin(labelled))}"
+            raise raw.damaged(f"class_map {what}")
+        values = np.array(list(classes.values()))[np.argsort(vertices)]  # by vertex
         if values.ndim == 2 and values.dtype.kind in "iub" and set(np.unique(values)) <= {0, 1}:
-            labels: np.ndarray = np.zeros((num_vertices, values.shape[1]), np.uint8)
-            labels[vertices] = values
+            labels = values.astype(np.uint8)
         elif values.ndim == 1:
-            labels = np.full(num_vertices, -1, np.int32)
-            labels[vertices] = raw.single_labels(values)
+            labels = raw.single_labels(values)
         else:
             raise raw.damaged(
                 f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 "
                 "and 1"
             )
-        if not labelled.all() or len(vertices) > num_vertices:
-            what = "lists a vertex twice" if labelled.all() else f"lacks vertex {int(np.argmin(labelled))}"
-            raise raw.damaged(f"class_map {what}")
         return labels, raw.class_count(labels)
 
 

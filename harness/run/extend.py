@@ -40,7 +40,7 @@ def longer(run_dir: Path, epochs: int, /, **changes: Any) -> Run:
     run = configs.load(run_dir)
     results = _results_of(run, run_dir)
     place: dict[str, Any] = {"results": str(results or run_dir.parent), "run_dir": None, "fresh": False}
-    if run.settings.run_dir or not (results or "results" in changes):
+    if "results" not in changes and (run.settings.run_dir or not results):
         place["run_dir"] = str(run_dir.with_name(f"{run_dir.name}-{epochs}epochs"))
     made = configs.check({**run.composed, "launch": "local", **place, **changes, "epochs": epochs})
     if epochs <= run.settings.epochs:
