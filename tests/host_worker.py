@@ -32,9 +32,11 @@ if __name__ == "__main__":
         meet_for(number)
         try:
             main(run_dir)
-            print(f"run {number}: trained", flush=True)
+            said = "trained"
         except InputError as error:
-            print(f"run {number}: {error}", flush=True)
+            said = str(error)
+        # One write, since the host's other worker writes to the same stream.
+        print(f"run {number}: {said}\n", end="", flush=True)
     meet_for(len(runs))
     sys.argv[1:] = [last]
     runpy.run_module("harness.run.worker", run_name="__main__")
