@@ -78,30 +78,6 @@ def test_refused_in_one_sentence(arguments, parts):
     assert "\n" not in sentence and all(part in sentence for part in parts), sentence
 
 
-WHY = ("has no effect: features=once fetches and keeps all boundary features; "
-       "system.features=refetch caches a share")  # fmt: skip
-
-
-def test_knobs_without_effect_are_told():
-    cached, idle = {"cache": 0.5, "policy": "degree"}, "has no effect: "
-    for system, knobs, told in (
-        ("pscgcn", {}, []),
-        ("pscgcn", {"cache": 0.2, "policy": "inclusion"}, []),  # their defaults
-        ("pscgcn", cached, [f"cache=0.5 {WHY}", f"policy=degree {WHY}"]),
-        ("pscgcn", {**cached, "features": "refetch"}, []),
-        ("pipegcn", {"momentum": 0.5}, [f"momentum=0.5 {idle}nothing is smoothed"]),
-        (
-            "sylvie",
-            {"mode": "synchronous", "period": 7},
-            [f"period=7 {idle}at system.mode=synchronous"],
-        ),
-        ("llcg", {"server_steps": 0, "batch": 7}, [f"batch=7 {idle}at system.server_steps=0"]),
-    ):
-        found = config.make_system(systems.block(system, **knobs)).traits().ineffective
-        assert len(found) == len(told), (system, knobs)
-        assert all(each.startswith(f"system.{begins}") for each, begins in zip(found, told)), found
-
-
 def test_a_range_without_end_is_refused_before_it_is_written_out():
     for asked in ("range(1,99999999999)", "range(1,9,0)", "range(0.0,1.0,1e-30)"):
         with pytest.raises(InputError, match=r"seed=range.* is a range of more than 100000 values"):

@@ -43,6 +43,7 @@ def test_a_knob_without_effect_changes_nothing(pool, name, set_to, idle):
     method = systems.partitions_of(name)[1][1]
     blocks = [systems.block(name, **set_to), systems.block(name, **set_to, **idle)]
     without, given = (systems.run(pool, graph, block, 3, method, settings) for block in blocks)
+    assert make_system(blocks[0]).traits().ineffective == []
     said = make_system(blocks[1]).traits().ineffective
     assert [sentence.split("=")[0] for sentence in sorted(said)] == sorted(f"system.{knob}" for knob in idle)
     assert without.losses == given.losses
