@@ -35,7 +35,7 @@ HERE = {
 # Targets that `.ci/run` makes itself, and those whose commands are only printed: the suite run twice, another
 # interpreter, a GPU, or minutes of what other tests take shortened.
 BY_CI = {"env", "simgrid", "test", "lint", "site", "wheel", "nightly"}
-PRINTED = {"coverage", "test-python", "bench", "gpu", "fidelity"}
+PRINTED = {"coverage", "test-python", "bench", "gpu", "fidelity", "size"}
 MADE = {
     "demo": (),
     "help": (),
