@@ -11,7 +11,7 @@ import torch
 
 from harness.base.errors import InputError
 from harness.comm import host, redis_store
-from harness.comm.backend import PASSWORD, check_address
+from harness.comm.backend import PASSWORD, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
@@ -55,6 +55,25 @@ def test_each_worker_pulls_its_halo_as_it_was_pushed_and_every_byte_is_counted(p
     if kept != "shared":
         server = redis_store.redis.Redis.from_url(address)
         assert server.keys("halobench:*") == [], "who leaves takes back what it wrote"
+
+
+def test_what_is_written_or_read_on_a_server_is_kept_for_another_day(redis_server, monkeypatch):
+    """A worker's index is written once, and read in every round."""
+    monkeypatch.setattr(redis_store, "draw_token", lambda comm: "lasting")
+    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    layout = Layout(0, [4], [np.array([1, 3])], {1: 2}, 2, np.dtype(np.float32))
+    store = redis_store.Redis(redis_server.url, layout, comm=None)
+    store.write(1, 0, rows, stamp=7)
+    keys = store.server.keys("halobench:lasting:*")
+    for key in keys:
+        store.server.expire(key, 60)
+    store.write(1, 0, rows, stamp=8)
+    out = np.empty((2, 2), np.float32)
+    assert store.read(1, 0, 8, out) == 8
+    np.testing.assert_array_equal(out, rows[[1, 3]])
+    left = [store.server.ttl(key) for key in keys]
+    store.server.delete(*keys)
+    assert len(left) == 3 and min(left) > redis_store.EXPIRY - 60
 
 
 def assert_counted(shard, sent, spans) -> None:
