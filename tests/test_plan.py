@@ -183,6 +183,11 @@ def test_what_does_not_fit_is_said_first(here, capsys, tmp_path):
     said = capsys.readouterr().out
     assert re.match(r"does not fit: worker \d needs [\d.]+ GB of the 0.107 GB that its device has", said)
     assert "assumed, since the cluster does not say: inside.latency_us=0" in said
+    # With one worker per host the second one is on the third device.
+    devices = "[{kind: a, memory_gb: 64}, {kind: a, memory_gb: 64}, {kind: a, host: 1, memory_gb: 0.1}]"
+    small.write_text(f"name: small\ndevices: {devices}\nbetween: {{gbytes_per_s: 1}}\n")
+    assert main([*words, f"cluster={small}", "per_host=1"]) == 0
+    assert capsys.readouterr().out.startswith("does not fit: worker 1 needs")
     small.write_text("name: small\ndevices: [{kind: a}, {kind: a}]\ninside: {gbytes_per_s: 1}\n")
     assert main([*words, f"cluster={small}"]) == 0
     assert "does not say what its devices have" in capsys.readouterr().out.splitlines()[0]
