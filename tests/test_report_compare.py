@@ -83,6 +83,13 @@ def test_dot_label_and_table_are_the_mean_of_each_seeds_best(tmp_path):
     assert drawn.texts[-1].get_text() == "x  78.0 %"
 
 
+def test_repeats_of_a_seed_are_one_sample_of_a_curve(tmp_path):
+    for name, seed, scores in (("a", 0, TURNING), ("b", 0, TURNING), ("c", 1, TURNING[::-1])):
+        scored_run(tmp_path / name, scores, traces.config(gpus=1, epochs=3, seed=seed))
+    (group,) = section_of(tmp_path).groups
+    assert list(curves.band(group, "acc")["score"]) == pytest.approx([69, 70, 69])
+
+
 def lines_of(figure) -> dict[str, list[float]]:
     """What a picture's lines show, by label; dots at the best validation left out."""
     drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}

@@ -8,6 +8,7 @@ from scipy import stats
 
 from harness import cli
 from harness.base.errors import InputError
+from harness.results import files
 from harness.results.report.compare import repeats
 from harness.results.report.versus import side, versus
 from tests import traces
@@ -47,6 +48,16 @@ def test_differences_are_paired_over_seeds_and_end_in_a_verdict(two, capsys):
     )
     assert "sends 90.0" in verdict and "is not told apart from it in time" in verdict
     assert verdict.endswith("paired over 3 seeds.")
+
+
+def test_runs_on_other_files_of_a_graph_are_not_compared(tmp_path):
+    for name, digest in (("a", "1"), ("b", "2")):
+        runs(tmp_path, name, [0.7, 0.6])
+        for folder in tmp_path.glob(f"{name}*"):
+            graph = {"files": {"graph.npz": {"sha256": digest}}}
+            files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": {}, "graph": graph})
+    with pytest.raises(InputError, match="made of other files: give runs on one graph"):
+        versus(side(str(tmp_path / "a*")), side(str(tmp_path / "b*")))
 
 
 def test_a_run_folder_stands_for_its_repeats_beside_it(tmp_path):
