@@ -50,7 +50,7 @@ too): only remote values may be stale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -63,7 +63,7 @@ from harness.comm.work import code, stream
 from harness.core import quantise as linear
 from harness.core.mixins import SeesOutput
 from harness.core.scores import score_counts
-from harness.core.system import ReplicaSystem, without_effect
+from harness.core.system import ReplicaSystem, Traits, without_effect
 from systems.parts.changes import changed, difference
 
 
@@ -125,10 +125,8 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
             rule = ["rule", "xi", "mu1", "mu2", "nu1", "nu2", "lambda1", "lambda2", "momentum"]
             said += without_effect(self, ["epsilon", *rule], "at system.cache=false every row is sent")
         if not self.quantise:
-            why = "at system.quantise=false messages are float32"
-            said += without_effect(self, ["bits", "coding_error"], why)
-        common = super().traits()
-        return replace(common, ineffective=common.ineffective + said)
+            said += without_effect(self, ["bits"], "at system.quantise=false messages are float32")
+        return Traits(ineffective=said)
 
     def setup(self, context):
         super().setup(context)

@@ -38,7 +38,7 @@ hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -48,7 +48,7 @@ from harness.base.hollow import dry, either, hollow
 from harness.comm.work import code, stream
 from harness.core.kernels import quantise_loops as loops
 from harness.core.quantise import code_bytes, packed, unpacked
-from harness.core.system import Refuses, without_effect
+from harness.core.system import Refuses, Traits, without_effect
 from systems.parts.coded import CodedSystem
 
 AS_THEY_ARE, MOST_BITS = 32, 8
@@ -76,10 +76,9 @@ class Ecgraph(CodedSystem):
     refuses: ClassVar = Refuses(wire="codes what it sends", needed_rows="")
 
     def traits(self):
-        common = super().traits()
         idle = ["bits", "tune", "rate"] if self.period == 1 else []
         why = "at system.period=1 every row is sent as it is"
-        return replace(common, ineffective=common.ineffective + without_effect(self, idle, why))
+        return Traits(ineffective=without_effect(self, idle, why))
 
     def setup(self, context):
         super().setup(context)

@@ -49,7 +49,7 @@ local product runs meanwhile."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -59,7 +59,7 @@ from harness.base.errors import InputError
 from harness.base.hollow import either, hollow
 from harness.comm.work import copied, stream
 from harness.core.mixins import SeesOutput
-from harness.core.system import without_effect
+from harness.core.system import Traits, without_effect
 from systems.parts.blocks import BlockSystem
 
 
@@ -107,14 +107,14 @@ class Sancus(SeesOutput, BlockSystem):
     def traits(self):
         said = []
         if self.staleness != "variation_gap":
-            said += without_effect(self, ["norm"], f"no gap is measured at system.staleness={self.staleness}")
+            why = f"at system.staleness={self.staleness} the versions say what is broadcast"
+            said += without_effect(self, ["norm", "flags"], why)
         if self.staleness != "epoch_adaptive":
             why = f"at system.staleness={self.staleness} no block waits for its turn"
             said += without_effect(self, ["phase"], why)
         if math.isinf(self.clip):
             said += without_effect(self, ["clip_scale"], "at system.clip=inf no gradient is clipped")
-        common = super().traits()
-        return replace(common, ineffective=common.ineffective + said)
+        return Traits(ineffective=said)
 
     def setup(self, context):
         super().setup(context)

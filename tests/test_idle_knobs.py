@@ -10,30 +10,45 @@ from tests import systems
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
 
-# By system: what leaves other knobs idle, and these knobs with values that are not their defaults.
+# By system: what leaves other knobs idle, and each of these knobs with a value that is not its default.
+RULE = {"rule": "literal", "xi": 0.1, "mu1": 0.1, "mu2": 0.1, "nu1": 0.5, "nu2": 0.005, "momentum": 0.1}
+COSTS = {"alpha": 0.5, "threshold": 0.5, "rapa_degrees": "local", "vertex_bytes": 1.0, "edge_bytes": 1.0}
+TIERS = {"policy": "lru", "capacity": 3, "local_capacity": 2, "global_capacity": 4, "top_k": 2, "refresh": 2}
+RESERVED = {"reserved_device_mb": 1.0, "reserved_host_mb": 1.0}
+THEOREM_2 = {"norms": "code", "inner_factor": 2.0, "boundary_factor": 3.0}
+BY_COST = {"vertex": 2.0, "edge": 2.0, "row": 3.0, "memory": 9}
 IDLE = [
     ("pipegcn", {}, {"momentum": 0.5}),
     ("sylvie", {"mode": "synchronous"}, {"period": 7}),
     ("llcg", {"server_steps": 0}, {"batch": 7, "server_lr": 0.5}),
+    ("cofree", {"drop_edges": 0}, {"drop_rate": 0.9}),
+    ("grappa", {"correction": "none"}, {"shrink": 0.9}),
+    ("gas", {"outside": "drop"}, {"start": "zeros", "refresh": "epoch", "features": "refetch"}),
+    ("replicate", {"mode": "cache"}, BY_COST),
+    ("graphsaint", {"sampler": "edge"}, {"length": 4}),
+    ("graphsaint", {"budget": None}, {"sampler": "node", "length": 4, "coverage": 9.0}),
     ("adaqp", {}, {"period": 2}),
     ("ecgraph", {"period": 1}, {"bits": 4, "tune": False, "rate": "computed"}),
     ("digest", {"loss": "global"}, {"weighting": "train"}),
-    ("sancus", {}, {"norm": "max", "phase": "paper", "clip_scale": "inverse"}),
+    ("sancus", {}, {"norm": "max", "flags": "worker", "phase": "paper", "clip_scale": "inverse"}),
+    ("sancus", {"staleness": "epoch_adaptive"}, {"norm": "max", "flags": "worker"}),
     ("sancus", {"staleness": "variation_gap", "bound": 0.1}, {"phase": "paper"}),
     ("sanqus", {"bits": 32}, {"gradients": "exact"}),
     ("pscgcn", {}, {"cache": 0.5, "policy": "degree"}),
-    ("pscgcn", {"rate": 1.0}, {"rescale": "selfnorm", "norms": "code", "inner_factor": 2.0}),
-    ("pscgcn", {"sampling": "uniform"}, {"norms": "code", "inner_factor": 2.0, "boundary_factor": 3.0}),
-    (
-        "capgnn",
-        {"jaca": False, "rapa": False},
-        {"policy": "lru", "capacity": 3, "top_k": 2, "refresh": 2, "reserved_host_mb": 1.0, "alpha": 0.5}
-        | {"threshold": 0.5, "rapa_degrees": "local", "vertex_bytes": 1.0, "edge_bytes": 1.0, "beta_mb": 1.0},
-    ),
-    ("cdfgnn", {"cache": False}, {"epsilon": 0.1, "rule": "literal", "xi": 0.1, "momentum": 0.1}),
-    ("cdfgnn", {"quantise": False}, {"bits": 2, "coding_error": True}),
+    ("pscgcn", {"rate": 1.0}, THEOREM_2 | {"rescale": "selfnorm"}),
+    ("pscgcn", {"sampling": "uniform"}, THEOREM_2),
+    ("capgnn", {"jaca": False, "rapa": False}, TIERS | RESERVED | COSTS | {"beta_mb": 1.0}),
+    ("capgnn", {"jaca": False}, {"tiers": "exclusive", "capacity_share": 0.5}),
+    ("cdfgnn", {"cache": False}, RULE | {"epsilon": 0.1, "lambda1": 2.0, "lambda2": 0.5}),
+    ("cdfgnn", {"quantise": False}, {"bits": 2}),
     ("distdgl", {"batch": 4}, {"cache": 0.5, "policy": "random"}),
     ("distdgl", {"batch": 4, "features": "refetch"}, {"policy": "frequency"}),
+    ("distdgl", {"batch": 4, "service": "exchange"}, {"prefetch": 7}),
+    ("distdgl", {"batch": 4, "fanouts": None}, {"replace": True, "key": "worker"}),
+    ("bytegnn", {"batch": 4, "fanouts": None}, {"replace": True, "key": "worker"}),
+    ("distdgl", {"batch": None}, {"drop_last": True}),
+    ("bytegnn", {"batch": 4}, {"prefetch": 2}),
+    ("bytegnn", {"batch": 4, "launch": "fixed"}, {"sigma": 1.0, "inflight": True}),
 ]  # fmt: skip
 
 

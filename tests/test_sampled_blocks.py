@@ -157,24 +157,6 @@ def test_what_it_cannot_run_it_says(facts, says):
     assert re.search(says, make_system(block("distdgl")).supports(replace(facts_of("gcn"), **facts)))
 
 
-@pytest.mark.parametrize(
-    "knobs, said",
-    [
-        ({}, []),
-        ({"features": "refetch", "policy": "random"}, ["policy=random has no effect: no row is cached"]),
-        ({"cache": 0.5}, ["cache=0.5 has no effect: system.features=once keeps every row"]),
-        ({"service": "exchange", "prefetch": 7}, ["prefetch=7 has no effect: under system.service=exchange"]),
-        ({"fanouts": None, "redraw": "vertex", "replace": True}, ["redraw=vertex has", "replace=True has"]),
-        ({"batch": None, "drop_last": True}, ["drop_last=True has no effect"]),
-    ],
-)
-def test_knobs_that_change_nothing_are_named(knobs, said):
-    found = make_system(block("distdgl", **knobs)).traits().ineffective
-    assert len(found) == len(said)
-    for sentence, beginning in zip(sorted(found), sorted(said)):
-        assert f"system.{beginning}" in sentence
-
-
 def test_a_run_says_how_many_steps_an_epoch_has(place):
     done = place.run("system=distdgl", "system.fanouts=[3]", "system.batch=5", "epochs=2")
     assert done.code == 0, done.err

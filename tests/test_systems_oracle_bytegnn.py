@@ -211,13 +211,3 @@ def test_a_task_that_fails_ends_the_run_where_its_batch_is_taken(error, told):
 def test_what_pulls_nothing_needs_seeds_of_its_own():
     with pytest.raises(InputError, match="system.remote=drop pulls nothing, .* give split=owner"):
         make_system(systems.block("bytegnn", split="even", remote="drop"))
-
-
-def test_knobs_that_change_nothing_are_named():
-    assert make_system(systems.block("bytegnn")).traits().ineffective == []
-    (said,) = make_system(systems.block("bytegnn", prefetch=2)).traits().ineffective
-    assert "system.prefetch=2 has no effect: under system.launch=score" in said
-    said = (
-        make_system(systems.block("bytegnn", launch="fixed", sigma=1.0, inflight=True)).traits().ineffective
-    )
-    assert [each.split(" has no effect")[0] for each in said] == ["system.sigma=1.0", "system.inflight=True"]

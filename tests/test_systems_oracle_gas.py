@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.run.config import make_system
 from systems.parts.seeds import ClusterBatches, metis_clusters
 from tests import systems
 from tests.graphs import graphs
@@ -156,14 +155,3 @@ def test_clusters_are_shuffled_anew_in_every_epoch_and_follow_the_seed():
 
     assert batches(1, 0) == batches(1, 0)
     assert batches(1, 0) != batches(1, 1) and batches(1, 0) != batches(2, 0)
-
-
-def test_knobs_that_change_nothing_are_named():
-    assert make_system(systems.block("gas", start="zeros", refresh="epoch")).traits().ineffective == []
-    said = (
-        make_system(systems.block("gas", outside="drop", start="zeros", refresh="epoch")).traits().ineffective
-    )
-    assert [each.split(" has no effect")[0] for each in said] == [
-        "system.start=zeros",
-        "system.refresh=epoch",
-    ]

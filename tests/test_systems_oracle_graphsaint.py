@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.partition.shard import Csr
-from harness.run.config import make_system
 from systems.parts.subgraphs import Counts, Sampler, induced
 from tests import systems
 from tests.graphs import graphs
@@ -195,16 +194,3 @@ def test_a_graph_without_edges_is_drawn_from_uniformly(kind):
         Counts.of(Sampler(Csr(np.zeros(1, np.int32), np.empty(0, np.int32), 0), kind, 3, 2, 1, 0), 9).sets
         == 0
     )
-
-
-def test_knobs_that_change_nothing_are_named():
-    assert make_system(systems.block("graphsaint", length=4, coverage=9)).traits().ineffective == []
-    said = make_system(systems.block("graphsaint", sampler="edge", length=4)).traits().ineffective
-    assert [each.split(" has no effect")[0] for each in said] == ["system.length=4"]
-    said = (
-        make_system(systems.block("graphsaint", budget=None, sampler="node", coverage=9)).traits().ineffective
-    )
-    assert [each.split(" has no effect")[0] for each in said] == [
-        "system.sampler=node",
-        "system.coverage=9.0",
-    ]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.run.config import make_system
 from tests import systems
 from tests.oracles import replicate
 from tests.systems import Settings
@@ -105,8 +104,3 @@ def test_where_all_is_computed_workers_meet_for_the_weights_alone(pool):
     assert {purpose for _, _, purpose in outcome.sent(0)} == {"features", "weights"}
     for worker in outcome.workers:
         assert {each.name for each in worker["spans"][1][1] if each.kind == "wait"} == {"all_reduce"}
-
-
-def test_costs_have_no_effect_where_nothing_is_chosen():
-    (said,) = make_system(systems.block("replicate", mode="cache", row=3)).traits().ineffective
-    assert said == "system.row=3.0 has no effect: at system.mode=cache nothing is chosen by cost"

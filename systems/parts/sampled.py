@@ -98,8 +98,8 @@ class SampledBatches(BatchSystem):
     def traits(self):
         said = []
         if self.fanouts is None:
-            draws = [name for name in ("redraw", "replace", "key") if hasattr(self, name)]
-            said += without_effect(self, draws, "system.fanouts=null takes every neighbour, and draws none")
+            why = "system.fanouts=null takes every neighbour, and draws none"
+            said += without_effect(self, ["replace", "key"], why)
         if self.batch is None:
             said += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
         return Traits(overlaps=True, ineffective=said)

@@ -133,8 +133,8 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
         if run.settings.epochs > EPOCHS:
             notes.append(f"bytes per epoch are the mean of epochs 2 to {EPOCHS} of {run.settings.epochs}")
         platform = platform_of(cluster, workers, per_host)
-        notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
         seconds = [times_of(simulate(each, platform)) for each in found.programs]
+        notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
         across = any(crosses_hosts(each, hosts) for each in found.programs)
     if across:
         notes.append(
