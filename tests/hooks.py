@@ -32,7 +32,7 @@ def systems() -> dict[str, type[System]]:
     """The class of each system in the tree, by its name."""
     found = {}
     for path in sorted(CONF.glob("*.yaml")):
-        module = module_of(path.read_text())
+        module = module_of(path.read_text(), ROOT)
         name = ".".join(module.relative_to(ROOT).with_suffix("").parts)
         target = next(line for line in path.read_text().splitlines() if line.startswith("_target_"))
         found[path.stem] = getattr(import_module(name), target.split("#")[0].strip().rpartition(".")[2])

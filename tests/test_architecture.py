@@ -73,6 +73,15 @@ def test_imports_run_downwards():
     assert named == [], "only Hydra's _target_ names a system"
 
 
+def test_an_upward_import_would_be_seen():
+    names = "comm.comm core.trainer results.reader run.launch cli.runs dev.bench.spmm model.replay.engine"
+    layers = [layer_of(f"harness.{name}") for name in [*names.split(), "papers.claims.verdict"]]
+    assert layers == sorted(set(layers)) and layer_of("harness.__main__") == layer_of("harness.cli.runs")
+    assert layers[2] > layer_of("systems.vanilla") > layers[1]
+    assert layer_of("systems.vanilla") > layer_of("systems.parts.blocks")
+    assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "train.py")
+
+
 def test_no_modules_import_each_other():
     """Neither at the top of a file nor inside a function: a circle is two modules that are one."""
     known = {module_of(path) for path in FILES}
