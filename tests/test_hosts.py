@@ -63,7 +63,7 @@ def secret(monkeypatch) -> str:
     return made
 
 
-def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis_server, hosts, secret):  # noqa: F811
+def test_two_hosts_train_as_one_or_say_why_not(place, pool, redis_server, hosts, secret):  # noqa: F811
     """Host 1 sees no folder of host 0: it gets the run and its shards, and gives back its traces."""
     words = ("--port", PORT, "--bind", hosts.address(0), "--protected-mode", "no", "--save", "")
     hosts.start(0, executable(), *words, "--dir", str(hosts.scratch))

@@ -81,15 +81,11 @@ class CdfgnnHistory(History):
     """epsilon[e]          the threshold during epoch e
     messages[e][l, way]   of every synchronisation, way "forward" or "backward"
     certain               epochs before the first one in which rounding decides something that matters
-    parts, total, used    [e][l, way] after it: z̃_i [p, V, F], z̃ and y [V, F]
     """
 
     epsilon: list[float] = field(default_factory=list)
     messages: list[dict] = field(default_factory=list)
     certain: int = 0
-    parts: list[dict] = field(default_factory=list)
-    total: list[dict] = field(default_factory=list)
-    used: list[dict] = field(default_factory=list)
 
 
 def quantised(m: np.ndarray, bits: int) -> np.ndarray:
@@ -267,9 +263,6 @@ def train(
         history.epsilon.append(eps)
         history.messages.append(messages)
         history.certain += all(rows.certain for rows in sync.values())
-        history.parts.append({key: rows.cached for key, rows in sync.items()})
-        history.total.append({key: rows.total for key, rows in sync.items()})
-        history.used.append({key: rows.used for key, rows in sync.items()})
         return loss, gradients
 
     return case.run(epoch_step, history)

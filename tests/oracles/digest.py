@@ -53,24 +53,6 @@ from tests.oracles.split import Training, loss_and_gradients
 
 
 @dataclass
-class DigestHistory(History):
-    """losses: the mean over all training vertices, whatever the parts minimise; gradients: of every round, by
-    part.
-
-    local_losses  [rounds][M] what each part minimises, before its step
-    versions      [rounds] the round in which the remote hidden rows used were computed; 0 the initial store
-    """
-
-    local_losses: list[list[float]] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-
-    @property
-    def staleness(self) -> np.ndarray:
-        """[rounds] age in rounds of the remote hidden rows."""
-        return np.arange(1, len(self.versions) + 1) - np.array(self.versions)
-
-
-@dataclass
 class AsyncHistory(History):
     """By arrival: the part's loss and gradients, the server's weights_after, and
 
@@ -132,26 +114,24 @@ def weighted_sum(shares: list[float], terms: list[Weights]) -> Weights:
 def train(
     graph, assignment: np.ndarray, weights: Weights, *, interval: int, schedule: str = "shifted",
     init: str = "exact", loss: str = "partition", agg: str = "gradients", **how,
-) -> DigestHistory:  # fmt: skip
-    """`epochs` rounds over the parts of `assignment` [V]."""
+) -> History:  # fmt: skip
+    """`epochs` rounds over the parts of `assignment` [V]. Losses are means over all training vertices,
+    whatever the parts minimise; gradients are of every round, by part."""
     assert schedule in ("shifted", "literal") and interval >= 1
-    parts, history = Parts(graph, assignment, weights, loss, **how), DigestHistory()
+    parts, history = Parts(graph, assignment, weights, loss, **how), History()
     store = parts.initial_store(init, dense.as_float64(weights))
-    copy, stored, held = store, 0, 0  # the rounds of what the store and the copies hold
+    copy = store  # what the parts have pulled of it
 
     def round_step(epoch, weights):
-        nonlocal store, copy, stored, held
+        nonlocal store, copy
         r = epoch + 1
         first, last = (r - 1) % interval == 0, r % interval == 0
         if first if schedule == "shifted" else last:  # PULL
-            copy, held = store, stored
+            copy = store
         steps = [parts.round(m, weights, copy) for m in range(parts.number)]
         if last if schedule == "shifted" else first:  # PUSH
             owned = [(assignment == m)[:, None] for m in range(parts.number)]
             store = [sum(own * h[l] for own, (_, _, h) in zip(owned, steps)) for l in range(len(store))]
-            stored = r
-        history.local_losses.append([local for local, _, _ in steps])
-        history.versions.append(held)
         counts = [int(t.sum()) if loss == "partition" else parts.count for t in parts.train]
         overall = sum(n * local for n, (local, _, _) in zip(counts, steps)) / parts.count
         return overall, [gradients for _, gradients, _ in steps]
