@@ -110,6 +110,13 @@ def test_what_lacks_is_named(tmp_path, roles, seeds, says):
     assert ("Take frugal to send the fewest bytes" in found.sentence) == (seeds == 3 and bool(roles))
 
 
+def test_a_control_on_another_partition_says_nothing_of_this_one(beside, tmp_path):
+    runs(tmp_path, "frugal", EXACT, size=1, partition___target_="harness.data.partition.assign.Random")
+    found = advice_on(beside, tmp_path)
+    assert not found.decided
+    assert found.sentence.startswith("What remote rows are worth on random is not known: no finished run of")
+
+
 def test_rows_of_another_setting_are_not_compared(beside, tmp_path):
     runs(tmp_path, "frugal", EXACT, size=1, model__hidden=128)
     section = section_of(beside, tmp_path)

@@ -116,10 +116,11 @@ def advise(section: Section) -> Advice:
             f" none of them{_sent_by_control(section, without, costs[0])}. More seeds{more} may show it."
         )
         return Advice(False, f"{untold} {taken}", reasons, choices)
-    if not any(group.first.role == "control" for group in finished):
+    controlled = {group.partition for group in finished if group.first.role == "control"}
+    if missing := sorted({choice.best.partition for choice in choices} - controlled):
         lacks = (
-            "What remote rows are worth here is not known: no finished run of the control, which has none of"
-            " them, is among these; add one at the same setting."
+            f"What remote rows are worth on {' and '.join(missing)} is not known: no finished run of the"
+            " control, which has none of them, is among these; add one at the same setting."
         )
         return Advice(False, f"{lacks} {taken}", reasons, choices)
     if all(choice.rivals for choice in choices):
