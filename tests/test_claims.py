@@ -206,6 +206,9 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     control = evaluate.Verdict(UNKNOWN, "b, the control, does as well", cause="seeds")
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **alone, cause="seeds").verdict == control
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, **alone).verdict.word == DIRECTION
+    loss = {"compare": "difference", "direction": "below", "control": "b"}
+    kept = verdict_of(tmp_path, {"a": 0.7, "b": 0.8}, **loss).verdict
+    assert kept.word == DIRECTION, "a loss that is told apart stands, whatever a control does"
     never = {**alone, "published": 1e9, "direction": None, "cause": "paper"}
     lost = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **never).verdict
     assert (lost.word, lost.cause) == (FAILS, "paper"), "a promise that is not kept, whatever a control does"

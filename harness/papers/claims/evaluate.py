@@ -216,10 +216,12 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
         )
     if claim.by_construction or (claim.calibrated and measured.twin):
         return replace(found, word=CONSTRUCTED, why=claim.by_construction or claim.calibrated)
-    if measured.control and found.word != FAILS:
+    # What is kept or gained without remote rows, too, says nothing of them. A loss that is told apart stands.
+    loss = claim.compare == "difference" and measured.ours is not None and measured.ours.side() < 0
+    if measured.control and found.word != FAILS and not loss:
         why = f"{claim.control}, the control, does as well"
-        usual = TWIN if measured.twin else SEEDS
-        return Verdict(UNKNOWN, why, found.share, "" if own else claim.cause or usual)
+        cause = TWIN if measured.twin else claim.cause or SEEDS
+        return Verdict(UNKNOWN, why, found.share, "" if own else cause)
     return found if own else signed(found, claim.cause, claim.because)
 
 
