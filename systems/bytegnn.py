@@ -27,8 +27,9 @@ Bytes of a worker and step, 4 bytes per id and value:
 Decisions
 - the partition is `partition=neighbourhood` (its Algorithm 2), or any other edge-cut. split: owner: each
   worker trains the training vertices of its own part, which that partition balances. `even` as in DistDGL.
-- batch size, fan-outs and learning rate are not given: DistDGL's defaults. No cache of features but
-  `features=once`, which keeps what has been pulled.
+- batch size, fan-outs and learning rate are not given: DistDGL's defaults. No cache of features but that of
+  `features=once`, the default of every system here, which keeps what has been pulled; `refetch` is as
+  described.
 - a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
   one. 1 is the paper's.
 - what two seeds' neighbourhoods have in common is drawn and fetched once per batch, as in DistDGL: a hop's
@@ -49,9 +50,10 @@ Decisions
 - the parameter server is an all-reduce, which gives the same sums under BSP.
 - what is made ahead is counted in the step that uses it. Threads go on while the run is evaluated.
 - evaluation is exact and sees the whole graph, as for every system.
-Departures: supervised training alone; graph store, samplers and trainer of a machine are threads of one
-worker, so that remote requests are reads of mapped memory on one host; the order of network requests is that
-of the tasks that make them.
+Departures: a worker's own rows are gathered, and blocks made tensors, in the training thread; the partition's
+default mends Algorithm 2's ties and order (`literal=true` is as printed); supervised training alone; graph
+store, samplers and trainer of a machine are threads of one worker, so that remote requests are reads of
+mapped memory on one host; the order of network requests is that of the tasks that make them.
 """
 
 from __future__ import annotations

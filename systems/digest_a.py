@@ -6,7 +6,7 @@ Implements Algorithm 1 without the loop over global rounds: worker m, by itself,
 
     downloads W^(t) from the parameter server, and every N rounds of its own pulls Ht_out (lines 4-6)
     computes eq. 5 forward, its own loss and gradient, and every N rounds pushes H_in (lines 7-10)
-    uploads the gradient; the server takes a step with it when it arrives (lines 12 and 13, moved inside)
+    uploads the gradient; the server takes a step with it when it arrives (lines 12 and 13)
 
         W^(t+1) = W^(t) - eta grad L_m(W^(t-tau))                (proof of Theorem 3)
 
@@ -45,7 +45,10 @@ Decisions
   trained is traced when the workers meet. The server's own CPU seconds stand in no worker's.
 - the server has Adam and no other optimiser; with `update=delta` workers take steps of whatever the run's is.
   A schedule is refused: workers at rounds of their own have no common epoch that it could go by.
-Departures: the server is a process on worker 0's host, reached by a Unix socket; one host only.
+Departures: A.4 moves line 13 alone into the loop: a worker takes its own step (line 12; with Adam by A.2) and
+uploads weights, which the server aggregates, how is not printed. Here the server takes the step
+(update=gradient), which for a plain step is the proof's, and is not with Adam; `delta` is nearer to A.4. The
+server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ Decisions
   `redraw=vertex` a vertex keeps its first draw, as in PyG, and is asked for once; at which hop that is
   depends on the worker's other seeds, so that the number of workers then changes what is drawn.
 - "15, 10 and 5" is read as 15 at the seeds, which is GraphSAGE's order.
-- features: once (a row is pulled the first time it is an input, and kept) | refetch (in every step; unique
-  per step). `cache` keeps a fixed share of the rows of other workers' vertices, as PaGraph does.
+- features: refetch (in every step, as described; unique per step) | once, the default of every system here: a
+  row is pulled the first time it is an input, and kept. `cache` keeps a fixed share of the rows of other
+  workers' vertices, as PaGraph does.
 - split: even (equal ranges of the relabelled training vertices, as printed; a seed on another worker's part
   is remote) | owner.
 - degrees and global ids of all vertices, 8 bytes per vertex, are held by every worker and come with the
@@ -53,8 +54,10 @@ Decisions
   the training thread. What is drawn ahead is counted in the step that uses it, and the training thread's wait
   for it is exposed communication. The thread goes on while the run is evaluated, outside the clock. Drawing
   ahead changes no bit. Under `service=exchange` all workers pull in lockstep, and nothing is drawn ahead.
-Departures: the all-reduce stands for the parameter servers of sparse embeddings, which these tasks have not;
-what draws ahead is one thread per worker, not processes.
+- dense gradients are all-reduced, as described for PyTorch.
+- DistDGL cuts by METIS with several constraints, which is `partition=metis/balanced`.
+Departures: no sparse vertex embeddings, which the KVStore updates asynchronously; one trainer per machine,
+where there are several (4.1.5); what draws ahead is one thread per worker, not processes.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ Decisions
   before its rows are sent, so that nobody waits for a request, except in an iteration that renews p.
   Gradients leave after the weights' all-reduce.
 - edge weights are refused: Theorem 2 knows none.
-- Adam, as all systems here.
+- Adam, as all systems here; eq. 9 is a plain step.
 Departures: SampleGraph runs in the training thread, where it is compiled.
 """
 

@@ -23,17 +23,19 @@ Decisions
 - epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive does so by block.
   Everything is broadcast in epoch 0, when caches are empty, and in the other epochs of `warmup`; this does
   not move the version of a block whose turn comes later.
-- `phase` of SCS-A: as printed (`paper`), all blocks have one version after epoch 0, and the procedure ends
-  at the first block of another worker that P(i) finds too stale: at most two blocks per check, since all
-  P(i) see the same versions. With more than 2 (eps_A + 1) workers the last blocks are then never broadcast
-  again, which breaks Definition 2's bound. So `stagger`, ours after Figure 14(b), is the default:
-  block j is first due at epoch j mod (eps_A + 1), and every block is broadcast when it is due.
+- `phase` of SCS-A: all blocks have one version after epoch 0. Algorithm 5 prints "EndProcedure for P(j)"
+  where P(i) finds the block of P(j) too stale. Read as the end of P(i)'s check (`paper`), at most two blocks
+  are found per check, since all P(i) see the same versions; with more than 2 (eps_A + 1) workers the last
+  blocks are then never broadcast again, against Definition 2. Read as the end of P(j)'s own check, all stale
+  blocks are found, and from equal versions SCS-A is SCS-E. Neither has blocks take turns as in Figure 14(b),
+  so `stagger`, ours, is the default: block j is first due at epoch j mod (eps_A + 1), and every block is
+  broadcast when it is due.
 - the backward pass broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
   default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq.
   5).
 - layer 0: `features=once`, exact since features are static, fetches it in the first epoch only and keeps its
   product A X; `kept` broadcasts its blocks in the first epoch only and computes the product in every epoch;
-  `refetch` puts it under the rule that holds for the other layers, as Algorithm 3 does.
+  `refetch` puts it under the rule that holds for the other layers, with flags of its own.
 - preset `sancus/official` builds what the authors' public code does: the broadcast of layer 0's blocks is
   skipped after the first epoch, its product is not, and its deltas travel in every epoch (`features=kept`);
   layer 1 is broadcast every epoch up to epoch 51 and every second one after.
@@ -43,7 +45,9 @@ Departures: the own block is always fresh; Algorithm 3, as printed, uses the cac
 every block whose flag is STALE, a worker's own among them. A block that is due under SCS-A is broadcast in
 that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10.
 `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all later layers of the epoch, where Algorithm 3
-sets its flag anew after every layer. As for CAGNET, the broadcasts of a layer are posted together, and the
+sets its flag anew after every layer. In Algorithm 3 the flag that the last layer's output has set in the
+epoch before decides on layer 0; here a layer's own block does, after Definition 3, so that `variation_gap`
+never broadcasts features again. As for CAGNET, the broadcasts of a layer are posted together, and the
 local product runs meanwhile."""
 
 from __future__ import annotations
@@ -166,7 +170,7 @@ class Sancus(SeesOutput, BlockSystem):
         """The blocks that the epoch rules broadcast in an epoch; moves the versions of those due to it."""
         stale = [j for j in range(len(version)) if epoch - version[j] > self.bound]
         if self.staleness == "epoch_adaptive" and self.phase == "paper" and epoch >= self.warmup:
-            # "EndProcedure": every P(i) stops at the first block of another that it finds too stale.
+            # One reading of "EndProcedure": every P(i) stops at the first block of another that is too stale.
             stale = sorted({j for i in range(len(version)) for j in [j for j in stale if j != i][:1]})
         for j in stale:
             version[j] = epoch
