@@ -27,8 +27,9 @@ Decisions
   `zeros`: the halo is 0 until the first pull. Under `literal` the start is also read outside the clock,
   since Algorithm 1 pulls nothing before round N; those pulls are not in `start_bytes`, nor are the features
   that the exact forward pass exchanges, as it does in every evaluation.
-- form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation gives a layer three weights
-  whose meaning depends on the partition, another model than any other system trains, so `form` refuses it.
+- a layer joins own and halo rows by eq. 5, with the whole graph's degrees. Line 8's concatenation is not
+  built: it gives a layer three weights whose meaning depends on the partition, another model than any other
+  system trains.
 - line 11 divides every row by its length. It is a part of the model, `model.norm=l2`, for every system
   alike; the default is without it, and the page's picture shows both.
 - line 12 updates a layer inside the forward pass: here one backward pass and one step per round.
@@ -44,8 +45,7 @@ Decisions
 - gradients to remote vertices: none, pulled rows are constants.
 - two slots per slice in the store: a worker that is a round ahead pushes into one while a slower worker still
   pulls from the other.
-Departures: the parameter server's aggregation is an all-reduce. `straggler` delays a worker on
-purpose (section 5.2).
+Departures: the parameter server's aggregation is an all-reduce.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ from typing import ClassVar
 import torch
 
 from harness.base.bounds import word
-from harness.base.errors import InputError
 from harness.core.system import without_effect
 from systems.parts.stale_system import REFUSES, StaleSystem
 
@@ -71,26 +70,15 @@ class Digest(StaleSystem):
                 steps
     weighting   a worker's weight in that average: "uniform", 1 / M each, or "train", its share of the
                 training vertices
-    form        how a layer joins own and halo rows: "sum", eq. 5, is the only one; the concatenation of
-                Algorithm 1 is refused, since its weights would depend on the partition
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
     """
 
     schedule: str = word("after", "literal")
     aggregate: str = word("gradients", "weights")
     weighting: str = word("uniform", "train")
-    form: str = "sum"
     gradient_error: bool = False
 
     refuses: ClassVar = replace(REFUSES, combine="")
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.form != "sum":
-            raise InputError(
-                f"form={self.form} gives every layer three weights that depend on the partition, so that no"
-                " other system could train the same model; give form=sum"
-            )
 
     def traits(self):
         common = super().traits()

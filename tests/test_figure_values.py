@@ -219,9 +219,9 @@ def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_c
     (ax,) = drawn(
         digest_straggler,
         [
-            ({"system__straggler": -1}, [{}] * 3),
+            ({}, [{}] * 3),
             (
-                {"system__straggler": 0, "system___target_": "somewhere.serving.Serving"},
+                {"straggler": {"rank": 0}, "system___target_": "somewhere.serving.Serving"},
                 [{(-1, "server_s"): 2.0 * k} for k in range(3)],
             ),
         ],

@@ -31,12 +31,6 @@ class Straggler:
     delay_spread: float = number(0.0, 0, WAIT)
     slowdown: float = number(1.0, 1, 10**6)
 
-    def refusal(self, workers: int) -> str | None:
-        """Why `rank` is none of so many workers, as the text that follows its key; None where it is one."""
-        if self.rank < workers:
-            return None
-        return f"={self.rank} is not a worker of {workers}; give 0 to {workers - 1}"
-
     def begin(self) -> None:
         """Called when the train clock of an epoch begins: `slowdown` goes by the time from here on."""
         self.started = time.monotonic()

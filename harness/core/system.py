@@ -33,7 +33,6 @@ from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
-from harness.core.straggler import Straggler
 from harness.data.partition.shard import ReplicaShard, Shard
 
 
@@ -69,7 +68,6 @@ class Traits:
                    name, its value and the reason. They are shown as warnings before workers start
     follows_epochs whether what an epoch does depends on how many the whole run has: such a run cannot be
                    extended
-    straggler      the worker that the system's own knobs slow down; None: no worker
     devices        whether it reads the workers' devices (`harness.core.mixins.FitsDevices`). The run then has
                    them: its cluster names them, or they are measured
     sparse_features  whether the system's own `input_halo` takes compressed rows, as large bags of words are
@@ -82,7 +80,6 @@ class Traits:
     steps: int = 1
     ineffective: list[str] = field(default_factory=list)
     follows_epochs: bool = False
-    straggler: Straggler | None = None
     devices: bool = False
     sparse_features: bool = False
     rows: str = "all"

@@ -51,7 +51,7 @@ class Trainer:
     rows     "all", or "needed": those that the loss needs; None: the system's own choice
     combine  how gradients become a step of the weights; None: the system's own choice
     features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: the system's own
-    straggler  a worker that is slowed down; None: the system's own, where its knobs name one
+    straggler  a worker that is slowed down; None: no worker
     labels   which training vertices show their labels to layer 0; None: none (`harness.core.masked_labels`)
     """
 
@@ -112,7 +112,7 @@ class Trainer:
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
         self.combiner = (combine or traits.combine).make(self.parameters, comm, seed)
         self.optimiser = self.new_optimiser(self.combiner.trained)
-        self.straggler = straggler or traits.straggler
+        self.straggler = straggler
         self.passes = 0  # forward passes of the running epoch
         self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None

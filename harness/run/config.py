@@ -248,7 +248,12 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
     settings = typed(RunConfig, {**top, "progress": as_given(top.get("progress", "auto"))}, "")
     blocks["cluster"].check_workers(settings.workers)
-    _check_straggler(blocks["straggler"], blocks["system"], settings.workers)
+    straggler = blocks["straggler"]
+    if straggler is not None and straggler.rank >= settings.workers:
+        raise InputError(
+            f"straggler.rank={straggler.rank} is not a worker of {settings.workers}; give 0 to"
+            f" {settings.workers - 1}"
+        )
     objective.direction(settings.objective, blocks["scores"])
     return Run(settings=settings, composed=config, **blocks)
 
@@ -285,18 +290,6 @@ def make_straggler(block: dict[str, Any]) -> Straggler | None:
 def make_labels(block: dict[str, Any]) -> MaskedLabels | None:
     """Which training vertices show their labels, as a block says; None where it is empty: none do."""
     return typed(MaskedLabels, block, "labels") if block else None
-
-
-def _check_straggler(straggler: Straggler | None, system: System, workers: int) -> None:
-    if straggler is None:
-        return
-    if said := straggler.refusal(workers):
-        raise InputError(f"straggler.rank{said}")
-    if system.traits().straggler is not None:
-        raise InputError(
-            f"straggler.rank={straggler.rank} and a knob of the system both slow a worker down: give one of"
-            " them"
-        )
 
 
 def make_system(block: dict[str, Any]) -> System:

@@ -12,13 +12,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, WAIT, number, word
-from harness.base.errors import InputError
+from harness.base.bounds import ROUNDS, number, word
 from harness.comm.backend import check_address
 from harness.comm.store import Pull, Push, Store
 from harness.core.context import Context
 from harness.core.mixins import BesideClock, OwnLoss
-from harness.core.straggler import Straggler
 from harness.core.system import Refuses, System, Traits
 
 
@@ -126,10 +124,6 @@ class StaleSystem(OwnLoss, BesideClock, System):
     loss      what a worker divides the sum of its losses by: "partition", its own training vertices, or
               "global", those of all workers
     features  "once": layer 0's halo rows are fetched once; "refetch": in every round
-    straggler   rank of a worker that is slowed down on purpose; -1: none
-    delay       seconds added to each epoch of the straggler
-    delay_spread   up to so many seconds more, drawn for each epoch from the seed
-    slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
     interval: int = number(10, 1, ROUNDS)
@@ -137,29 +131,14 @@ class StaleSystem(OwnLoss, BesideClock, System):
     start: str = word("exact", "zeros")
     loss: str = word("partition", "global")
     features: str = word("once", "refetch")
-    straggler: int = number(-1, -1)
-    delay: float = number(0.0, 0, WAIT)
-    delay_spread: float = number(0.0, 0, WAIT)
-    slowdown: float = number(1.0, 1, 10**6)
 
     slots: ClassVar = 2  # pushes that a slice of the store keeps
 
     def __post_init__(self):
         check_address(self.store)
-        slow = Straggler(max(self.straggler, 0), self.delay, self.delay_spread, self.slowdown)
-        self.slow = slow if self.straggler >= 0 else None
-        if self.slow is None and slow != Straggler():
-            raise InputError(
-                "straggler=-1 names no worker to delay; give straggler=RANK, or delay=0 delay_spread=0"
-                " slowdown=1"
-            )
-
-    def supports(self, run):
-        said = self.slow.refusal(run.num_workers) if self.slow is not None else None
-        return f"straggler{said}, or -1 for none" if said else super().supports(run)
 
     def traits(self):
-        return Traits(overlaps=True, straggler=self.slow)
+        return Traits(overlaps=True)
 
     def setup(self, context):
         super().setup(context)

@@ -154,14 +154,12 @@ def dry_run(
             held.add(x.nbytes)
             if not isinstance(x, Csr):
                 held.made(x, 0)
-            # The worker as in any run, but for a transport that takes turns, a kernel that computes nothing,
-            # and no straggler.
+            # The worker as in any run, but its transport takes turns and its kernel computes nothing.
             transport = DryTransport(rank, turns) if size > 1 else ALONE
             comm = Comm(rank, size, torch.device("cpu"), recorder, transport, wire)
             kernel = Shapes(held, place != "cuda")
             before = held.now
             trainer = make(dataclasses.replace(shard, features=x), comm, kernel)
-            trainer.straggler = None  # its sleep takes no memory and sends nothing
             stack.callback(trainer.closing.close)
             # Training. What is held after the last step stays for the run ("kept"); the peak beyond it is
             # what a step or an evaluation takes ("step").

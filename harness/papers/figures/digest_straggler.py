@@ -13,10 +13,8 @@ def draw(groups):
     figure, axes = panels(groups, what, 1, height=4.2)
     ax = axes[0, 0]
     for group in groups:
-        delayed, served = (
-            knob(group, "system.straggler") >= 0,
-            "server_s" in set(group.first.trace.metrics["name"]),
-        )
+        delayed = knob(group, "straggler.rank") is not None
+        served = "server_s" in set(group.first.trace.metrics["name"])
         epochs = group.first.trace.epochs
         accuracy = 100 * epochs.groupby("epoch")["test_acc"].first()
         if served:
