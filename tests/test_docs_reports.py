@@ -109,7 +109,7 @@ def test_a_report_of_a_page_is_written(command, reader, capsys):
     if "--figures" in words:
         Path("results/figures").mkdir()
         for suffix in ("png", "csv"):
-            shutil.copy(ROOT / "docs" / "figures" / f"capgnn_table8.{suffix}", "results/figures")
+            shutil.copy(ROOT / "docs" / "figures" / f"predicted_capgnn.{suffix}", "results/figures")
     if command.name == "report claims":
         words += ["--reference", str(ROOT / reference.FOLDER)]
     code, (said, wrong) = cli.main(words), capsys.readouterr()

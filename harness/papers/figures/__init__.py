@@ -3,8 +3,6 @@ which of these (`draw: {capgnn_hits: {}}`), with options where a drawing takes a
 
     draw(groups, **options) -> Figure   of the finished runs of one graph, seeds grouped; or {ending: Figure}.
                                         A row of the experiment that is one group goes by the row's name
-    table(groups) -> str                optional: the picture's values as a Markdown table, printed below its
-                                        path
 
 `halobench figures` starts the runs that are lacking and draws. A drawing of one's own lies beside the
 experiment that names it, in a folder that `--from FOLDER` names (docs/howto/figures.md).

@@ -83,8 +83,6 @@ def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path)
             more = drawing if len(figure.drawings) > 1 and drawing != figure.name else ""
             for ending, picture in (made if isinstance(made, dict) else {"": made}).items():
                 pictures.append(_save(picture, out / "-".join(filter(None, [stem, more, ending]))))
-            if hasattr(module, "table"):
-                print(module.table(named))
     return pictures
 
 
