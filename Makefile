@@ -25,7 +25,7 @@ demo: env       ## four systems on a synthetic twin of Reddit: a table and a pic
 	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 \
 	  workers=4 epochs=30 results=results/demo >/dev/null
 	@$(RUN) -m harness report table results/demo
-	@echo; printf 'a picture: '; $(RUN) -m harness plot results/demo --pareto --out results/demo/figures
+	@echo; printf 'a picture: '; $(RUN) -m harness report plot results/demo --pareto --out results/demo/figures
 	@echo 'try next:  $(RUN) -m harness report html results/demo --out page.html'
 
 redis:          ## redis-server from the system's packages, where it is missing and they can be installed

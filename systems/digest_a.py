@@ -104,7 +104,7 @@ class DigestA(StaleSystem, AsynchronousSystem):
         self.weights, self.version = self.flat(self.values()), 0  # as downloaded; how many updates they hold
         scale = 1.0 if self.scale == "1" else 1.0 / self.comm.size
         adam = adam_of(context.optimiser) if self.update == "gradient" else None
-        updates = None if context.epochs is None else context.epochs * self.comm.size
+        updates = context.epochs * self.comm.size
         self.server = Parameters(self.comm, self.weights, self.order, scale, adam, updates)
         context.closing.callback(self.server.close)
         self.evaluated: tuple[int, torch.Tensor] | None = None

@@ -25,9 +25,7 @@ ALL = commands()
 # The files that take every command of these subcommands and programs.
 HERE = {
     "test_docs_runs.py": ("run",),
-    "test_docs_reports.py": (
-        *("report", "plot", "report html", "report claims", "replay", "runs", "import"),
-    ),
+    "test_docs_reports.py": (*("report", "report html", "report claims", "replay", "runs", "import"),),
     "test_docs_commands.py": (*("figures", "study", "fidelity", "bench", "git", "make"),),
 }
 

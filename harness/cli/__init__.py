@@ -50,7 +50,6 @@ COMMANDS = {
         "verdicts on what the papers print, from the runs of experiments"),
     "report html": Command("harness.cli.page.__main__",
         "one page of finished runs: the answer, verdicts, pictures, tables"),
-    "plot": Command("harness.results.report.__main__", "pictures of finished runs"),
     "replay": Command("harness.model.replay.__main__",
         "what finished runs would take on another cluster: modelled, from traces"),
     "plan": Command("harness.model.plan.__main__",

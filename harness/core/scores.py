@@ -166,15 +166,7 @@ class Scorer:
     ) -> list[list[torch.Tensor]]:
         """The scores of all workers' positives, by ranked split and class, each ascending."""
         mine = torch.cat([scores.t()[positive.t()] for scores, positive in ranked])  # by split, then class
-        lengths = [sum(counts) for counts in positives]
-        parts = [mine] * self.comm.size
-        if self.comm.size > 1:
-            send = [len(mine) * (p != self.comm.rank) for p in range(self.comm.size)]
-            receive = [length * (p != self.comm.rank) for p, length in enumerate(lengths)]
-            repeated = mine.repeat(self.comm.size - 1)[:, None]
-            theirs = self.comm.exchange_now(repeated, send, receive, -1, "forward", "evaluate")
-            parts = list(theirs[:, 0].split(receive))
-            parts[self.comm.rank] = mine
+        parts = self.comm.all_gather(mine, -1, "evaluate")
         groups = zip(*(part.split(counts) for part, counts in zip(parts, positives)))
         merged = [torch.cat(group).sort().values for group in groups]
         return [merged[: len(merged) // 2], merged[len(merged) // 2 :]]

@@ -294,8 +294,6 @@ def _in_child(work, *args):
 
     concurrent.futures.ProcessPoolExecutor will not do: it does not tell a dead worker's exit code
     (BrokenProcessPool has none), and it cannot kill a worker, so Ctrl-C would wait for the work to end."""
-    if "fork" not in multiprocessing.get_all_start_methods():
-        return work(*args)
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     parent = os.getpid()

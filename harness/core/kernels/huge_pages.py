@@ -68,9 +68,8 @@ def allocate(size: int) -> np.ndarray:
     """
     size = -(-size // PAGE) * PAGE
     mapped = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a system built without them
-            mapped.madvise(mmap.MADV_HUGEPAGE)
+    with contextlib.suppress(OSError):  # a system built without them
+        mapped.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(mapped, np.uint8)
     begin = -memory.ctypes.data % PAGE
     return memory[begin : begin + size]

@@ -31,16 +31,13 @@ MEND = "make it again from where it came from"
 
 
 def apart(work: Callable[[], list[str]], what: Path, files: Iterable[Path]) -> list[str]:
-    """Run `work` in a forked process and return its lines, made printable. Where processes cannot be forked,
-    it runs in this one, without limits.
+    """Run `work` in a forked process and return its lines, made printable.
 
     what    what is imported, as messages name it
     files   what is read: the limits follow from the sizes; a folder stands for the files in it
 
     Raises InputError, in one sentence, for all that goes wrong there: an error of any kind, more memory or
     time than files of this size need, a crash."""
-    if "fork" not in multiprocessing.get_all_start_methods():
-        return list(map(_line, work()))
     size = sum(path.stat().st_size for path in _files(files))
     memory, seconds = min(memory_bytes(), max(MEMORY, EXPANSION * size)), int(SECONDS + PER_BYTE * size)
     context = multiprocessing.get_context("fork")

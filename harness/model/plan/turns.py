@@ -18,7 +18,7 @@ import torch
 
 from harness.base.heap import Heap
 from harness.base.hollow import Held, Hollow, joined, storage_of
-from harness.comm.transport import PeerLost, Through
+from harness.comm.transport import PeerLost, Through, Transport
 
 Taken = Callable[[list[Any]], None]  # called with the parts that have arrived
 
@@ -168,7 +168,7 @@ class _Arrival:
         pass
 
 
-class DryTransport:
+class DryTransport(Transport):
     """A transport between workers that are threads of one process and take turns. Integers arrive as they
     are; of hollow rows it arrives how full they are."""
 
@@ -273,12 +273,6 @@ class DryTransport:
 
         what = _kept(tensor), self._region(tensor, len(everyone))
         return self._post(what, len(everyone), everyone, take)
-
-    def look(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _kept(rows: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,15 @@ from harness.base import tables
 from harness.base.errors import InputError, choice
 from harness.base.terminal import counted
 from harness.core.cluster import Cluster
-from harness.model.replay import scores
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import Begin, Program
 from harness.model.replay.settings import Replayer
 from harness.model.replay.times import first_epoch, times_of
+from harness.results.reader import Trace
 from harness.results.report.curves import curve
 from harness.results.report.groups import Group, Run
 from harness.results.report.style import STYLE, row_of, save, strokes_of, title, verbatim
+from harness.results.rounds import Rounds
 
 KEYS: Mapping[str, Any] = {
     "link": None,
@@ -239,6 +240,30 @@ def _best(run: Run) -> float:
     return float(curve(run, run.summary["score"])["val"].max())
 
 
+def _check_scores(trace: Trace, cluster: Cluster | None) -> None:
+    """InputError where a run's scores would be others on a cluster: those of an asynchronous run, which
+    depends on the order of its workers' updates, and of one that went by its own workers' devices
+    (`Traits.devices`).
+
+    cluster   None: the machine that it was made on
+    """
+    instead = "leave it out, or leave out reaches"
+    if Rounds.read(trace).asynchronous:
+        raise InputError(
+            f"{trace.run_dir} is asynchronous: where updates come in another order, losses and scores are"
+            f" others, so a replay has its seconds alone; {instead}"
+        )
+    if cluster is None or not (trace.resolved or {}).get("devices"):
+        return
+    own = trace.config["cluster"]
+    if (own.get("devices") or []) != [asdict(device) for device in cluster.devices]:
+        raise InputError(
+            f"{trace.run_dir} went by the devices of cluster={own['name']}: with those of"
+            f" cluster={cluster.name} losses and scores are others, so a replay has its seconds alone;"
+            f" {instead}, or run it with that cluster"
+        )
+
+
 def _epochs_to(
     target: float, groups: Sequence[Group], replayer: Replayer
 ) -> tuple[dict[str, list[int]], dict[str, float]]:
@@ -248,7 +273,7 @@ def _epochs_to(
     for group in groups:
         found = []
         for run in group.runs:
-            scores.check(run.trace, replayer.described, "leave it out, or leave out reaches")
+            _check_scores(run.trace, replayer.described)
             rows = curve(run, run.summary["score"])
             found += rows["epoch"][rows["val"] >= target].tolist()[:1]
         if len(found) == len(group.runs):

@@ -26,8 +26,7 @@ from harness.results.report import formats, groups
 
 @command("halobench report")
 def main(words: list[str], program: str) -> None:
-    """Run a subcommand of the report. Where `program` ends in " plot", `words` are those of `plot` alone."""
-    plot = program.endswith(" plot")
+    """Run a subcommand of the report."""
     parser = Parser(
         prog=program,
         description="Tables and pictures of finished runs.",
@@ -37,8 +36,7 @@ def main(words: list[str], program: str) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, act: Callable[[argparse.Namespace], None], said: str) -> argparse.ArgumentParser:
-        prog = program if plot and name == "plot" else None
-        made = commands.add_parser(name, prog=prog, help=said.replace("%", "%%"), description=said)
+        made = commands.add_parser(name, help=said.replace("%", "%%"), description=said)
         made.set_defaults(act=act)
         return made
 
@@ -120,10 +118,8 @@ def main(words: list[str], program: str) -> None:
     plots.add_argument(
         "--no-title", action="store_true", help="for a paper, whose captions say what is shown"
     )
-    # Words without a subcommand are those of `plot` or of `table`.
-    if plot:
-        words.insert(0, "plot")
-    elif words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
+    # Words without a subcommand are those of `table`.
+    if words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
         if not Path(words[0]).exists() and (near := did_you_mean(words[0], commands.choices)).endswith("?"):
             raise InputError(f"{words[0]} is neither a run nor a report{near}")
         words.insert(0, "table")
