@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -191,6 +192,19 @@ def test_rows_of_other_seeds_are_not_compared(tmp_path):
     assert result.verdict == evaluate.Verdict(UNKNOWN, "b has the seeds [1, 2] where a has [1, 2, 3]")
 
 
+def test_a_seed_that_divides_by_0_leaves_no_value(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed(compare="ratio")))
+    (claim,) = experiment.load(tmp_path)["mine"].claims
+    values = {"a": [[0.0, 1.0, 2.0]], "b": [[0.0, 2.0, 4.0]]}
+    monkeypatch.setattr(evaluate, "_by_seed", lambda claim, row, runs, targets: np.array(values[row]))
+    there = runs_of(tmp_path, {"a": 0.8, "b": 0.7})
+    runs = {
+        row: [[evaluate.Run(path) for path in there(f"system={row} dataset=cora seed=1,2,3")]] for row in "ab"
+    }
+    with np.errstate(invalid="ignore"):
+        assert evaluate.measure(claim, runs).lost == "a seed divides by 0"
+
+
 def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert verdict_of(tmp_path, {"a": 0.8}).verdict == evaluate.Verdict("not run", "halobench figures mine")
     ahead = verdict_of(tmp_path, {"a": 0.8, "b": 0.7})
@@ -198,9 +212,9 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     behind = {"a": 0.7, "b": 0.8}
     assert verdict_of(tmp_path, behind, cause="paper").verdict.word == FAILS
     twins = verdict_of(tmp_path, behind, cause="twin", because="it is small").verdict
-    assert twins == evaluate.Verdict(
-        UNKNOWN, "here it does not hold; deterministic; it is small", cause="twin"
-    )
+    assert twins == evaluate.Verdict(UNKNOWN, "here it does not hold; it is small", cause="twin")
+    chance = verdict_of(tmp_path, {"a": 0.81, "b": 0.8}).verdict
+    assert chance.word == UNKNOWN, "the least step between scores of seeds that differ is no certainty"
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, published=1.05 * ahead.ours.mean).verdict.word == HOLDS
     alone = {"rows": ["a"], "compare": "value", "control": "b"}
     control = evaluate.Verdict(UNKNOWN, "b, the control, does as well", cause="seeds")
@@ -216,6 +230,8 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     made = verdict_of(tmp_path, both, "twin/cora", calibrated=why)
     assert made.verdict == evaluate.Verdict("by construction", why)
     assert verdict_of(tmp_path, both, calibrated=why).verdict.word == DIRECTION, "the real graph was not"
+    off = verdict_of(tmp_path, {"a": 0.7, "b": 0.8}, "twin/cora", calibrated=why).verdict
+    assert (off.word, off.cause) == (UNKNOWN, "twin"), "a twin that is off what it was made for"
     assert verdict_of(tmp_path, both, by_construction="a format").verdict.why == "a format"
     assert verdict_of(tmp_path, both, compared=True).verdict.word == evaluate.COMPARED
 
@@ -225,19 +241,22 @@ def test_two_parts_of_one_measurement_are_counted_once(tmp_path):
     plan = experiment.load(tmp_path)["mine"]
     (claim,) = plan.claims
     again = replace(claim, entry="sancus_fig23", says="in other words", published=3.0, direction="above")
-    other = replace(claim, says="of the other row", rows=claim.rows[::-1])
-    less = replace(other, says="in percent", compare="less_percent")
-    plan = replace(
-        plan, claims=(claim, again, other, less, replace(less, says="as a ratio", compare="ratio"))
-    )
-    found = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
-    told = {each.says: each.again for each in found if each.experiment == "mine"}
+    one = replace(claim, says="of one row", rows=claim.rows[:1], compare="value")
+    less = replace(claim, says="in percent", rows=claim.rows[::-1], compare="less_percent")
+    plan = replace(plan, claims=(claim, again, one, less, replace(claim, says="as a ratio", compare="ratio")))
+    # Another experiment has the same runs under other names, and says a default.
+    rows = {f"their {name}": f"{words} model=gcn" for name, words in plan.rows.items()}
+    there = replace(claim, says="of another file", rows=[f"their {name}" for name in claim.rows])
+    theirs = replace(plan, name="theirs", rows=rows, claims=(there,))
+    found = evaluate.results({"mine": plan, "theirs": theirs}, runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
+    told = {each.says: each.again for each in found if each.experiment in ("mine", "theirs")}
     assert told == {
         claim.says: "sancus_fig23",
         "in other words": "",
-        "of the other row": "",
+        "of one row": "",
         "in percent": "",
         "as a ratio": claim.entry,
+        "of another file": "sancus_fig23",
     }
 
 

@@ -60,7 +60,11 @@ def test_a_row_has_its_printed_seconds_on_the_cluster_that_is_fitted_to_it(effic
 def test_waits_that_no_rate_takes_away_are_told(monkeypatch, capsys):
     monkeypatch.setattr(fit, "replayed", modelled(3.0, 2.0, 1.0))
     found = fit._fit(ROW, NAMED, Target(3.0, 0.5), [None])
-    assert (found["efficiency"], found["inside_gbytes_per_s"]) == (1.0, fit.FASTEST)
+    assert (found["efficiency"], found["inside_gbytes_per_s"], found["missed_by"]) == (
+        1.0,
+        fit.FASTEST,
+        2.004,
+    )
     assert "c, g: not fitted; seconds over the printed ones: efficiency 1, inside_gbytes_per_s 2" in (
         capsys.readouterr().out
     )

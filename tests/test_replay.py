@@ -175,6 +175,10 @@ def simple(tmp_path_factory):
         (["cluster=cdfgnn", "cores=2", "clock=wall"], "cores=2 is for CPU seconds: leave out clock=wall"),
         (["cores=2"], "cores=2 is for described clusters"),
         (["cluster=cdfgnn", "cluster.host_cores=2", "cluster.device_cores=3"], "more than host_cores=2"),
+        (
+            ["cluster=cdfgnn", "cluster.bridge.broadcast_gbytes_per_s=1"],
+            "have a rate of their own inside and",
+        ),
         (["--out", "pictures"], "--out pictures is for the picture of halobench replay crossover"),
         (["--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place for a file"),
         (["efficiency=["], '"efficiency=[" cannot be read: give efficiency=VALUE, a number or a word'),

@@ -89,6 +89,12 @@ def test_a_fit_gives_efficiency_and_links_of_its_graph(made, tmp_path, capsys):
     ]
     assert main([run, named, compute, "fit=printed", "efficiency=0.5"]) == 2
     assert "has an efficiency of its own" in capsys.readouterr().err
+    assert main([run, named, compute, "fit=printed", "cluster.inside.gbytes_per_s=9"]) == 2
+    assert "inside.gbytes_per_s=9 is fitted to what is printed (fit=printed)" in capsys.readouterr().err
+    missed = [{**fits[0], "missed_by": 1.5}]
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "fits": missed}))
+    assert main([run, named, compute, "fit=printed"]) == 2
+    assert f"could not be fitted to {graph}" in capsys.readouterr().err
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "fits": []}))
     assert main([run, named, compute, "fit=printed"]) == 2
     assert f"has no fit for {graph} (it has none)" in capsys.readouterr().err

@@ -120,6 +120,17 @@ def test_a_value_that_no_seed_changes_is_one_sample_and_says_so():
     assert judge_order([Estimate(1, 0.0, 3), Estimate(2, 0.0, 3)]) == Verdict(DIRECTION, "deterministic")
 
 
+def test_what_lies_in_a_range_from_no_difference_on_is_an_effect():
+    for published, direction in (((-2.0, 0.0), "below"), ((0.0, 35.0), "above")):
+        mean = sum(published) / 10
+        assert judge(Estimate(mean, abs(mean) / 5, 3), published, direction).word == HOLDS
+        assert judge(Estimate(mean, 20 * abs(mean), 3), published, direction).word == UNKNOWN
+
+
+def test_a_ratio_that_rounds_to_1_is_no_difference():
+    assert judge(Estimate(1 + 2.3e-16, 0.0, 3), None, "above", 1.0, None, True).word == NO_EFFECT
+
+
 @pytest.mark.parametrize("cause", ["", *CAUSES])
 def test_a_miss_whose_cause_is_not_the_paper_cannot_be_told(cause):
     miss = signed(judge(Estimate(-30, 2, 3), 60, "above"), cause, "because of this")

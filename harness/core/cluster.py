@@ -99,6 +99,7 @@ class Fit:
                  caches answer
     inside_gbytes_per_s, between_gbytes_per_s   the rates that links of these kinds reached, of pairs and of
                  broadcasts alike; null: as the cluster has them
+    missed_by    by how many times the row's own seconds are off the printed ones, where no rate gives these
     """
 
     graph: str = ""
@@ -106,6 +107,7 @@ class Fit:
     efficiency: float = number(1.0, 0, MOST, above=True)
     inside_gbytes_per_s: float | None = number(None, above=True)
     between_gbytes_per_s: float | None = number(None, above=True)
+    missed_by: float = number(1.0, above=True)
 
 
 @dataclass
@@ -145,6 +147,11 @@ class Cluster:
             raise InputError(
                 f"device_cores={self.device_cores} is more than host_cores={self.host_cores}: a device is"
                 " made of cores of its host"
+            )
+        if self.bridge.broadcast_gbytes_per_s is not None:
+            raise InputError(
+                f"bridge.broadcast_gbytes_per_s={self.bridge.broadcast_gbytes_per_s:g}: broadcasts have a"
+                " rate of their own inside and between hosts alone; leave it out"
             )
         hosts = sorted({device.host for device in self.devices})
         if hosts != list(range(len(hosts))):

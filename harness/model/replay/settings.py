@@ -195,6 +195,12 @@ class Replayer:
             return None
         graph = str(trace.config["dataset"]["name"]).removeprefix("twin/")
         for fit in self.described.fits:
+            if fit.graph == graph and fit.missed_by != 1:
+                raise InputError(
+                    f"cluster={self.described.name} could not be fitted to {graph}: with any rate of its"
+                    f" links seconds are {fit.missed_by:g} times those of {fit.source}; give fit=none with"
+                    " efficiency and rates of links"
+                )
             if fit.graph == graph:
                 return fit
         known = ", ".join(fit.graph for fit in self.described.fits) or "none"
@@ -210,6 +216,13 @@ class Replayer:
         if (fit := self.fit(trace)) is None:
             return self.described
         links = {"inside": fit.inside_gbytes_per_s, "between": fit.between_gbytes_per_s}
+        for change in self.changes:
+            kind, _, key = change.partition("=")[0].partition(".")
+            if links.get(kind) is not None and key in ("gbytes_per_s", "broadcast_gbytes_per_s"):
+                raise InputError(
+                    f"{change} is fitted to what is printed (fit={self.settings.fit}): leave it out, or give"
+                    " fit=none"
+                )
         changed = {
             name: dataclasses.replace(
                 getattr(self.described, name), gbytes_per_s=rate, broadcast_gbytes_per_s=None

@@ -131,13 +131,6 @@ class Claim:
         return repr(self.measure), tuple(self.rows), self.compare, self.graph, self.across
 
     @property
-    def counted_as(self) -> tuple[Any, ...]:
-        """`measurement` as it is counted, so that claims with one value count once: "less_percent" counts as
-        the "ratio" of the same rows."""
-        compare = "ratio" if self.compare == "less_percent" else self.compare
-        return repr(self.measure), tuple(self.rows), compare, self.graph, self.across
-
-    @property
     def needed(self) -> list[str]:
         """Every row whose runs decide it."""
         more = (self.control, self.value.reference)

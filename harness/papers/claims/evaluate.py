@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.base import yaml_text
 from harness.base.errors import InputError
+from harness.base.words import key_values
 from harness.papers.claims import cells, published
 from harness.papers.claims.claim import Claim
 from harness.papers.claims.experiment import SIZES, Experiment
@@ -28,8 +31,9 @@ from harness.papers.claims.verdict import (
     judge_order,
     signed,
 )
-from harness.results.report.estimate import Estimate, estimate
+from harness.results.report.estimate import ROUNDING, Estimate, estimate
 from harness.results.report.groups import Run
+from harness.run import runner
 
 CONSTRUCTED, COMPARED, NOT_RUN, NOT_YET = "by construction", "compared", "not run", "not yet"
 # Run folders of an experiment's sweep, finished or not.
@@ -45,6 +49,7 @@ class Result:
     size         of the runs that the verdict is from
     unit         what an axis calls the values
     measured     what the verdict was made of
+    of           what is measured of which runs, equal for parts with one value
     again        the entry of its paper in which this measurement is counted; "" where it is counted here
     series, step   of a cell of a table: what its series says, with {} for the step, and the step
     """
@@ -59,6 +64,7 @@ class Result:
     neutral: float | None = None
     series: str = ""
     step: str = ""
+    of: tuple[Any, ...] = ()
     again: str = ""
     measured: Measured | None = None
     unit: str = ""
@@ -73,35 +79,64 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
     """A result for each part of each entry that a run could show, in the order of the papers; then the
     experiments' own findings."""
     found: dict[str, list[Result]] = defaultdict(list)
-    measured: dict[str, list[tuple[Any, ...]]] = defaultdict(list)  # by entry, what each part is taken of
     # The verdict on each claim, by the entry that it is a part of.
     for experiment in experiments.values():
         runs = _Runs(experiment, folders)
         for claim in experiment.claims:
-            found[claim.entry].append(runs.decide(claim))
-            measured[claim.entry].append((experiment.name, *claim.counted_as))
+            found[claim.entry].append(replace(runs.decide(claim), of=_measured_of(experiment, claim)))
         for need in experiment.needs:
             waits = Verdict(NOT_YET, f"needs {need.needs}")
-            found[need.entry].append(Result(need.entry, experiment.name, need.part, waits))
-            measured[need.entry].append((need.entry, need.part))
+            result = Result(need.entry, experiment.name, need.part, waits, of=(need.entry, need.part))
+            found[need.entry].append(result)
     # All parts in the order of the papers; an entry that no experiment has gets a part that says so.
     nowhere = Verdict(NOT_YET, "no experiment has it")
     own = [name for name in experiments if name in found and name not in published.entries()]
-    told: list[tuple[Result, tuple[Any, ...]]] = []
+    told: list[Result] = []
     for name in (*published.experiments(), *own):
-        parts = found.get(name) or [Result(name, "", published.entry(name).title, nowhere)]
-        told += zip(parts, measured.get(name) or [(name,)])
-    # A measurement that several parts of a paper show counts in the first of them; parts with a published
-    # number come before parts without one.
-    counts: dict[tuple[Any, ...], Result] = {}
-    for result, of in sorted(told, key=lambda each: each[0].published is None):
-        if result.verdict.word != COMPARED:
-            counts.setdefault((published.entry(result.entry).paper, *of), result)
+        told += found.get(name) or [Result(name, "", published.entry(name).title, nowhere, of=(name,))]
+    return counted_once(told)
+
+
+def counted_once(found: Sequence[Result]) -> list[Result]:
+    """Results in which a measurement that several parts of a paper show counts in the first of them that has
+    been run; those with a published number come before those without one."""
+    of = lambda each: (published.entry(each.entry).paper, *each.of)  # noqa: E731
+    first: dict[tuple[Any, ...], Result] = {}
+    for each in sorted(found, key=lambda each: (each.verdict.word == NOT_RUN, each.published is None)):
+        if each.verdict.word != COMPARED:
+            first.setdefault(of(each), each)
     return [
-        replace(result, again="" if first is result or first is None else first.entry)
-        for result, of in told
-        for first in [counts.get((published.entry(result.entry).paper, *of))]
+        replace(each, again="" if counts is each or counts is None else counts.entry)
+        for each in found
+        for counts in [first.get(of(each))]
     ]
+
+
+def _measured_of(experiment: Experiment, claim: Claim) -> tuple[Any, ...]:
+    """What a claim measures of which runs, by the words of their sweeps without those that say the default.
+    "less_percent" counts as the "ratio", and two rows count the same in either order."""
+    sizes = [size for size in SIZES if size in experiment.sizes and experiment.on(size, claim.graph)]
+    size = "small" if "small" in sizes else sizes[-1]
+
+    def runs(row: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+        sweeps = [experiment.sweeps(row, size)[at] for at in experiment.on(size, claim.graph)]
+        return tuple(tuple(sorted(key_values(each.split()).items() - _defaults())) for each in sweeps)
+
+    rows = [runs(row) for row in claim.rows]
+    if claim.compare in ("ratio", "less_percent", "difference"):
+        rows.sort()
+    compare = "ratio" if claim.compare == "less_percent" else claim.compare
+    reference = runs(claim.value.reference) if claim.value.reference else ()
+    return repr(claim.measure), compare, claim.across, tuple(rows), reference
+
+
+@functools.cache
+def _defaults() -> frozenset[tuple[str, str]]:
+    """Each key of a run with its default, as words have them."""
+    whole = yaml_text.parsed((Path(runner.CONF) / "config.yaml").read_text())
+    groups = [each for each in whole.pop("defaults") if isinstance(each, dict)]
+    both = [*whole.items(), *(pair for each in groups for pair in each.items())]
+    return frozenset((key, str(value).lower()) for key, value in both if not isinstance(value, dict))
 
 
 def traced(parts: list[Result]) -> bool:
@@ -214,10 +249,13 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
         found = judge(
             measured.ours, ends, claim.direction, claim.no_difference, claim.tolerance, claim.logarithmic
         )
+    if claim.calibrated and measured.twin and found.word == FAILS:  # a twin that is off what it was made for
+        return signed(found, TWIN, claim.calibrated)
     if claim.by_construction or (claim.calibrated and measured.twin):
         return replace(found, word=CONSTRUCTED, why=claim.by_construction or claim.calibrated)
     # What is kept or gained without remote rows, too, says nothing of them. A loss that is told apart stands.
-    loss = claim.compare == "difference" and measured.ours is not None and measured.ours.side() < 0
+    below = claim.compare == "difference" and claim.direction == "below"
+    loss = below and measured.ours is not None and measured.ours.side() < 0
     if measured.control and found.word != FAILS and not loss:
         why = f"{claim.control}, the control, does as well"
         cause = TWIN if measured.twin else claim.cause or SEEDS
@@ -256,10 +294,28 @@ def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
         steps = [estimate(_flat(a - b)) for a, b in itertools.pairwise(values)]
         return Measured(order=judge_order(steps), control=control, twin=twin)
     made = cells.MADE[claim.compare](*values)
+    if np.isnan(made).any():
+        return Measured(lost="a seed divides by 0", twin=twin)
     ours = estimate(getattr(made, claim.across)(axis=0).tolist())
     if not np.isfinite(ours.mean):
         return Measured(lost="our runs have no value", twin=twin)
+    if claim.value.scored and claim.compare == "difference":
+        ours = _no_finer(ours, values)
     return Measured(ours, control=control, twin=twin)
+
+
+def _no_finer(ours: Estimate, values: Sequence[np.ndarray]) -> Estimate:
+    """The difference of two rows' scores, whose interval is no narrower than the least step between scores:
+    where seeds change the rows, an equal difference in each is chance, as with a score of few vertices.
+
+    values   of each row [graphs, seeds]
+    """
+    steps = np.diff(np.unique(np.concatenate([each.ravel() for each in values])))
+    steps = steps[steps > ROUNDING * np.abs(np.concatenate(values)).max()]
+    varies = any((np.ptp(each, axis=1) > ROUNDING * np.abs(each).max()).any() for each in values)
+    if not varies or not len(steps) or ours.half is None or ours.half > ROUNDING:
+        return ours
+    return replace(ours, half=float(steps.min()) * (1 + ROUNDING))
 
 
 def _by_seeds(runs: list[Run]) -> list[Run]:

@@ -202,6 +202,7 @@ def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]
     else:
         said = ", ".join(f"{name} {each:.3g}" for name, each in off.items())
         print(f"{named['cluster']}, {named['graph']}: not fitted; seconds over the printed ones: {said}")
+        fit["missed_by"] = max(off.values(), key=lambda factor: abs(math.log(factor)))
     return {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in fit.items()}
 
 

@@ -29,7 +29,7 @@ from harness.base import yaml_text
 from harness.base.errors import InputError, writing
 from harness.base.places import own_config
 from harness.papers.claims.claim import Claim, named
-from harness.papers.claims.evaluate import Folders, Measured, Result, result_of, results
+from harness.papers.claims.evaluate import Folders, Measured, Result, counted_once, result_of, results
 from harness.papers.claims.experiment import FOLDER as EXPERIMENTS
 from harness.papers.claims.experiment import SIZES, Experiment, load
 from harness.papers.claims.verdict import Verdict
@@ -55,9 +55,7 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
         experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
     ]
     words = repr(claim.measure)
-    clusters = re.findall(r"\bcluster=([\w/]+)", words)
-    if "OWN" in clusters:  # cluster=OWN: the clusters that the runs were given
-        clusters += re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
+    clusters = re.findall(r"\bcluster=([\w/]+)", words + repr(sweeps))  # RAPA cuts for the devices of a run's
     graphs = [named(experiment.sizes[size].graphs[at]) for at in experiment.on(size, claim.graph)]
     fits = graphs if "fit=printed" in words else []
     said = claim.measurement, claim.control, sweeps, [_cluster(name, tuple(fits)) for name in clusters]
@@ -200,9 +198,9 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
         if known is None or row["size"] not in known[0].sizes or asked(*known, row["size"]) != row["asked"]:
             return result
         made = result_of(result.experiment, known[1], _measured(row), f"{row['size']}, reference")
-        return replace(made, again=result.again)
+        return replace(made, of=result.of)
 
-    return [taken(result) for result in found]
+    return counted_once([taken(result) for result in found])
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:

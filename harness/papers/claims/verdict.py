@@ -132,11 +132,11 @@ class _Effect:
     logarithmic: bool
 
     def of(self, value: float) -> float:
+        if abs(value - self.neutral) <= ROUNDING * max(1.0, abs(self.neutral)):
+            return 0.0
         if self.logarithmic:
             return self.side * math.log(value / self.neutral) if value > 0 else -self.side * math.inf
-        difference = value - self.neutral
-        rounding = abs(difference) <= ROUNDING * max(1.0, abs(self.neutral))
-        return 0.0 if rounding else self.side * difference
+        return self.side * (value - self.neutral)
 
     def among(self, interval: tuple[float, float]) -> tuple[float, float]:
         """The ends of an interval, ascending."""
@@ -184,7 +184,8 @@ def _sided(
     printed = 0.0 if ends is None else effect.printed(ends)
     share = None if ends is None else effect.share(mean, interval, ends)
     if ends is not None and printed > 0:
-        if -printed / 4 <= nearest and farthest <= printed / 4:
+        from_none = any(effect.of(end) == 0 for end in ends)  # a range that begins at no difference
+        if -printed / 4 <= nearest and farthest <= printed / 4 and not from_none:
             return Verdict(NO_EFFECT)
         close = ends[0] - slack <= mean <= ends[1] + slack
         like = share is not None and LEAST <= share.value <= MOST
