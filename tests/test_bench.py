@@ -98,9 +98,15 @@ def test_systems_are_held_to_what_vanilla_computes_and_say_what_they_compute_mor
 
 def test_four_workers_are_held_to_their_target_or_to_just_above_the_floor(pretended, monkeypatch):
     pretended(cpu, lambda keys: 2.0 if keys["gpus"] == 4 else 1.0)
-    monkeypatch.setattr(cpu, "floor", lambda shards, features, *rest: {"once": 1.0, "refetch": 1.8}[features])
+    real = cpu.floor
+
+    def floor(shards, features, *rest):
+        assert real(shards, features, *rest) > 0
+        return {"once": 1.0, "refetch": 1.8}[features]
+
+    monkeypatch.setattr(cpu, "floor", floor)
     graph = random_graph(40, 3, num_features=4, num_classes=2, seed=1)
-    found = {line.name.split(" / ")[0]: line for line in cpu.cpu_lines(graph, MODEL, None, rounds=1)}
+    found = {line.name.split(" / ")[0]: line for line in cpu.cpu_lines(graph, MODEL, None, 1, each=1)}
     assert {line.ratio for line in found.values()} == {2.0}
     assert found["4 workers, once, metis"].target == 1.20, "the floor of 1.0 lies below"
     assert found["4 workers, refetch, metis"].target == pytest.approx(1.05 * 1.8)

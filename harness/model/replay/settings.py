@@ -218,7 +218,7 @@ class Replayer:
         links = {"inside": fit.inside_gbytes_per_s, "between": fit.between_gbytes_per_s}
         for change in self.changes:
             kind, _, key = change.partition("=")[0].partition(".")
-            if links.get(kind) is not None and key in ("gbytes_per_s", "broadcast_gbytes_per_s"):
+            if links.get(kind) is not None and key in ("", "gbytes_per_s", "broadcast_gbytes_per_s"):
                 raise InputError(
                     f"{change} is fitted to what is printed (fit={self.settings.fit}): leave it out, or give"
                     " fit=none"

@@ -60,7 +60,7 @@ class Claim:
     across           how several graphs are put together, seed by seed: their "mean", or, where the paper
                      speaks of its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
-                     verdict is "cannot tell"
+                     verdict is "cannot tell", unless the claim is missed or of a loss that is told apart
     by_construction  why agreement proves nothing: a schedule, a format, equal products or a knob that was set
                      to reproduce it fix the value, on any graph
     calibrated       why agreement proves nothing on a twin: the twin was made to have this value

@@ -136,7 +136,11 @@ def _defaults() -> frozenset[tuple[str, str]]:
     whole = yaml_text.parsed((Path(runner.CONF) / "config.yaml").read_text())
     groups = [each for each in whole.pop("defaults") if isinstance(each, dict)]
     both = [*whole.items(), *(pair for each in groups for pair in each.items())]
-    return frozenset((key, str(value).lower()) for key, value in both if not isinstance(value, dict))
+    return frozenset(
+        (key, "null" if value is None else str(value).lower())
+        for key, value in both
+        if not isinstance(value, dict)
+    )
 
 
 def traced(parts: list[Result]) -> bool:

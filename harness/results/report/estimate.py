@@ -32,7 +32,8 @@ class Estimate:
             return "-"
         if self.half is None or self.half <= ROUNDING * abs(self.mean):
             return format(self.mean, spec)
-        return f"{self.mean:{spec}} ± {self.half:{spec.removeprefix('+')}}"
+        mean = 0.0 if abs(self.mean) <= ROUNDING * self.half else self.mean
+        return f"{mean:{spec}} ± {self.half:{spec.removeprefix('+')}}"
 
     def side(self, neutral: float = 0.0, *, counted: bool = False) -> int:
         """1 or -1 where the value is told to be above or below `neutral`, the value of no difference. 0 where
