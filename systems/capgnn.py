@@ -45,9 +45,8 @@ Decisions
   used by backward computation through the standard autograd pipeline", which leaves open whether gradients of
   cached rows travel. Section 5.5 says that "gradient-related communication in the backward and update stages"
   remains when the cache holds every halo vertex; and only with all gradients do the bytes come near the
-  communication in Table 8. `gradients=fresh` is a variant
-  with fewer bytes: only the rows that were computed in the epoch have gradients, and cached rows are
-  constants.
+  communication in Table 8. `gradients=fresh` is a variant with fewer bytes: only the rows that were computed
+  in the epoch have gradients, and cached rows are constants.
 - Layer 0: raw features never change, so `features=once`, the default of every system here, fetches them one
   time, which is exact. The paper caches them like every layer's rows: `features=refetch`, which its
   experiments need. Under `once` no knob of JACA is without effect in a model with a hidden layer: `policy`,
@@ -74,10 +73,10 @@ and with `pipeline` an epoch ahead; local and global queue are copies made by th
 to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead of looked up by
 hash, since all workers know all halos: no locks, and under `jaca` no id travels after the start. Parts go to
 devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not
-sought out for the smallest part. Section 4.2 replaces cached vertices by their overlap ratio; here
-ranks are fixed before training, so that nothing is replaced. Eq. (15) has the bytes of features once; here
-they are counted per vertex. A part that does not fit its device loses halo vertices even where its cost is
-below the mean, which Algorithm 3's loop would not take away. Subgraphs are not reordered (Fig. 13).
+sought out for the smallest part. Section 4.2 replaces cached vertices by their overlap ratio; here ranks are
+fixed before training, so that nothing is replaced. Eq. (15) has the bytes of features once; here they are
+counted per vertex. A part that does not fit its device loses halo vertices even where its cost is below the
+mean, which Algorithm 3's loop would not take away. Subgraphs are not reordered (Fig. 13).
 """
 
 from __future__ import annotations

@@ -223,6 +223,11 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     loss = {"compare": "difference", "direction": "below", "control": "b"}
     kept = verdict_of(tmp_path, {"a": 0.7, "b": 0.8}, **loss).verdict
     assert kept.word == DIRECTION, "a loss that is told apart stands, whatever a control does"
+    alike = {**loss, "direction": None, "published": 0, "tolerance": 50, "reason": "r"}
+    same = verdict_of(tmp_path, {"a": 0.7, "b": 0.8}, **alike).verdict
+    assert same.word == UNKNOWN, "what is kept is kept without what the claim is about, too"
+    twin = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, "twin/cora", **alone, cause="time model").verdict
+    assert (twin.word, twin.cause) == (UNKNOWN, "twin"), "whatever else the file names"
     never = {**alone, "published": 1e9, "direction": None, "cause": "paper"}
     lost = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **never).verdict
     assert (lost.word, lost.cause) == (FAILS, "paper"), "a promise that is not kept, whatever a control does"
@@ -258,6 +263,14 @@ def test_two_parts_of_one_measurement_are_counted_once(tmp_path):
         "as a ratio": claim.entry,
         "of another file": "sancus_fig23",
     }
+
+
+def test_a_measurement_counts_where_it_has_been_run():
+    missing = evaluate.Result("sancus_fig23", "e", "a", evaluate.Verdict(NOT_RUN), published=1.0, of=("x",))
+    there = replace(missing, entry="sancus_fig24", published=None, verdict=evaluate.Verdict(HOLDS))
+    assert [each.again for each in evaluate.counted_once([missing, there])] == ["sancus_fig24", ""]
+    none = replace(there, verdict=evaluate.Verdict(NOT_RUN))
+    assert [each.again for each in evaluate.counted_once([missing, none])] == ["", "sancus_fig23"]
 
 
 def test_one_is_told_in_the_singular():

@@ -43,7 +43,7 @@ def serving(monkeypatch, order: str, **more) -> tuple[ParameterServer, list[floa
 
     now = [100.0]
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    made = ParameterServer(Settings(2, order, 1.0, "float64", **more))
+    made = ParameterServer(Settings(2, order, 1.0, "float64", **{"adam": None, "updates": 10**6, **more}))
     monkeypatch.setattr(made.changed, "wait", wait)
     made.load(0, 2_500_000, np.zeros(3))
     return made, now
@@ -77,7 +77,7 @@ def test_the_servers_adam_is_torchs_to_rounding_and_its_state_is_all(adam, seed,
     parameter = torch.nn.Parameter(torch.from_numpy(start.copy()))
     theirs = {key: adam[key] for key in ("lr", "eps", "weight_decay")}
     optimiser = torch.optim.Adam([parameter], betas=(adam["beta1"], adam["beta2"]), **theirs)
-    settings = Settings(1, "arrival", scale, dtype, adam)
+    settings = Settings(1, "arrival", scale, dtype, adam, 10**6)
     made = ParameterServer(settings)
     made.load(0, 0, np.concatenate([start, np.zeros(14, dtype)]))
     for t in range(steps):
@@ -121,7 +121,7 @@ def test_the_servers_clock_counts_seconds_from_the_first_update_and_on_from_wher
 
 
 def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0_lets_go_of_it(tmp_path):
-    settings = json.dumps(dataclasses.asdict(Settings(1, "arrival", 1.0, "float32")))
+    settings = json.dumps(dataclasses.asdict(Settings(1, "arrival", 1.0, "float32", None, 1)))
     command = [sys.executable, "-m", "harness.comm.server", str(tmp_path / "socket"), settings]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -151,7 +151,7 @@ def test_a_server_that_gets_no_thread_says_so_in_one_sentence(tmp_path, monkeypa
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     worker = object.__new__(parameters.Parameters)
-    worker.settings = Settings(2, "arrival", 1.0, "float32")
+    worker.settings = Settings(2, "arrival", 1.0, "float32", None, 1)
     with pytest.raises(ServiceLost, match="could not be started: no more processes or threads can be"):
         worker._start(str(tmp_path / "socket"))
     assert capfd.readouterr() == ("", "")

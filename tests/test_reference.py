@@ -77,6 +77,9 @@ def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead):
     (said,) = (each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine")
     found = from_kept(kept, plan)
     assert found.verdict == said.verdict and found.verdict.word == DIRECTION
+    elsewhere = evaluate.results({"mine": plan}, lambda sweep: [tmp_path / "none"])
+    counted = with_kept(kept, plan, [replace(each, again="elsewhere") for each in elsewhere])
+    assert counted.again == "", "a measurement counts where it is kept"
     assert (found.ours.mean, found.ours.half, found.ours.n) == pytest.approx(
         (said.ours.mean, said.ours.half, 3), rel=1e-12
     )
@@ -216,7 +219,10 @@ def test_a_fingerprint_is_of_the_claims_own_graphs_and_of_the_clusters_it_models
         elsewhere.setattr(reference.runner, "CONF", tmp_path)
         assert reference._cluster("mine", ("cora",)) == "{'devices': []}[{'graph': 'cora'}]"
         assert reference._cluster("mine", ()) == "{'devices': []}''", "a fit that nobody asked for is nothing"
+    scored = replace(claim, measure="test_acc_percent")
+    trained = reference.asked(on["l4"], scored, "small")
     monkeypatch.setattr(reference, "_cluster", lambda name, fits: f"{name}, changed")
+    assert reference.asked(on["l4"], scored, "small") != trained, "RAPA cuts for the devices of a run"
     assert reference.asked(plan, claim, "small") != before
     assert reference.asked(on["l4"], own, "small") != of_own[0], "the file of the run's own cluster counts"
 

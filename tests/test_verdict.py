@@ -127,6 +127,11 @@ def test_what_lies_in_a_range_from_no_difference_on_is_an_effect():
         assert judge(Estimate(mean, 20 * abs(mean), 3), published, direction).word == UNKNOWN
 
 
+def test_what_is_rounding_beside_its_interval_is_written_as_0():
+    assert f"{Estimate(-4.737e-15, 0.08978, 3):.4g}" == "0 ± 0.08978"
+    assert f"{Estimate(-4.737e-15, 1e-14, 3):.2g}" == "-4.7e-15 ± 1e-14"
+
+
 def test_a_ratio_that_rounds_to_1_is_no_difference():
     assert judge(Estimate(1 + 2.3e-16, 0.0, 3), None, "above", 1.0, None, True).word == NO_EFFECT
 

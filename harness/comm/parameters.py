@@ -48,8 +48,8 @@ class Parameters:
         weights: torch.Tensor,
         order: str,
         scale: float,
-        adam: dict[str, float] | None = None,
-        updates: int | None = None,
+        adam: dict[str, float] | None,
+        updates: int,
     ):
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
         self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)

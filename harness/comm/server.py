@@ -57,15 +57,15 @@ class Settings:
     scale    what an update is multiplied by
     dtype    the type of the weights
     adam     keywords of `Adam`: updates are gradients; None: updates are added to the weights
-    updates  how many updates the whole run has: later ones are not applied; None: no limit
+    updates  how many updates the whole run has: later ones are not applied
     """
 
     workers: int
     order: str
     scale: float
     dtype: str
-    adam: dict[str, float] | None = None
-    updates: int | None = None
+    adam: dict[str, float] | None
+    updates: int
 
     @property
     def rows(self) -> int:

@@ -190,24 +190,24 @@ class Replayer:
 
     def fit(self, trace: Trace) -> Fit | None:
         """The cluster's fit to a run's graph; None where no fit is asked for. InputError where the cluster
-        has no fit to that graph."""
+        has no fit to that graph, or could not be fitted to it."""
         if self.settings.fit == "none" or self.described is None:
             return None
         graph = str(trace.config["dataset"]["name"]).removeprefix("twin/")
-        for fit in self.described.fits:
-            if fit.graph == graph and fit.missed_by != 1:
-                raise InputError(
-                    f"cluster={self.described.name} could not be fitted to {graph}: with any rate of its"
-                    f" links seconds are {fit.missed_by:g} times those of {fit.source}; give fit=none with"
-                    " efficiency and rates of links"
-                )
-            if fit.graph == graph:
-                return fit
-        known = ", ".join(fit.graph for fit in self.described.fits) or "none"
-        raise InputError(
-            f"cluster={self.described.name} has no fit for {graph} (it has {known}): give fit=none with"
-            " efficiency and rates of links, or run halobench cluster fit"
-        )
+        fit = next((each for each in self.described.fits if each.graph == graph), None)
+        if fit is None:
+            known = ", ".join(each.graph for each in self.described.fits) or "none"
+            raise InputError(
+                f"cluster={self.described.name} has no fit for {graph} (it has {known}): give fit=none with"
+                " efficiency and rates of links, or run halobench cluster fit"
+            )
+        if fit.missed_by != 1:
+            raise InputError(
+                f"cluster={self.described.name} could not be fitted to {graph}: with any rate of its"
+                f" links seconds are {fit.missed_by:g} times those of {fit.source}; give fit=none with"
+                " efficiency and rates of links"
+            )
+        return fit
 
     def fitted(self, trace: Trace) -> Cluster:
         """The cluster with the rates of links that are fitted to a run's graph, for pairs and broadcasts

@@ -84,13 +84,14 @@ def fixed_of(group: Group, groups: list[Group]) -> Group | None:
 
 
 def ahead_of_controls(groups: list[Group], score: Column) -> Iterator[tuple[Group, Group, Estimate]]:
-    """(control, exact training, lead) for each finished control that did not diverge, a system without remote
-    rows (`role` "control"), that has exact training ("reference") under its setting. The lead is the score of
-    exact training minus the control's, paired over seeds. Where it is not told to be above 0, the score
-    cannot tell whether a system uses remote rows."""
+    """(control, exact training, lead) for each finished control, a system without remote rows (`role`
+    "control"), that has exact training ("reference") under its setting, where no seed of either diverged. The
+    lead is the score of exact training minus the control's, paired over seeds. Where it is not told to be
+    above 0, the score cannot tell whether a system uses remote rows."""
     for control in (g for g in groups if g.first.role == "control" and g.finished and not g.diverged):
-        if (reference := reference_of(control, groups)) is not None:
-            yield control, reference, change(reference, control, score)
+        reference = reference_of(control, groups)
+        if reference is not None and not reference.diverged:
+            yield control, reference, paired(reference, control, score.value)
 
 
 def cannot_tell(groups: list[Group], score: Column) -> list[str]:
