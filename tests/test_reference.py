@@ -77,9 +77,12 @@ def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead):
     (said,) = (each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine")
     found = from_kept(kept, plan)
     assert found.verdict == said.verdict and found.verdict.word == DIRECTION
-    elsewhere = evaluate.results({"mine": plan}, lambda sweep: [tmp_path / "none"])
-    counted = with_kept(kept, plan, [replace(each, again="elsewhere") for each in elsewhere])
-    assert counted.again == "", "a measurement counts where it is kept"
+    other = replace(plan.claims[0], entry="sancus_fig23", says="in other words", published=3.0)
+    both = replace(plan, claims=(*plan.claims, other))
+    nowhere = evaluate.results({"mine": both}, lambda sweep: [tmp_path / "none"])
+    told = reference.with_kept(nowhere, kept, {"mine": both})
+    again = {each.says: each.again for each in told if each.experiment == "mine"}
+    assert again == {found.says: "", other.says: found.entry}, "a measurement counts where it is kept"
     assert (found.ours.mean, found.ours.half, found.ours.n) == pytest.approx(
         (said.ours.mean, said.ours.half, 3), rel=1e-12
     )
