@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import psutil
 import pytest
 
+from harness.comm.server import Settings
 from harness.run.silence import LENGTH, SINCE, STOPPED, Heartbeats, Silence
 from tests.launching import PATIENCE
 
@@ -102,16 +104,16 @@ def test_workers_of_a_run_that_stand_still_are_named_and_go_on(place):
 
 def test_a_frozen_parameter_server_ends_with_the_worker_that_started_it(tmp_path):
     """It could not see for itself that its standard input was closed."""
-    settings = json.dumps({"workers": 1, "order": "arrival", "scale": 1.0, "dtype": "float32"})
+    settings = Settings(workers=1, order="arrival", scale=1.0, dtype="float32", adam=None, updates=1)
     script = (
         "import subprocess, sys\n"
         "p = subprocess.Popen([sys.executable, '-m', 'harness.comm.server', *sys.argv[1:]],"
         " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
-        "p.stdout.readline()\n"
+        "assert p.stdout.readline() == b'ready\\n'\n"
         "print(p.pid, flush=True)\n"
         "p.wait()\n"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "socket"), settings]
+    command = [sys.executable, "-c", script, str(tmp_path / "socket"), json.dumps(asdict(settings))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as parent:
         server = psutil.Process(int(parent.stdout.readline()))
         server.send_signal(signal.SIGSTOP)
