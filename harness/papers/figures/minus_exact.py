@@ -46,7 +46,8 @@ def draw(
             line(ax, x, y, name, index, marker="o", markersize=4)
             drawn = ax.lines[-1]
             half = [each.half or 0.0 for _, each in points]
-            _, caps, bars = ax.errorbar(x, y, half, fmt="none", ecolor=drawn.get_color(), capsize=3)
+            style = {"fmt": "none", "ecolor": drawn.get_color(), "capsize": 3, "label": f"_{name}"}
+            _, caps, bars = ax.errorbar(x, y, half, **style)
             # Side by side, so that intervals do not lie on each other.
             aside = offset_copy(ax.transData, figure, x=4 * (index - (len(names) - 1) / 2), units="points")
             for artist in (drawn, *caps, *bars):

@@ -70,7 +70,7 @@ def draw(
         telling = bool(group.first.role) or group.label in coloured or any(group is each for each in best)
         style: dict[str, Any] = {**(strokes[row_of(group)] if telling else BACKGROUND), "linestyle": ""}
         ax.errorbar(x.mean, y.mean, whiskers([y]), whiskers([x]), elinewidth=1, capsize=2, zorder=2 + telling,
-                    **style)  # fmt: skip
+                    label=group.label, **style)  # fmt: skip
         if group.first.track == track.FIXED and not telling:
             continue  # the tuned point of this system has the name
         name = verbatim(more.get(group.label) or _called(group, section.groups).removesuffix(only))

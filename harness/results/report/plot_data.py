@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from harness.base import tables
 
@@ -21,7 +23,8 @@ def drawn(figure: Figure) -> pd.DataFrame:
     """One row per point that was drawn. Columns:
 
     panel   0-based; `title`, `x_axis` and `y_axis` are the panel's texts as printed
-    kind    "line", "dots", "bar", or "low" and "high" of a shaded band; `label` is its name in the legend
+    kind    "line", "dots", "bar", or "low" and "high" of a shaded band or an error bar
+    label   its name in the legend; one that begins with "_" is not shown there
     x, y    of the point; of a bar its place on the axis and its length
     """
     rows = [(panel, ax.get_title(loc="left") or ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *point)
@@ -30,9 +33,19 @@ def drawn(figure: Figure) -> pd.DataFrame:
 
 
 def _points(ax: Axes) -> Iterator[tuple[Any, ...]]:
+    # matplotlib keeps the name of what was drawn with error bars in its container, and not in its lines: the
+    # points, and the caps, which are by turns at the low and at the high end.
+    told: dict[Line2D, tuple[str, str]] = {}
+    for container in ax.containers:
+        if isinstance(container, ErrorbarContainer):
+            points, caps, _ = container.lines
+            label = str(container.get_label())
+            told |= {} if points is None else {points: ("line", label)}
+            told |= {cap: (("low", "high")[at % 2], label) for at, cap in enumerate(caps)}
     for line in ax.lines:
+        kind, label = told.get(line, ("line", str(line.get_label())))
         for x, y in zip(np.ravel(line.get_xdata()), np.ravel(line.get_ydata())):
-            yield "line", str(line.get_label()), x, y
+            yield kind, label, x, y
     for collection in ax.collections:
         label = str(collection.get_label())
         if isinstance(collection, PathCollection):
