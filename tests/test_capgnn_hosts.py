@@ -165,12 +165,13 @@ def test_metis_cuts_for_hosts_first():
 
 
 def test_what_hosts_cannot_do_is_told_before_a_worker_starts():
+    graph = random_graph(2, vertices=9)
     with pytest.raises(InputError, match=r"hosts=2 does not divide workers=3; give a divisor of it"):
-        assign(systems.planted_graph(0), Metis(hosts=2), 3, seed=1)
+        assign(graph, Metis(hosts=2), 3, seed=1)
     run = RunFacts("gcn", True, num_workers=3, symmetric=True, multilabel=False)
     assert "hosts=2 does not divide workers=3" in make_system(systems.block("capgnn", hosts=2)).supports(run)
     with pytest.raises(InputError, match=r"hosts=2 does not divide workers=1; give a divisor of it"):
-        assign(systems.planted_graph(0), Metis(hosts=2), 1, seed=1)
+        assign(graph, Metis(hosts=2), 1, seed=1)
     weighted = RunFacts("gcn", True, num_workers=4, symmetric=True, multilabel=False, weighted=True)
     refused = make_system(systems.block("capgnn", hosts=2, rapa=False)).supports(weighted)
     assert "hosts=2 counts degrees on each host, which know no edge weights" in refused

@@ -128,7 +128,8 @@ def planted_graph(
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, vertices).astype(np.int32)
     source = rng.integers(0, vertices, vertices * degree // 2)
-    same = np.array([rng.choice(np.flatnonzero(labels == c)) for c in labels[source]])
+    members = [np.flatnonzero(labels == c) for c in range(classes)]
+    same = np.array([members[c][rng.integers(len(members[c]))] for c in labels[source]])
     target = np.where(rng.random(len(source)) < 0.9, same, rng.integers(0, vertices, len(source)))
     edges = from_edges(
         source.astype(np.int32), target.astype(np.int32), vertices, symmetrise=True, self_loops=False
