@@ -50,22 +50,26 @@ def pytest_addoption(parser):
     )
 
 
+GOLDEN_RATIO = 0.6180339887  # of its multiples, modulo 1, any few that follow each other lie far apart
+
+
+@pytest.hookimpl(trylast=True)  # of the nightly tests alone: once `-m nightly` has left these
 def pytest_collection_modifyitems(config, items):
-    """Under --share, begin with the nightly tests whose turn it is: a week of shares begins in seven
-    places.
-    """
+    """Under --share, begin with the nightly tests whose turn it is: every day elsewhere."""
     if config.getoption("--share") is not None and items:
-        turn = datetime.date.today().toordinal() * max(1, len(items) // 7) % len(items)
+        turn = int(datetime.date.today().toordinal() * GOLDEN_RATIO % 1 * len(items))
         items[:] = items[turn:] + items[:turn]
-        config.share_began = time.monotonic()
+        config.share_began = None
 
 
 def pytest_runtest_setup(item):
     """A nightly test says how many seconds it takes on a slow machine: `@pytest.mark.nightly(90)`."""
     share = item.config.getoption("--share")
     if share is not None:
-        left = share - (time.monotonic() - item.config.share_began)
-        if item.get_closest_marker("nightly").args[0] > left:
+        began = item.config.share_began = item.config.share_began or time.monotonic()
+        left = share - (time.monotonic() - began)
+        # one that takes longer than a share runs where it is the first of a day
+        if min(item.get_closest_marker("nightly").args[0], share) > left:
             pytest.skip(f"{left:.0f} s of the day's share are left, too few; make nightly runs all")
 
 
