@@ -5,8 +5,6 @@ A row is a graph, its split and a system; its runs are those of `batches_few` an
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from tests.kept import ROOT, called, kept, mean, of, once, said, with_tables
@@ -36,9 +34,9 @@ def table(runs: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def up_to_date(page: str, root: Path = ROOT) -> str:
+def up_to_date(page: str) -> str:
     """The page with its table replaced."""
-    runs = pd.concat([kept(name, root) for name in EXPERIMENTS])
+    runs = pd.concat([kept(name) for name in EXPERIMENTS])
     return with_tables(page, COMMAND, once(table(runs)))
 
 

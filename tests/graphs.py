@@ -70,7 +70,7 @@ def star(points: int) -> Graph:
 
 
 @st.composite
-def graphs(draw, min_vertices: int = 1, max_vertices: int = 40, symmetric: bool | None = None) -> Graph:
+def graphs(draw, min_vertices: int = 1, max_vertices: int = 40) -> Graph:
     """Directed and undirected, from edgeless to dense, with isolated vertices, self-loops, one label
     or many.
     """
@@ -79,7 +79,7 @@ def graphs(draw, min_vertices: int = 1, max_vertices: int = 40, symmetric: bool 
         draw(st.sampled_from([0.0, 0.5, 2.0, 6.0, 20.0])),
         num_features=draw(st.integers(1, 5)),
         num_classes=draw(st.integers(2, 4)),
-        symmetric=draw(st.booleans()) if symmetric is None else symmetric,
+        symmetric=draw(st.booleans()),
         seed=draw(st.integers(0, 2**32 - 1)),
         multilabel=draw(st.booleans()),
         self_loops=draw(st.booleans()),

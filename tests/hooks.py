@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cache
 from importlib import import_module
 
 from harness.core import mixins
@@ -28,6 +29,7 @@ BESIDE = (
 )
 
 
+@cache
 def systems() -> dict[str, type[System]]:
     """The class of each system in the tree, by its name."""
     found = {}

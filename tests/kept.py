@@ -16,9 +16,9 @@ SPLITS = {"dataset.split=low_label": "20 per class", "dataset.split=random": "60
 OWN = {"cora": "20 per class", "tolokers": "own, 50 %"}
 
 
-def kept(name: str, root: Path = ROOT) -> pd.DataFrame:
+def kept(name: str) -> pd.DataFrame:
     """A row per run of an experiment."""
-    return pd.read_csv(root / reference.FOLDER / name / "runs.csv")
+    return pd.read_csv(ROOT / reference.FOLDER / name / "runs.csv")
 
 
 def called(graph: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from pathlib import Path
 
 import pandas as pd
 
@@ -27,11 +26,16 @@ def row_of(name: str, partition: str) -> str:
     return name if name == "cdfgnn" else f"{name}, {partition}"
 
 
-def least(runs: pd.DataFrame, graph: str, partition: str) -> tuple[str, float]:
+def sent_of(runs: pd.DataFrame) -> pd.Series:
+    """MB per epoch by graph and row."""
+    return runs.groupby(["graph", "row"]).mb_epoch.mean()
+
+
+def least(sent: pd.Series, graph: str, partition: str) -> tuple[str, float]:
     """Who of the five papers' systems sends the fewest bytes, and MB per epoch."""
-    sent = {name: float(of(runs, graph, row_of(name, partition)).mb_epoch.mean()) for name in FIVE}
-    name = min(sent, key=sent.__getitem__)
-    return name, sent[name]
+    found = {name: float(sent[graph, row_of(name, partition)]) for name in FIVE}
+    name = min(found, key=found.__getitem__)
+    return name, found[name]
 
 
 def bytes_table(runs: pd.DataFrame) -> str:
@@ -40,10 +44,11 @@ def bytes_table(runs: pd.DataFrame) -> str:
         " | the five / `lean` | hidden alone, the five / `lean` | fetched once: exact | the five | `lean` |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    means = sent_of(runs)
     for graph in dict.fromkeys(runs.graph):
         for partition in PARTITIONS:
             ours, exact = (of(runs, graph, f"{system}, {partition}") for system in ("lean", "vanilla"))
-            name, sent = least(runs, graph, partition)
+            name, sent = least(means, graph, partition)
             hidden, other = ours.mb_epoch_hidden.mean(), ours.mb_epoch_other.mean()
             five = of(runs, graph, row_of(name, partition))
             lines.append(
@@ -64,9 +69,9 @@ def fetched_once(runs: pd.DataFrame) -> float:
 
 def ratios(runs: pd.DataFrame) -> dict[tuple[str, str], float]:
     """By graph and partition the least of the five's bytes over `lean`'s."""
+    sent = sent_of(runs)
     return {
-        (graph, partition): least(runs, graph, partition)[1]
-        / of(runs, graph, f"lean, {partition}").mb_epoch.mean()
+        (graph, partition): least(sent, graph, partition)[1] / sent[graph, f"lean, {partition}"]
         for graph in dict.fromkeys(runs.graph)
         for partition in PARTITIONS
     }
@@ -79,7 +84,7 @@ def short_of_a_fifth(runs: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _fifth(runs: pd.DataFrame, workers: int) -> str:
     found = ratios(runs)
-    short = [f"{called(graph)}, {partition}" for graph, partition in short_of_a_fifth(runs)]
+    short = [f"{called(graph)}, {partition}" for (graph, partition), ratio in found.items() if ratio < 5]
     said = (
         f"With {workers} workers the least of the five sends {min(found.values()):.1f} to"
         f" {max(found.values()):.1f} times what `lean` does, and at least five times in"
@@ -109,9 +114,9 @@ def shares_table(runs: pd.DataFrame, taken: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def shares_taken(root: Path) -> dict[str, float]:
+def shares_taken() -> dict[str, float]:
     """|R_1| / V by graph, of what `lean_shares` decides."""
-    claims = pd.read_csv(root / reference.FOLDER / "lean_shares" / "claims.csv")
+    claims = pd.read_csv(ROOT / reference.FOLDER / "lean_shares" / "claims.csv")
     return {part.partition(":")[0]: mean for part, mean in zip(claims.part, claims["mean"])}
 
 
@@ -125,10 +130,11 @@ def coded_table(runs: pd.DataFrame) -> str:
         " | exact, needed rows | exact / `lean` |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
+    means = sent_of(runs)
     for graph in dict.fromkeys(runs.graph):
         for partition in PARTITIONS:
             ours, exact = (of(runs, graph, f"{row}, {partition}").mb_epoch.mean() for row in ("lean", NEEDED))
-            name, sent = least(runs, graph, partition)
+            name, sent = least(means, graph, partition)
             lines.append(
                 f"| {called(graph)} | {partition} | {ours:.3f} | {sent:.3f} ({name}) | {sent / ours:.1f}"
                 f" | {exact:.3f} | {exact / ours:.1f} |"
@@ -224,8 +230,8 @@ def ablation_table(runs: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def tables(root: Path = ROOT) -> str:
-    four, eight = kept("lean_bytes", root), kept("lean_bytes_eight", root)
+def tables() -> str:
+    four, eight = kept("lean_bytes"), kept("lean_bytes_eight")
     return "\n\n".join([
         "MB per epoch without what is fetched once, 4 workers, one seed:",
         bytes_table(four),
@@ -233,25 +239,25 @@ def tables(root: Path = ROOT) -> str:
         _fifth(eight, 8),
         "The weights of all coded (`combine=quantised`), 4 workers, one seed: MB per epoch, and exact"
         "\ntraining with the rows that the loss needs beside:",
-        coded_table(kept("lean_bytes_coded", root)),
+        coded_table(kept("lean_bytes_coded")),
         "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of all rows that"
         "\nthe last layer takes:",
-        shares_table(kept("lean_shares", root), shares_taken(root)),
+        shares_table(kept("lean_shares"), shares_taken()),
         "Hidden MB and, behind the comma, GFLOP of an epoch of all 4 workers, one seed: `lean` at budgets of"
         "\n`extra_work`, `supergnn` at 8 bits, `replicate` as it chooses and with all rows computed:",
-        work_table(kept("lean_work", root)),
-        _equal_work(kept("lean_work", root)),
+        work_table(kept("lean_work")),
+        _equal_work(kept("lean_work")),
         "Test accuracy in %, 200 epochs, 4 workers, ± half a 95 % interval over seeds:",
-        accuracy_table(kept("lean_accuracy", root), kept("lean_computers", root)),
+        accuracy_table(kept("lean_accuracy"), kept("lean_computers")),
         "One part after the other, random parts (`cdfgnn`: its own cut), 3 seeds, 200 epochs, the score at"
         "\nthe best validation; CPU seconds of an epoch with other work beside:",
-        ablation_table(kept("lean_ablation", root)),
+        ablation_table(kept("lean_ablation")),
     ])  # fmt: skip
 
 
-def up_to_date(page: str, root: Path = ROOT) -> str:
+def up_to_date(page: str) -> str:
     """The page with its tables replaced."""
-    return with_tables(page, COMMAND, once(tables(root)))
+    return with_tables(page, COMMAND, once(tables()))
 
 
 if __name__ == "__main__":

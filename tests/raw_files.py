@@ -44,15 +44,14 @@ class Small:
         return dense | dense.T if symmetrise else dense
 
 
-def small(
-    num_vertices: int = 40, num_edges: int = 120, num_features: int = 6, num_classes: int = 3, seed: int = 0
-) -> Small:
+def small(num_vertices: int = 40, seed: int = 0) -> Small:
+    """Of 120 edges, 6 features and 3 classes."""
     rng = np.random.default_rng(seed)
-    src, dst = rng.integers(0, num_vertices, (2, num_edges))
+    src, dst = rng.integers(0, num_vertices, (2, 120))
     src, dst = src[src != dst], dst[src != dst]
-    labels = rng.permutation(np.arange(num_vertices) % num_classes)
+    labels = rng.permutation(np.arange(num_vertices) % 3)
     kinds = rng.permutation(1 + np.arange(num_vertices) % 3)
-    return Small(src, dst, (rng.random((num_vertices, num_features)) < 0.5).astype(np.float32), labels, kinds)
+    return Small(src, dst, (rng.random((num_vertices, 6)) < 0.5).astype(np.float32), labels, kinds)
 
 
 def compressed(table: np.ndarray, prefix: str = "") -> dict[str, np.ndarray]:
@@ -103,10 +102,10 @@ def write_attributed(folder: Path, file: str, what: Small) -> None:
     )
 
 
-def write_heterophilous(folder: Path, what: Small, num_masks: int = 2) -> None:
-    """Mask k is the split with its parts rotated k times."""
+def write_heterophilous(folder: Path, what: Small) -> None:
+    """Two masks: mask k is the split with its parts rotated k times."""
     masks = {
-        f"{name}_masks": np.stack([(what.kinds + k) % 3 == kind % 3 for k in range(num_masks)])
+        f"{name}_masks": np.stack([(what.kinds + k) % 3 == kind % 3 for k in range(2)])
         for name, kind in (("train", 1), ("val", 2), ("test", 3))
     }
     np.savez(

@@ -37,8 +37,8 @@ def rows(text: str) -> list[dict[str, str]]:
     return [dict(zip(lines[0], line)) for line in lines[1:]]
 
 
-def run_markdown(capsys, *paths, which=("--all",)) -> str:
-    assert main(["table", "--markdown", *which, *map(str, paths)]) == 0
+def run_markdown(capsys, *paths) -> str:
+    assert main(["table", "--markdown", "--all", *map(str, paths)]) == 0
     return capsys.readouterr().out
 
 

@@ -26,8 +26,6 @@ from omegaconf import DictConfig
 from harness.base import places
 from harness.core.draws import draws
 from harness.core.mixins import AsynchronousSystem
-from harness.data.partition.build_replicas import build_replicas  # noqa: F401
-from harness.data.partition.vertexcut import assign_edges  # noqa: F401
 from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
 from harness.dev.conformance.subject import facts_of
 from harness.run import config
@@ -176,7 +174,7 @@ def exact(graph, outcome: Outcome, how: Settings) -> dense.History:
 def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
     """Losses and weights of every epoch equal an oracle's."""
     np.testing.assert_allclose(outcome.losses, history.losses, rtol=rtol)
-    for after, want in zip(outcome.weights[1:], history.weights_after):
+    for after, want in zip(outcome.weights[1:], history.weights_after, strict=True):
         for name in want:
             np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)
 

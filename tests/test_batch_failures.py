@@ -66,6 +66,9 @@ def test_a_sampler_that_fails_ends_the_run_in_a_sentence_and_it_goes_on_bit_for_
     assert_checkpoint_is_that_of_epoch_2(place.runs()[0])
     place.hold.unlink()
     place.goes_on_bit_for_bit(*command)
+    trace = Trace(place.runs()[0])
+    (steps,) = set(trace.metrics.query("name == 'steps'").value)
+    assert trace.resolved["steps"] == steps > 1
 
 
 def assert_checkpoint_is_that_of_epoch_2(run) -> None:

@@ -327,8 +327,6 @@ def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
     }  # fmt: skip
     assert figures.main(["halos", *places]) == 0
     assert "4 runs on twin/flickr, 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err)
-    assert figures.main(["halos", "--size", "paper", *places]) == 2
-    assert "halos has no runs of size paper: give --size smoke" in capsys.readouterr().err
 
 
 def test_a_graph_is_given_the_rows_that_a_claim_needs_there(tmp_path):

@@ -15,8 +15,8 @@ from tests.systems import Settings
 FULL_BATCH = {"loss": "global"}
 
 
-def run(pool, knobs, parts=3, vertices=30, seed=6, directed=False, name="digest", **settings):
-    graph = random_graph(seed, vertices=vertices, directed=directed)
+def run(pool, knobs, parts=3, name="digest", **settings):
+    graph = random_graph(6, vertices=30, directed=False)
     return graph, systems.run(
         pool, graph, systems.block(name, **knobs), parts, "random", Settings(**settings)
     )

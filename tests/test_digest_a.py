@@ -206,12 +206,10 @@ def test_bytes_are_the_closed_form(pool, order, features, update):
         ]
 
 
-def prepared(
-    folder: Path, epochs: int, checkpoint_every: int = 0, target: str = "systems.digest_a.DigestA", **knobs
-) -> Path:
-    """The folder of a run of two workers."""
-    own = {key: knobs.pop(key) for key in ("pace", "meeting") if key in knobs}
-    block = {**systems.block("digest_a", interval=2, **knobs), **own, "_target_": target}
+def prepared(folder: Path, epochs: int, pace: int, meeting: int, checkpoint_every: int = 0) -> Path:
+    """The folder of a run of two workers, of which worker 1 is behind (`tests.jobs.Behind`)."""
+    own = {"pace": pace, "meeting": meeting, "_target_": "tests.jobs.Behind"}
+    block = systems.block("digest_a", interval=2) | own
     composed = traces.config(
         system=block,
         epochs=epochs,
@@ -238,7 +236,7 @@ def rounds_of(trace: Trace) -> dict[int, list[int]]:
 
 def test_a_run_ends_with_its_last_update_and_until_then_every_worker_goes_on(pool, tmp_path):
     """After its first round worker 1 stands still until the server has had every update, 4 epochs of 2."""
-    folder = prepared(tmp_path, 4, target="tests.jobs.Behind", pace=8, meeting=8)
+    folder = prepared(tmp_path, 4, pace=8, meeting=8)
     pool.run(jobs.work, 2, folder)
     trace = Trace(folder)
     assert rounds_of(trace) == {0: list(range(7)), 1: [0, 1], RUN: list(range(4))}
@@ -259,7 +257,7 @@ def test_a_run_ends_with_its_last_update_and_until_then_every_worker_goes_on(poo
 
 def test_a_run_is_resumed_where_its_workers_stood_at_different_rounds(pool, tmp_path):
     """Worker 1 makes a round per four updates; the checkpoint is at 4 epochs of 2 updates, the end at 8."""
-    folder = prepared(tmp_path, 8, checkpoint_every=4, target="tests.jobs.Behind", pace=4, meeting=8)
+    folder = prepared(tmp_path, 8, checkpoint_every=4, pace=4, meeting=8)
     ahead, behind = pool.run(jobs.work_until_saved, 2, folder)
     assert ahead >= 6 and 2 <= behind <= 3
     stopped = rounds_of(Trace(folder))
@@ -277,7 +275,7 @@ def test_a_run_is_resumed_where_its_workers_stood_at_different_rounds(pool, tmp_
 
 def test_where_workers_run_apart_staleness_is_counted_in_updates_and_is_at_most_all_of_them(pool, tmp_path):
     """Worker 1's rounds are few: their number says nothing of the age of what it reads."""
-    folder = prepared(tmp_path, 6, target="tests.jobs.Behind", pace=6, meeting=12)
+    folder = prepared(tmp_path, 6, pace=6, meeting=12)
     pool.run(jobs.work, 2, folder)
     metrics = Trace(folder).metrics
     rounds = metrics[metrics["worker"] != RUN]

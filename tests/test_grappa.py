@@ -29,9 +29,9 @@ def test_two_workers_hold_all_parts(pool, model, multilabel, weighted):
 
 def test_the_structure_of_a_weighted_graph_has_its_weights(pool):
     """12 bytes per in-edge in place of 8."""
-    graph, sent = random_graph(12, vertices=40), []
+    graph, sent, how = random_graph(12, vertices=40), [], Settings(dtype="float32", epochs=1)
     for each in (graph, with_edge_weights(graph, 1)):
-        outcome = systems.run(pool, each, systems.block("grappa"), 3, settings=Settings(dtype="float32"))
+        outcome = systems.run(pool, each, systems.block("grappa"), 3, settings=how)
         sent.append(outcome.sent(0)[0, "forward", "structure"][1])
     edges = (np.repeat(np.arange(40), np.diff(graph.indptr)) != graph.indices).sum()
     assert sent == [8 * edges + 4 * 40, 12 * edges + 4 * 40]

@@ -59,8 +59,6 @@ def test_a_partitioner_is_one_file_and_one_yaml(place, followed):
     stats = Trace(found[2]).shards
     assert (stats["inner"], stats["method"]) == ([30, 30], "stripes")
     assert stats["assign_s"] > 0 and stats["edge_cut"] > 0 and "assign_bytes" in stats
-    refused = place.run(place.more, "system=cdfgnn", "partition=stripes")
-    assert "partition=stripes is an edge-cut and cdfgnn trains on a vertex-cut" in refused.err
 
 
 def test_a_dataset_is_one_file_and_one_yaml(place, followed):

@@ -45,7 +45,7 @@ def test_advise_plans_it_beside_the_trees_systems_and_says_how_to_run_it(words, 
     assert own.command.startswith(f"halobench run --config-dir {place.folder / 'conf'} system=trouble ")
 
 
-def test_a_page_has_the_command_of_a_system_of_ones_own(words, place, tmp_path, capsys):
+def test_a_page_has_the_command_of_a_system_of_ones_own(words, place, tmp_path):
     config = traces.config()
     config["system"] = {"_target_": "trouble.Trouble", "epoch": 3}
     traces.finished(tmp_path / "results" / "run", config)

@@ -140,7 +140,7 @@ def test_a_saved_graph_comes_back_bit_for_bit(tmp_path, graph):
 
 
 def test_loading_maps_the_file_and_writing_to_it_does_not_reach_the_disk(tmp_path):
-    (shard,) = build_shards(random_graph(50_000, 1, num_features=100), np.zeros(50_000, np.int32), 1)
+    (shard,) = build_shards(random_graph(50, 4), np.zeros(50, np.int32), 1)
     path = io.save(shard, tmp_path)
     loaded = io.load(tmp_path, 0)
     assert str(path) in open("/proc/self/maps").read()

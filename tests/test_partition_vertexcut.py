@@ -135,10 +135,10 @@ def test_every_undirected_edge_has_one_owner_and_statistics_equal_a_count_by_han
     assert have["vertex_imbalance"] == pytest.approx(max(have["replicas"]) / mean)
 
 
-def communities(count: int = 8, size: int = 100, seed: int = 0):
-    """A symmetric graph of dense groups, few edges between them, ids shuffled."""
-    rng = np.random.default_rng(seed)
-    group = rng.permutation(count * size) % count
+def communities():
+    """A symmetric graph of eight dense groups of 100, few edges between them, ids shuffled."""
+    rng = np.random.default_rng(0)
+    group = rng.permutation(800) % 8
     chance = np.where(group[:, None] == group[None, :], 0.2, 0.001)
     a = np.triu(rng.random(chance.shape) < chance, 1)
     return of_pattern(a | a.T)

@@ -71,7 +71,7 @@ def test_a_cluster_s_measured_products_say_how_fast_its_devices_are():
     assert Roofline(rated, 1).speeds.seconds(PRODUCT, quick) == pytest.approx(44.4e-6)
 
 
-def test_a_fit_gives_efficiency_and_links_of_its_graph(made, tmp_path, capsys):
+def test_a_fit_gives_efficiency_and_links_of_its_graph(made, capsys):
     (run, named, compute) = made
     path = Path(named.removeprefix("cluster="))
     graph = Trace(Path(run)).config["dataset"]["name"].removeprefix("twin/")

@@ -22,11 +22,11 @@ from tests import traces
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
 
 
-def apart(folder: Path, work: list[float], epochs: int, *, answer: float = 0.002, name="update") -> Path:
+def apart(folder: Path, work: list[float], epochs: int, *, name="update") -> Path:
     """An asynchronous run of given numbers: worker k's round computes work[k] s and hands the server an
-    update of 1 MB, whose answer is there `answer` s later. It ends with update `epochs` x P; the rounds under
-    way then are traced and not applied."""
-    P = len(work)
+    update of 1 MB, whose answer is there 2 ms later. It ends with update `epochs` x P; the rounds under way
+    then are traced and not applied."""
+    P, answer = len(work), 0.002
     moments = sorted((j * (own + answer), k) for k, own in enumerate(work) for j in range(1, 200))
     applied = moments[: epochs * P]
     number = {moment: at for at, moment in enumerate(applied)}

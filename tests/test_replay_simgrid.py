@@ -113,10 +113,10 @@ def operations(rng: np.random.Generator, P: int) -> Iterator[Operation]:
         yield Operation(kind, number, kind, parts)
 
 
-def random_program(rng: np.random.Generator, P: int, epochs: int = 2) -> Program:
-    """Epochs of work and operations in one order on all workers, which wait for an operation at once, at the
-    end of its epoch or of the next one."""
-    made: list[Operation] = []
+def random_program(rng: np.random.Generator, P: int) -> Program:
+    """Two epochs of work and operations in one order on all workers, which wait for an operation at once, at
+    the end of its epoch or of the next one."""
+    epochs, made = 2, list[Operation]()
     steps: list[list[Step]] = [[] for _ in range(P)]
     due: dict[int, list[int]] = {}  # by epoch, the operations waited for at its end
     for epoch in range(epochs):

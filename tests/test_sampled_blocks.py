@@ -21,8 +21,6 @@ from harness.comm.recorder import Recorder
 from harness.data.csr import from_edges
 from harness.data.graph import Graph, validate
 from harness.dev.conformance.subject import facts_of
-from harness.results import resolved
-from harness.results.reader import Trace
 from harness.run.config import make_system
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import Expander, Names, hop_key
@@ -155,12 +153,3 @@ def test_bad_knobs_are_one_sentence():
 )
 def test_what_it_cannot_run_it_says(facts, says):
     assert re.search(says, make_system(block("distdgl")).supports(replace(facts_of("gcn"), **facts)))
-
-
-def test_a_run_says_how_many_steps_an_epoch_has(place):
-    done = place.run("system=distdgl", "system.fanouts=[3]", "system.batch=5", "epochs=2")
-    assert done.code == 0, done.err
-    (run,) = place.runs()
-    metrics = Trace(run).metrics
-    (steps,) = set(metrics[metrics["name"] == "steps"].value)
-    assert resolved.read(run)["steps"] == steps > 1

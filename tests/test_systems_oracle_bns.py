@@ -41,7 +41,7 @@ def test_the_mean_operator_is_the_exact_one(seed, parts, model):
     graph = random_graph(seed, vertices=18)
     case = split.Training(graph, random_blocks(seed, 18, parts), {}, model=model, epochs=0, lr=0.0)
     draw, draws = drawer(0.5, seed), 1000
-    total = sum(bns.sampled(case, 0.5, lambda *pair, t=t: draw(t, *pair))[0] for t in range(draws))
+    total = sum(bns.sampled(case, 0.5, lambda *pair, t=t: draw(t, *pair)) for t in range(draws))
     mean, remote = total / draws, case.remote
     # An entry's variance is R^2 (m / k - 1), and halves of 1, 2, ... rows are never rounded below 2 of 5.
     assert (np.abs(mean - remote) <= 6 * np.sqrt(1.5 / draws) * remote).all()

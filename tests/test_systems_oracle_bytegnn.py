@@ -15,7 +15,6 @@ from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.service import ServiceLost
 from harness.dev.conformance.checks import same_bits
-from harness.run.config import make_system
 from systems.parts.tasks import Scheduler, idle, score
 from tests import systems
 from tests.launching import PATIENCE
@@ -206,8 +205,3 @@ def test_a_task_that_fails_ends_the_run_where_its_batch_is_taken(error, told):
     with pytest.raises(told[0], match=told[1]):
         made.take(0, 1)
     made.close()
-
-
-def test_what_pulls_nothing_needs_seeds_of_its_own():
-    with pytest.raises(InputError, match="system.remote=drop pulls nothing, .* give split=owner"):
-        make_system(systems.block("bytegnn", split="even", remote="drop"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.data.partition.build import build_shards
-from harness.dev.conformance.train import make_trainer
+from harness.run.config import make_system
 from systems.parts.sampling import Edges
 from tests import systems
 from tests.oracles import pscgcn as oracle
@@ -140,20 +140,12 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 
 
-def periods(comm, runs, shard) -> list[int]:
-    """R of runs of (epochs, refresh)."""
-    found, model = [], {"name": "gcn", "layers": 2, "hidden": 4}
-    for epochs, refresh in runs:
-        block = systems.block("pscgcn", refresh=refresh)
-        found.append(make_trainer(comm, block, model, {"lr": 0.01}, 1, epochs, shard).system.period)
-    return found
-
-
-def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool):
+def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given():
     wanted = {(1, None): 1, (19, None): 1, (20, None): 2, (999, None): 99, (1000, None): 100,
               (3000, None): 100, (50, 7): 7, (50, 5000): 5000}  # fmt: skip
-    (shard,) = build_shards(random_graph(4), np.zeros(14, np.int32), 1)
-    (found,) = pool.run(periods, 1, list(wanted), per_worker=[shard])
+    found = [
+        make_system(systems.block("pscgcn", refresh=refresh)).period_of(epochs) for epochs, refresh in wanted
+    ]
     assert found == list(wanted.values())
 
 

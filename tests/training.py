@@ -119,15 +119,11 @@ def run(pool, graph: Graph, parts: int, **how: Any) -> list[dict[str, Any]]:
     return found
 
 
-def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]], first: int = 0) -> bool:
-    """Whether two runs have the same losses and weights from epoch `first` on."""
+def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    """Whether two runs have the same losses and weights."""
     return all(
-        a["losses"][first:] == b["losses"][first:]
-        and all(
-            np.array_equal(v[name], w[name])
-            for v, w in zip(a["weights"][first:], b["weights"][first:])
-            for name in v
-        )
+        a["losses"] == b["losses"]
+        and all(np.array_equal(v[name], w[name]) for v, w in zip(a["weights"], b["weights"]) for name in v)
         for a, b in zip(one, other)
     )
 

@@ -25,29 +25,19 @@ The oracle draws nothing: `draw(epoch, i, j, m, k)` gives the k positions drawn 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from tests.oracles.dense import History, Weights
 from tests.oracles.split import Training
 
 
-@dataclass
-class BnsHistory(History):
-    """operators[t]: R_t, [V, V]; rows[t]: Σ k_ij, the rows that one exchange of one sampled layer moves."""
-
-    operators: list[np.ndarray] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-
-
 def sample_size(rate: float, boundary: int) -> int:
     return max(1, round(rate * boundary))
 
 
-def sampled(case: Training, rate: float, draw) -> tuple[np.ndarray, int]:
-    """(R_t, Σ k_ij); `draw(i, j, m, k)`."""
-    drawn, total = np.zeros_like(case.remote), 0
+def sampled(case: Training, rate: float, draw) -> np.ndarray:
+    """R_t [V, V]; `draw(i, j, m, k)`."""
+    drawn = np.zeros_like(case.remote)
     for i in case.parts:
         for j in case.parts:
             m = len(case.halo[i][j])
@@ -58,22 +48,19 @@ def sampled(case: Training, rate: float, draw) -> tuple[np.ndarray, int]:
             assert len(set(positions.tolist())) == len(positions) == k, "k rows without replacement"
             cell = np.ix_(case.blocks[i], case.halo[i][j][positions])
             drawn[cell] = (m / k) * case.remote[cell]
-            total += k
-    return drawn, total
+    return drawn
 
 
 def train(
     graph, assignment: np.ndarray, weights: Weights, draw, *, rate: float, features: str = "refetch", **how
-) -> BnsHistory:
+) -> History:
     """BNS-GCN over the parts of `assignment` [V]; rate = 1 is exact."""
     assert 0 < rate <= 1 and features in ("refetch", "once")
-    case, history = Training(graph, assignment, weights, **how), BnsHistory()
+    case = Training(graph, assignment, weights, **how)
 
     def epoch_step(epoch, weights):
-        drawn, rows = sampled(case, rate, lambda i, j, m, k: draw(epoch, i, j, m, k))
+        drawn = sampled(case, rate, lambda i, j, m, k: draw(epoch, i, j, m, k))
         operators = [case.remote if l == 0 and features == "once" else drawn for l in range(case.layers)]
-        history.operators.append(drawn)
-        history.rows.append(rows)
         return case.step(weights, lambda l, h: operators[l] @ h, lambda l, e: operators[l].T @ e)
 
-    return case.run(epoch_step, history)
+    return case.run(epoch_step)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.dense import adjacency
-from tests.oracles.split import blocks_of
+from tests.oracles.split import blocks_of, remote_rows
 
 FLOAT = 4
 
@@ -20,13 +20,8 @@ def halo_rows(graph, assignment: np.ndarray) -> np.ndarray:
     """[P, P] rows[j, i]: vertices owned by j with an edge to a vertex of i; each counts once, whatever its
     edges.
     """
-    a, blocks = adjacency(graph), blocks_of(assignment)
-    rows = np.zeros((len(blocks), len(blocks)), dtype=np.int64)
-    for j in range(len(blocks)):
-        for i in range(len(blocks)):
-            if i != j:
-                rows[j, i] = a[np.ix_(blocks[i], blocks[j])].any(axis=0).sum()
-    return rows
+    rows = remote_rows(adjacency(graph), assignment)
+    return np.array([[len(rows[i][j]) for i in range(len(rows))] for j in range(len(rows))])
 
 
 def vanilla(

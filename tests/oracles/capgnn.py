@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.oracles.dense import History, Weights, adjacency
-from tests.oracles.split import Training, blocks_of
+from tests.oracles.split import Training, remote_rows
 
 
 @dataclass
@@ -61,11 +61,7 @@ class CapgnnHistory(History):
 
 
 def halos_of(graph, assignment: np.ndarray) -> list[np.ndarray]:
-    a, halos = adjacency(graph), []
-    for rows in blocks_of(assignment):
-        read = np.setdiff1d(np.flatnonzero(a[rows].any(axis=0)), rows)
-        halos.append(read[np.argsort(assignment[read], kind="stable")])
-    return halos
+    return [np.concatenate(by_owner) for by_owner in remote_rows(adjacency(graph), assignment)]
 
 
 def candidates(

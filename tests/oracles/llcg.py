@@ -32,9 +32,8 @@ from tests.oracles.split import Training
 
 @dataclass
 class LlcgHistory(History):
-    """gradients: empty, a round has no single one; averages[r]: the weights before the corrections."""
+    """gradients: empty, a round has no single one."""
 
-    averages: list[Weights] = field(default_factory=list)
     corrections: list[list[float]] = field(default_factory=list)  # [r][s] L_B before correction s
 
 
@@ -83,7 +82,6 @@ def train(
             loss += n / len(training) * local
             for name in average:
                 average[name] = average[name] + n / len(training) * own[name]
-        history.averages.append(average)
         history.corrections.append([])
         weights = average
         for s in range(server_steps):

@@ -19,10 +19,10 @@ zeros get p_ij = 0.
 A kept edge weighs P_ij / p_ij (15: rescale = "inverse"), or P_ij |N_i| / |kept of N_i| ("selfnorm"; no p in
 it).
 
-p starts as ε everywhere and is computed anew at the start of the epochs R, 2R, ... (`refresh` = R, or those
-epochs as a collection) from epoch t - 1, before that epoch samples (semi-dynamic, IV.C). Epoch t samples SG,
-the training graph of epoch t + τ (lines 6-7); the graphs of epochs 0..τ-1 are sampled before the start. So
-what weighs edges in epoch t is the p of epoch t - τ.
+p starts as ε everywhere and is computed anew at the start of the epochs R, 2R, ... (`refresh` = R) from epoch
+t - 1, before that epoch samples (semi-dynamic, IV.C). Epoch t samples SG, the training graph of epoch t + τ
+(lines 6-7); the graphs of epochs 0..τ-1 are sampled before the start. So what weighs edges in epoch t is the
+p of epoch t - τ.
 
 Staleness. A boundary row is H_{t-τ}[l] in epoch t, and 0 for t < τ (line 9 says t > τ; here t >= τ). features
 = "once": layer 0 is fetched in full, once, and not sampled: it aggregates with P from epoch 0 on. "refetch":
@@ -144,7 +144,7 @@ def train(
     policy: str = "variance", rescale: str = "inverse", gradients: str = "tg", refresh=100,
     features: str = "once", a_inner: float = 1.1, a_boundary: float = 1.0, **how,
 ) -> PscHistory:  # fmt: skip
-    """`masks[t]` [V, V] bool is TG(t), its edges sampled of the graph's; or a function (t, p) -> TG(t)."""
+    """`masks(t, p)` [V, V] bool is TG(t): its edges, sampled of the graph's with probabilities p."""
     assert 0 < rate <= 1 and tau >= 0 and gradients in ("tg", "sampled") and features in ("once", "refetch")
     case, history = split.Training(graph, assignment, weights, **how), PscHistory()
     edges, matrix, layers, epochs = case.a > 0, case.operator, case.layers, case.epochs
@@ -154,14 +154,14 @@ def train(
     def sample(t: int) -> None:
         """Push the graph of epoch t with the p that is now in force; none after the last epoch."""
         if t < epochs:
-            queue.append(((masks(t, p) if callable(masks) else masks[t]).astype(bool), p))
+            queue.append((masks(t, p).astype(bool), p))
 
     for t in range(tau):
         sample(t)
 
     def epoch_step(t, weights):
         nonlocal p, previous
-        due = t > 0 and t % refresh == 0 if isinstance(refresh, int) else t in refresh
+        due = t > 0 and t % refresh == 0
         if due and policy != "uniform":
             scores = scores_of(matrix, assignment, *previous, policy, a_inner, a_boundary)
             p = probabilities(edges, scores, rate)

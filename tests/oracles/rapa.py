@@ -46,9 +46,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.oracles import split
+from tests.oracles.bytes import FLOAT
 from tests.oracles.dense import History, Weights, adjacency, operator_of
-
-FLOAT = 4
 
 
 @dataclass

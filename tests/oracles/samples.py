@@ -121,11 +121,3 @@ def assert_same_run(a: dense.History, b: dense.History, rtol=1e-10):
 
 def differs(a: dense.History, b: dense.History) -> bool:
     return not np.allclose(a.losses, b.losses, rtol=1e-6)
-
-
-def assert_gradients_alike(run: dense.History, losses, gradients, rtol=1e-8, atol=1e-12):
-    """Losses and gradients of every epoch equal those of another computation."""
-    np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
-    for ours, theirs in zip(run.gradients, gradients):
-        for name, want in theirs.items():
-            np.testing.assert_allclose(ours[name], want, rtol=rtol, atol=atol, err_msg=name)

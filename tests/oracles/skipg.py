@@ -4,11 +4,11 @@ P processes in one.
 The paper says only "based on bounded gradient staleness". Here that is Algorithm 3 with its two directions
 exchanged. Layer l = 0..L-1 maps H[l] to H[l + 1], and i, j are blocks:
 
-    Z_i[l + 1] = Σ_j Â_ij H_j[l] W[l] + b[l] (+ H_i[l] R[l] for GraphSAGE),  every H_j fresh
-    (2), exact G_i[l] = Â_iiᵀ δ_i[l + 1] + Σ_{j≠i} Â_jiᵀ δ̃_j[l + 1]                     own δ fresh, the
-    others' as last broadcast ∂W[l] = Σ_i H_i[l]ᵀ G_i[l],  ∂b[l] = Σ_i column sums of δ_i[l + 1],  ∂R[l] = Σ_i
-    H_i[l]ᵀ δ_i[l + 1]     (5) δ_i[l] = (G_i[l] W[l]ᵀ (+ δ_i[l + 1] R[l]ᵀ)) ⊙ ReLU'(Z_i[l])
-                           (4)
+    Z_i[l + 1] = Σ_j Â_ij H_j[l] W[l] + b[l] (+ H_i[l] R[l] for GraphSAGE)     (2), exact: every H_j fresh
+    G_i[l] = Â_iiᵀ δ_i[l + 1] + Σ_{j≠i} Â_jiᵀ δ̃_j[l + 1]           own δ fresh, the others' as last broadcast
+    ∂W[l] = Σ_i H_i[l]ᵀ G_i[l]                                                                           (5)
+    ∂b[l] = Σ_i column sums of δ_i[l + 1],   ∂R[l] = Σ_i H_i[l]ᵀ δ_i[l + 1]
+    δ_i[l] = (G_i[l] W[l]ᵀ (+ δ_i[l + 1] R[l]ᵀ)) ⊙ ReLU'(Z_i[l])                                         (4)
 
 δ̃_j is renewed, for all layers at once, when e - Ver > bound (Algorithm 4), and in epoch 0: epochs 0, bound +
 1, 2 (bound + 1), ... So bound = 0 is exact.

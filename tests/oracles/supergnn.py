@@ -63,15 +63,13 @@ def plans(graph, assignment, layers: int, cover, rows: str, operator) -> list[le
     return [lean.Layer(operator, edges, assignment, sets, l, cover) for l in range(layers)]
 
 
-def epoch_bytes(
-    graph, assignment: np.ndarray, widths: list[int], cover, *, bits: int, rows: str = "all"
-) -> np.ndarray:
+def epoch_bytes(graph, assignment: np.ndarray, widths: list[int], cover, *, bits: int) -> np.ndarray:
     """[L] bytes of an epoch's messages of each layer in one direction, all pairs together.
 
     Layer 0 has no backward messages; under "once" it has none at all, but for its rows in epoch 0.
     """
     layers = len(widths) - 1
-    found = plans(graph, assignment, layers, cover, rows, adjacency(graph))
+    found = plans(graph, assignment, layers, cover, "all", adjacency(graph))
     counts = [sum(len(g) for g, _ in plan.pairs.values()) for plan in found]
     return np.array([message_bytes(counts[l], widths[l], bits) for l in range(layers)])
 

@@ -1,3 +1,2 @@
 EXACT = {"cagnet": [{"features": "refetch"}, {"features": "once"}]}
 STALE = [("cagnet", {})]
-MODELS = ["gcn", "sage"]

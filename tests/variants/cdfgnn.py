@@ -14,5 +14,4 @@ STALE = [
     ("cdfgnn", {"cache": False, "bits": 4, **REFETCH}),
     ("cdfgnn", {"scatter": "diff", "bits": 2, "epsilon": 0.1, **REFETCH}),
 ]
-MODELS = ["gcn", "sage"]
 METHODS = ["ebv", "hep", "dne", "metis/edges"]

@@ -7,5 +7,4 @@ STALE = [
     ("cofree", {"degrees": "local", **REFETCH}),
     ("cofree", {"drop_edges": 2, "drop_rate": 0.2, **REFETCH}),
 ]
-MODELS = ["gcn", "sage"]
 METHODS = ["ebv", "hep", "dne", "metis/edges"]

@@ -14,4 +14,3 @@ STALE = [
         {"tau": 0, "rate": 0.3, "sampling": "uniform", "policy": "random", "rescale": "selfnorm", **REFETCH},
     ),
 ]
-MODELS = ["gcn", "sage"]

@@ -14,4 +14,3 @@ STALE = [
     ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH}),
     ("sancus/official", {"warmup": 3}),
 ]
-MODELS = ["gcn", "sage"]

@@ -4,4 +4,3 @@ STALE = [
     ("sanqus", {"staleness": "variation_gap", "bound": 0.05, "bits": 4, "features": "refetch"}),
     ("sanqus", {"staleness": "epoch_adaptive", "bound": 2, "gradients": "exact"}),
 ]
-MODELS = ["gcn", "sage"]

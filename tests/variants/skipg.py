@@ -1,3 +1,2 @@
 EXACT = {"skipg": [{"bound": 0}]}
 STALE = [("skipg", {"bound": 2}), ("skipg", {"features": "refetch"})]
-MODELS = ["gcn", "sage"]
