@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -111,10 +113,10 @@ class Place:
     session of its own, without the seconds that importing torch takes. `truly` starts one from scratch.
     """
 
-    def __init__(self, folder: Path, num_vertices: int = 60):
+    def __init__(self, folder: Path):
         self.folder, self.results = folder, folder / "results"
         self.graph = folder / "graph.npz"
-        self.write_graph(num_vertices)
+        self.write_graph(60)
         (folder / "modules").mkdir()
         (folder / "modules" / "trouble.py").write_text(TROUBLE)
         (folder / "modules" / "held.py").write_text(HELD)
@@ -196,7 +198,8 @@ class Place:
     def settle(self) -> None:
         """End what a failed test has left going on, and forget all results and what became of a module."""
         if self.going is not None:
-            self.going.process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended by itself
+                self.going.process.kill()
             self.going.end()
         self.hold.unlink(missing_ok=True)
         (self.folder / "modules" / "trouble.py").write_text(TROUBLE)
@@ -227,8 +230,10 @@ class Place:
         """The command goes on with the one run that is here, and ends as a run that was never stopped."""
         (run_dir,) = self.runs()
         assert self.run(*command).code == 0
+        assert Trace(run_dir).resolved["attempts"][-1]["first_epoch"] > 0, "it began anew, or elsewhere"
         resumed = losses(run_dir)
-        assert self.run(*command, "fresh=true").code == 0
+        again = self.run(*command, "fresh=true")
+        assert again.code == 0 and f"{run_dir}.old1" in again.out
         pd.testing.assert_frame_equal(resumed, losses(run_dir), check_exact=True)
 
 
@@ -280,6 +285,8 @@ class Started:
         return self.err.read_text() if self.err.exists() else ""
 
     def end(self) -> Ended:
+        if not select.select([self.place.forker.stdout], [], [], 10 * PATIENCE)[0]:
+            raise AssertionError(f"the command does not end: {self.told()}")
         code = int(self.place.forker.stdout.readline())
         self.place.going = None
         return Ended(code, self.out.read_text(), self.err.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -35,15 +36,16 @@ class RedisServer:
         self.process = subprocess.Popen([executable(), *words], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while True:
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), 1) as answer:
-                    answer.sendall(b"PING\r\n")
-                    if answer.recv(7) in (b"+PONG\r\n", b"-NOAUTH"):
-                        return
-            except OSError:
-                going = self.process.poll() is None and time.monotonic() < deadline
-                assert going, "redis-server did not start"
-                time.sleep(0.02)
+            going = self.process.poll() is None and time.monotonic() < deadline
+            assert going, "redis-server did not start"
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), 1) as answer,
+            ):
+                answer.sendall(b"PING\r\n")
+                if answer.recv(7) in (b"+PONG\r\n", b"-NOAUTH"):
+                    return
+            time.sleep(0.02)
 
     def bytes_received(self) -> int:
         """By the server since it was started, of all clients."""

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from harness.base.errors import InputError
+from harness.base.heap import give_back_freed_memory
 from harness.data.partition import cache as caches
 from harness.data.partition import io
 from harness.data.partition.assign import Block, Metis, Random, assign
@@ -36,7 +38,7 @@ def never(*_):
 
 def in_processes(count: int, body) -> list[int]:
     """Exit codes of `count` forked processes running body(i)."""
-    processes = [fork.Process(target=body, args=(i,)) for i in range(count)]
+    processes = [fork.Process(target=body, args=(i,), daemon=True) for i in range(count)]
     for process in processes:
         process.start()
     for process in processes:
@@ -100,17 +102,21 @@ def test_processes_that_ask_at_once_make_it_once_and_all_see_it_whole(tmp_path):
 
 
 def test_one_that_waits_takes_over_from_a_maker_that_is_killed_and_clears_its_remains(tmp_path):
-    cache, first_inside = Cache(tmp_path), fork.Event()
+    cache, first_inside, asking = Cache(tmp_path), fork.Event(), fork.Semaphore(0)
 
     def dies(folder: Path):
         (folder / "half").write_text("half")
         first_inside.set()
+        for _ in range(3):
+            asking.acquire()
+        time.sleep(0.1)  # in which they come to stand at the lock; otherwise the case is only weaker
         os.kill(os.getpid(), signal.SIGKILL)
 
     def body(i):
         if i == 0:
             cache.get_or_make("graphs", SPEC, dies)
         first_inside.wait()
+        asking.release()
         entry = cache.get_or_make("graphs", SPEC, write(str(i)))
         assert sorted(path.name for path in entry.iterdir()) == ["made", "spec.json"]
 
@@ -249,6 +255,7 @@ def test_memory_is_counted_beside_what_was_there():
     before = np.ones(1 << 24)
 
     def body(_):
+        give_back_freed_memory()  # what another test has freed may be resident still
         with spent() as taken:
             np.ones(1 << 23).sum()
         assert 0.95 * 2**26 <= taken.bytes < 2**27, "8 bytes each; the kernel counts pages by the dozen"

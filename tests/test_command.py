@@ -41,11 +41,12 @@ def test_the_shell_completes_keys_and_options(monkeypatch, capsys):
 
 
 def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
-    done = place.run("progress=true", "epochs=3")
+    done = place.run("progress=true", "epochs=3", "model.hidden=512")
     assert done.code == 0
     trace = Trace(place.runs()[0]).epochs
     last = trace[trace["epoch"] == 2].iloc[0]
     sent = trace[trace["worker"] == 0]["bytes_sent"].sum() / 1e6
+    assert sent > 0.05, "0.0 MB would tell nothing"
     shown = " ".join(done.err.split())
     assert (
         f"epoch 3/3 loss {last['loss']:.4f} val acc {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0"

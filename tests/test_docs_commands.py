@@ -47,7 +47,8 @@ def test_no_command_is_tried_by_nobody():
     here = {name for names in HERE.values() for name in names}
     assert [command for command in ALL if not tried(command) and command.name not in here] == []
     for file, names in HERE.items():
-        assert all(f'"{name}"' in (ROOT / "tests" / file).read_text() for name in names)
+        text, listed_here = (ROOT / "tests" / file).read_text(), file == Path(__file__).name
+        assert all(text.count(f'"{name}"') > listed_here for name in names)
     for begins, test in TRIED.items():
         assert [command for command in ALL if command.line.startswith(begins)], f"no page says {begins}"
         file, _, name = test.partition("::")

@@ -145,14 +145,18 @@ def test_a_fit_is_no_part_of_what_a_run_is():
 
 def test_the_fits_that_are_kept_name_rows_that_are_printed():
     """Each source is a place in published.yaml, and stands in the file of a preset that experiments name."""
+    asked, seen = "".join(path.read_text() for path in experiment.FOLDER.glob("*.yaml")), 0
     for path in fit.PRESETS.rglob("*.yaml"):
         for each in yaml.safe_load(path.read_text()).get("fits") or ():
+            seen += 1
+            assert str(path.relative_to(fit.PRESETS).with_suffix("")) in asked
             entry, place = each["source"].split(" ", 1)
             found = published.entry(entry).published
             found = found.get("values", found)
             for key in place.split("/"):
                 found = found[int(key) if isinstance(found, list) else key]
             assert found, each
+    assert seen > 50
 
 
 def test_a_row_wins_over_its_graph_and_that_over_its_size(tmp_path):

@@ -36,7 +36,8 @@ PLACES = [
     pytest.param(2, "nccl", marks=over_nccl, id="nccl"),
 ]
 ROOT = Path(__file__).resolve().parent.parent
-COMMAND = ["harness"]
+# What `runs extend` cannot do for such systems.
+NOT_EXTENDED = ("its system is asynchronous", "follows the number of epochs of the whole run")
 # Knobs without which two runs of a system need not be the same.
 ORDERED = {"digest_a": ["system.order=rotation"]}
 
@@ -57,7 +58,7 @@ def trained(folder: Path, system: str, *words: str) -> Path:
         *ORDERED.get(system, []),
     ]
     done = subprocess.run(
-        [sys.executable, "-m", *COMMAND, f"system={system}", *given, *words],
+        [sys.executable, "-m", "harness", f"system={system}", *given, *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -89,9 +90,9 @@ def test_a_system_trains_as_on_the_cpu_and_goes_on_as_if_it_was_never_stopped(
     assert len(peaks[PEAK_ALLOCATED]) == len(peaks[PEAK_RESERVED]) >= 6 * workers
     short = trained(tmp_path / "short", system, *words, "device=cuda", "epochs=3")
     more = ("epochs=6", f"cache={tmp_path}/cache")
-    asked = [sys.executable, "-m", *COMMAND, "runs", "extend", str(short), *more]
+    asked = [sys.executable, "-m", "harness", "runs", "extend", str(short), *more]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode == 2 and "cannot go on bit for bit" in done.stderr:
+    if done.returncode == 2 and any(why in done.stderr for why in NOT_EXTENDED):
         return  # a system whose epochs follow their number, or without a barrier
     assert done.returncode == 0, done.stderr
     (longer,) = (path for path in find_runs([tmp_path / "short"]) if len(losses(path)) == 6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import resource
 import signal
 import time
 import warnings
@@ -53,9 +52,7 @@ def test_a_tensor_of_a_kind_that_is_no_array_is_one_sentence(tmp_path, capsys, k
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.save({**tensors_of(GRAPH), key: made()}, tmp_path / "a.pt")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert says in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 1_200_000)  # kB
 
 
 @pytest.mark.parametrize(
@@ -111,7 +108,7 @@ def lines(work):
     return apart.apart(work, "a.pt", [])
 
 
-def test_its_lines_and_its_refusal_come_back(tmp_path):
+def test_its_lines_and_its_refusal_come_back():
     assert lines(lambda: ["a", "b\x1b"]) == ["a", "b\\x1b"]
     with pytest.raises(InputError, match=r"^x\\ny$"):
         lines(lambda: (_ for _ in ()).throw(InputError("x\ny")))

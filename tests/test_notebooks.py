@@ -16,6 +16,7 @@ from tests.test_api import forked  # noqa: F401
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SHORTEST = "explore_run"  # one run; the others are sweeps, and take the night
+assert SHORTEST in {path.stem for path in NOTEBOOKS}
 
 
 def cells(path) -> list[dict]:

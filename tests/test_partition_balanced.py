@@ -9,21 +9,13 @@ import pytest
 
 from harness.base.errors import InputError
 from harness.data.csr import from_edges
-from harness.data.partition import metis_library
 from harness.data.partition.assign import Metis, assign
 from harness.data.partition.balanced import DGLS, WEIGHTS, Balanced
 from harness.data.partition.extended import Extended
 from tests.graphs import random_graph
+from tests.pieces import has_metis
 
-
-def there() -> bool:
-    try:
-        return bool(metis_library.library("partition=metis/balanced"))
-    except InputError:
-        return False
-
-
-needs_metis = pytest.mark.skipif(not there(), reason="cmeel-metis is not installed")
+needs_metis = pytest.mark.skipif(not has_metis(), reason="cmeel-metis is not installed")
 
 
 def lopsided():

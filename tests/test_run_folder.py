@@ -137,7 +137,7 @@ def test_ctrl_c_ends_a_preparation_at_once():
             prepare._in_child(interrupted)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert set(psutil.Process().children()) == children
+    assert set(psutil.Process().children()) <= children
 
 
 def test_a_run_that_has_begun_on_an_unknown_graph_is_refused(tmp_path):

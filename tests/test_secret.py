@@ -11,8 +11,11 @@ from harness.run import prepare, secret
 
 
 def test_a_run_folder_has_one_that_only_its_user_reads(tmp_path):
-    os.umask(os.umask(0))  # whatever the umask is
-    secret.make(tmp_path)
+    before = os.umask(0)  # one that leaves every right
+    try:
+        secret.make(tmp_path)
+    finally:
+        os.umask(before)
     made = secret.read(tmp_path)
     assert len(made) == 64 and (tmp_path / secret.FILE).stat().st_mode & 0o777 == 0o600
     secret.make(tmp_path)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -56,8 +57,9 @@ def looked(beats: Heartbeats, processes=None, times: int = 1) -> list[str]:
 
 
 @pytest.fixture
-def beats(tmp_path):
+def beats(tmp_path, monkeypatch):
     """Of two workers in epoch 9, of which the longest has taken a second, silent for 61 s."""
+    monkeypatch.setattr("harness.run.silence.time", SimpleNamespace(monotonic=lambda: 1000.0))
     beats = Heartbeats(tmp_path / "beats", 2)
     for worker in (0, 1):
         beats.begin(worker, 9)

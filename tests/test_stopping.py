@@ -14,8 +14,9 @@ from sklearn import metrics
 from harness.core.evaluate import EarlyStopping
 from harness.core.system import RunFacts
 from harness.results.reader import Trace
+from harness.run import prepare
 from systems.digest_a import DigestA
-from tests import training
+from tests import systems, training
 from tests.graphs import random_graph
 from tests.systems import shards_of
 
@@ -65,6 +66,7 @@ def test_an_extended_run_ends_where_the_longer_one_does(place, epochs):
     extended = next(path for path in place.runs() if path != short)
     ended = Trace(extended).epochs
     assert place.run(*HASTY, "fresh=true").code == 0
+    assert extended.with_name(f"{extended.name}.old1").is_dir(), "it ran elsewhere"
     straight = Trace(extended).epochs
     assert ended["epoch"].max() == straight["epoch"].max() < 399
     assert ended["loss"].equals(straight["loss"])
@@ -73,7 +75,8 @@ def test_an_extended_run_ends_where_the_longer_one_does(place, epochs):
 def test_evaluations_before_a_stop_count_after_it(pool):
     graph = random_graph(40, 4, seed=2)
     for found in training.run(pool, graph, 2, stop_at=3, evaluate={"patience": 2}, epochs=6):
-        expected = EarlyStopping(2)
+        expected, anew = EarlyStopping(2), EarlyStopping(2)
+        assert [anew.over(s.accuracy[1]) for s in found["scores"][3:]] != found["ends"][3:], "tests nothing"
         assert found["ends"] == [expected.over(s.accuracy[1]) for s in found["scores"]]
 
 
@@ -81,7 +84,8 @@ def test_a_graph_with_two_classes_goes_by_its_auc(pool):
     graph = random_graph(40, 4, seed=2)
     graph = dataclasses.replace(graph, labels=graph.labels % 2, num_classes=2)
     for found in training.run(pool, graph, 2, evaluate={"patience": 1}):
-        expected = EarlyStopping(1)
+        expected, other = EarlyStopping(1), EarlyStopping(1)
+        assert [other.over(s.accuracy[1]) for s in found["scores"]] != found["ends"], "tests nothing"
         assert found["ends"] == [expected.over(s.auc[0]) for s in found["scores"]]
 
 
@@ -90,10 +94,11 @@ def test_an_asynchronous_system_refuses_it():
     assert "give evaluate.patience=0" in DigestA().supports(facts)
 
 
-def test_a_threshold_without_effect_is_told(place):
-    done = place.run("evaluate.threshold=0.3", "launch=prepare")
-    assert done.code == 0
-    assert done.err == "warning: evaluate.threshold=0.3 has no effect: every vertex has one label\n"
+def test_a_threshold_without_effect_is_told():
+    run = systems.asked("dataset=twin/flickr", "evaluate.threshold=0.3")
+    said = "^evaluate.threshold=0.3 has no effect: every vertex has one label$"
+    with pytest.warns(UserWarning, match=said):
+        prepare.check_supported(run, {"symmetric": True, "multilabel": False})
 
 
 @given(

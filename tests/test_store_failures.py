@@ -13,7 +13,7 @@ def ends_without_its_server(place, command, kill) -> str:
     """The one sentence with which a run ends whose server `kill` ended, of the run's processes."""
     place.hold.touch()  # it cannot end before the server is killed
     run = place.start(*command)
-    run.until_epoch(10)
+    run.until_epoch(30)  # where the workers stand still: none is writing a checkpoint, which asks the server
     kill(run.family)
     place.hold.unlink()
     done = run.end()

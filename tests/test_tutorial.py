@@ -21,7 +21,7 @@ def block(language: str, number: int = 0) -> str:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)[number]
 
 
-def followed(folder, launcher):
+def followed(folder, place):
     """The traces, by system and period, of a folder in which the page was followed, with the period's exact
     value run beside; and the table that it prints."""
     (folder / "my_ideas" / "conf" / "system").mkdir(parents=True)
@@ -30,30 +30,30 @@ def followed(folder, launcher):
     export, sweep, table = block("sh").strip().splitlines()
     assert export == "export PYTHONPATH=my_ideas"
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'my_ideas'}:{ROOT}"}
-    outputs = []
     sweep = sweep.replace("seed=1,2,3", "seed=1")  # one seed is enough for what is looked at
-    for line in (sweep, table):
-        command = [sys.executable, "-m", "harness", *line.split()[1:]]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout)
-    (launcher.folder / "modules" / "refresh.py").write_text(block("python"))
+    command = [sys.executable, "-m", "harness", *sweep.split()[1:]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (place.folder / "modules" / "refresh.py").write_text(block("python"))
     exact = sweep.replace("-m system=vanilla,zero_halo,refresh", "system=refresh system.period=1")
     exact = exact.replace("my_ideas", str(folder / "my_ideas")).replace(
         "results=mine", f"results={folder / 'mine'}"
     )
-    done = Started(launcher, exact.split()[1:]).end()
+    done = Started(place, exact.split()[1:]).end()
     assert done.code == 0, done.err
+    assert table.split()[1:] == ["report", "table", "mine"]
+    shown = Started(place, ["report", "table", str(folder / "mine")]).end()
+    assert shown.code == 0, shown.err
     runs = {}
     for path in find_runs([folder / "mine"]):
         trace = Trace(path)
         system = trace.config["system"]
         runs[system["_target_"].split(".")[-1], system.get("period")] = trace
-    return runs, outputs[-1]
+    return runs, shown.out
 
 
-def test_what_the_page_says_of_its_runs_holds(tmp_path, launcher):
-    runs, table = followed(tmp_path, launcher)
+def test_what_the_page_says_of_its_runs_holds(tmp_path, place):
+    runs, table = followed(tmp_path, place)
     assert all(name in table for name in ("refresh", "vanilla", "zero_halo"))
     # A period of one is exact training, and five is not.
     losses = {key: trace.epochs.groupby("epoch")["loss"].first().to_numpy() for key, trace in runs.items()}

@@ -30,13 +30,13 @@ class Ended:
 def test_a_run_ends_where_nobody_moves_and_not_before(tmp_path):
     first, second = (Meeting(k, 2, str(tmp_path / "store"), 5) for k in range(2))
     epoch, other, ended = Epoch(7), Marks(second), Ended()
-    with Watch(first, lambda: epoch, 0.4, ended):
-        for number in range(10):  # longer than the patience: another worker moves
+    with Watch(first, lambda: epoch, 2.0, ended):
+        for number in range(25):  # longer than the patience: another worker moves
             other.set(number)
             assert not ended.called.wait(0.1)
         assert ended.called.wait(60)
     (sentence,) = ended.said
-    assert sentence.startswith("no worker has made progress for patience=0.4 s (worker 0 furthest behind, in")
+    assert sentence.startswith("no worker has made progress for patience=2 s (worker 0 furthest behind, in")
     assert "epoch 8" in sentence and "\n" not in sentence
 
 
@@ -108,15 +108,21 @@ def test_an_error_of_gloos_own_is_shown_as_it_is(pool):
 @pytest.mark.parametrize("failed, called", [(True, "abort"), (False, "destroy")])
 def test_a_group_that_does_not_end_is_left(monkeypatch, failed, called):
     """As NCCL's may not, whose operations under way wait for a peer that is gone."""
-    calls, free = [], threading.Event()
+    calls, ended, free, begun = [], [], threading.Event(), threading.Event()
+
+    def stays(name: str) -> None:
+        calls.append(name)
+        begun.set()
+        ended.append(free.wait(60))
+
     monkeypatch.setattr(group, "LEAVING", 0.1)
     monkeypatch.setattr(dist, "get_backend", lambda: "cpu:gloo,cuda:nccl")
     for name, place in (("abort", dist.distributed_c10d), ("destroy", dist)):
         function = "_abort_process_group" if name == "abort" else "destroy_process_group"
-        monkeypatch.setattr(place, function, lambda name=name: (calls.append(name), free.wait(60)))
+        monkeypatch.setattr(place, function, lambda name=name: stays(name))
     group._leave(failed)
+    assert begun.wait(30) and calls == [called] and not ended
     free.set()
-    assert calls == [called]
 
 
 def test_workers_that_have_heard_of_each_other_and_do_not_connect_end_in_time(tmp_path, monkeypatch):
