@@ -23,8 +23,6 @@ Decisions
 Departures: none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import ClassVar

@@ -56,8 +56,6 @@ store, samplers and trainer of a machine are threads of one worker, so that remo
 mapped memory on one host; the order of network requests is that of the tasks that make them.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -79,8 +79,6 @@ counted per vertex. A part that does not fit its device loses halo vertices even
 mean, which Algorithm 3's loop would not take away. Subgraphs are not reordered (Fig. 13).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

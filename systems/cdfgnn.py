@@ -48,8 +48,6 @@ Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its 
 too): only remote values may be stale.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

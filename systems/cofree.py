@@ -31,8 +31,6 @@ Departures: the paper's full text was not at hand. The weights of the loss and D
 it; K and the rate are not printed in what could be read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 

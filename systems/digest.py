@@ -48,8 +48,6 @@ Decisions
 Departures: the parameter server's aggregation is an all-reduce.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -51,8 +51,6 @@ uploads weights, which the server aggregates, how is not printed. Here the serve
 server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import ClassVar

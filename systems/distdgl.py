@@ -60,8 +60,6 @@ Departures: no sparse vertex embeddings, which the KVStore updates asynchronousl
 where there are several (4.1.5); what draws ahead is one thread per worker, not processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager

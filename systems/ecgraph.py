@@ -36,8 +36,6 @@ Departures: the equations are those of the public code. The paper's text, and so
 hand.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

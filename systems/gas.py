@@ -52,8 +52,6 @@ which no other system here has; the training thread pulls histories before a ste
 the paper's code copies them beside the computation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar

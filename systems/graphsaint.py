@@ -45,8 +45,6 @@ Departures: without the code's clipping of gradients, rows scaled to length 1, a
 last: one model for all systems (`model.norm=l2` scales rows).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

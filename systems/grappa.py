@@ -35,8 +35,6 @@ Departures: the paper's full text was not at hand. alpha is from its public code
 correction and 0.5 are guesses, and its chunks are random where parts here are the partition's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -62,8 +62,6 @@ Large-scale GNN Training to Thousands of Processors on CPU-based Supercomputers"
 alone, messages are on the narrower side with one scale per column, and the steps of the weights are coded.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -26,8 +26,6 @@ together, exactly, each its own rows, with the halo exchange and gradient all-re
 is counted. An epoch's loss is that of the last local step.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -24,8 +24,6 @@ Decisions
 Departures: none known.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

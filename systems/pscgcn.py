@@ -47,8 +47,6 @@ Decisions
 Departures: SampleGraph runs in the training thread, where it is compiled.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar

@@ -40,8 +40,6 @@ Decisions
 Departures: the paper's text was not at hand. The costs' form is from memory; sharing and the order are ours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

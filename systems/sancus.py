@@ -50,8 +50,6 @@ epoch before decides on layer 0; here a layer's own block does, after Definition
 never broadcasts features again. As for CAGNET, the broadcasts of a layer are posted together, and the
 local product runs meanwhile."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -19,8 +19,6 @@ Departures: the paper's full text was not at hand. That broadcasts which are not
 memory of it; quantiser, bits and what becomes of gradients are decided here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

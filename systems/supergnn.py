@@ -33,8 +33,6 @@ Decisions
 Departures: Q follows the public code; the paper's own rounding was not at hand.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -26,8 +26,6 @@ Departures: the paper's full text was not at hand. Stochastic rounding, the adap
 a synchronous epoch are from memory of it; its period is not known, 20 is assumed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -20,8 +20,6 @@ Departures: the paper's full text was not at hand. The defaults of c and a, and 
 columns that were sent, are from memory of it. Its public code sends fewer rows in place of fewer columns.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass

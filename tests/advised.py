@@ -7,8 +7,6 @@ of exact training's best validation score, what is fetched once counted. Advice 
 `halobench cluster measure` describes and the bandwidth; it sees none of the measured runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -3,8 +3,6 @@
 A row is a graph, its split and a system; its runs are those of `batches_few` and `batches_many`.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from tests.kept import ROOT, called, kept, mean, of, once, said, with_tables

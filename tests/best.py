@@ -1,8 +1,6 @@
 """`python -m tests.best`: bring README's table of systems at their best on debian up to date with
 results/reference."""
 
-from __future__ import annotations
-
 from tests.kept import ROOT, kept, mean, of, said, with_tables
 
 PAGE, COMMAND = ROOT / "README.md", "python -m tests.best"

@@ -1,7 +1,5 @@
 """What a cheat or a careless hand would change of a bundle of nine runs: vanilla, the control and SANCUS."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

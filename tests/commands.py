@@ -1,7 +1,5 @@
 """The commands on README's, CONTRIBUTING's and the pages of docs/: each line of a block that starts one."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -1,6 +1,4 @@
 # ruff: noqa: E402 -- what follows is imported without looking for garbage, which would take a quarter of it
-from __future__ import annotations
-
 import gc
 
 gc.disable()

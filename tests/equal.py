@@ -5,8 +5,6 @@ It prints a line per run, and ends with 1 where any differs. Both take the same 
 clone or worktree at the other revision.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -2,8 +2,6 @@
 and sizes as the files have them, for what is collected.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -10,8 +10,6 @@ part.
 With `--device cpu` the same commands on small graphs, to see that they run. FOLDER gets the output of each
 command, the bench's JSON, and `summary.md`: the commands, their exit codes, seconds and last lines."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -2,8 +2,6 @@
 take.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """`python -m tests.hooks`: the table of docs/reference/system.md, every hook of a system with who uses it."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from functools import cache

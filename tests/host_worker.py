@@ -2,8 +2,6 @@
 `harness.run.worker` does. What each ended with is printed.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """A small graph in the formats that `halobench import` reads, and the import called as a command."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What tests ask of pooled workers: functions of (comm, ...) that are importable there."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

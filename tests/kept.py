@@ -1,8 +1,6 @@
 """Tables of a page from what results/reference keeps of experiments' runs
 (`harness.papers.claims.reference`)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -6,8 +6,6 @@ one after the other are of `lean_ablation`; CPU seconds of a quiet machine are w
 lean` measures.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 

@@ -1,7 +1,5 @@
 """Which of our memory a process has mapped, as Linux tells it."""
 
-from __future__ import annotations
-
 import psutil
 
 

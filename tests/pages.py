@@ -6,8 +6,6 @@ rest by hand. Where a system has no page, one is made of its docstring and yaml,
 docs/systems.md and mkdocs.yml list the pages.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

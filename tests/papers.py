@@ -7,8 +7,6 @@ docs/papers/README.md counts them by paper, verdict and cause, and what became o
 docs/artefact.md has a row for each entry of which runs are kept.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

@@ -2,8 +2,6 @@
 tree. Tests take what there is from `pieces` too, so that a new one is its file and its yaml.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from typing import Any
 

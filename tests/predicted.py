@@ -2,8 +2,6 @@
 roofline says of it with nothing but the profile that `halobench cluster measure` writes before each round.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

@@ -1,7 +1,5 @@
 """Writers of small raw files in the formats of the real data sets, and the graph they hold."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

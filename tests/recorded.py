@@ -1,7 +1,5 @@
 """What the tests of the replay share: a run of given numbers, and its replay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.comm.recorder import Epoch, Span

@@ -1,7 +1,5 @@
 """A real redis-server of a test's own, on loopback, that keeps nothing on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`python -m tests.replayed`: CPU seconds that replays of many epochs, and of many workers, take."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the tests of the report share: tables as dictionaries, sections, and runs with given scores."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

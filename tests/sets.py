@@ -1,7 +1,5 @@
 """`python -m tests.sets`: bring the table of the real data sets in docs/data.md up to date."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from harness.data.real import DATASETS

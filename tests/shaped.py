@@ -6,8 +6,6 @@ shaped run is known to the replay but the bandwidth, and, where hosts outnumber 
 they share those.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Figures drawn from short runs on a small graph, for tests of what pages say to draw."""
 
-from __future__ import annotations
-
 from harness.papers.claims.experiment import Experiment
 from harness.run import runner
 

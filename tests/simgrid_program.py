@@ -9,8 +9,6 @@ in    capacity of links; paths [source, target, links, latency]; by worker its s
 out   the moments of worker 0, then of worker 1, ...: where its epochs begin, and its work and waits end
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

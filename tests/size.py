@@ -5,8 +5,6 @@ spaces and has a letter or a digit, so not the bars of tables. `papers`, `model`
 does without.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """`python -m tests.spaces`: the table of docs/howto/tune.md, which values `halobench tune` chooses from."""
 
-from __future__ import annotations
-
 import yaml
 
 from harness.run import space

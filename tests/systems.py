@@ -4,8 +4,6 @@ A new yaml in `conf/system/` is tested as it stands, and at the knobs at which i
 (`System.exact`); a module in `tests/variants/` says more.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib.util

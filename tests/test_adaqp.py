@@ -1,7 +1,5 @@
 """AdaQP: what it draws, and the bits that it assigns."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Python API: what it trains is what the command trains, what it shows is what the tables show."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
@@ -165,7 +163,7 @@ def test_runs_without_an_epoch_are_warned_of(folder, tmp_path):
         ("breakdown", "an epoch of the slowest worker, s", None),
         ("pareto", "MB per epoch", None),
         ("front", "MB that all workers send in a run", None),
-        ("system.bound", "bound", 1),
+        ("system.bound", "bound", 2),
     ],
 )
 def test_plot_draws_what_it_is_asked_for(folder, over, axis, labels, tmp_path):

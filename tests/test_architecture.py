@@ -1,7 +1,5 @@
 """The package layers, held: who imports whom, who knows torch.distributed, what may be named where."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What goes wrong in a mini-batch: a thread that draws ahead fails, a batch is too large for memory."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

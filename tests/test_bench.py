@@ -1,7 +1,5 @@
 """The bench's own arithmetic, and its parts on tiny graphs: every value is finite; no timing is judged."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """What the bench judges: its targets, and two revisions in one run."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """The bench beside PyG and DGL on tiny graphs: its peers compute what we compute; no time is judged."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Every number of a config has bounds that its dataclass states, and no value ends in a traceback."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """The cache: made once however many ask at once, whole or not there, and found by content."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """CAGNET with replicas (1.5D): exact at c = 2, its bytes, and what it refuses."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,8 +1,6 @@
 """The machine measured as a cluster: what is written is read again, and predicts; no speed is judged here but
 by the nightly test."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,8 +1,6 @@
 """CaPGNN on several hosts (section 5.11): each runs it on the graph that its own workers have, and weights'
 gradients alone travel between them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """CDFGNN: its messages and their bytes, its threshold; and exact training over a vertex-cut."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -2,8 +2,6 @@
 values are.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A checkpoint is whole and the run's own, or is left for the one before it, or is refused in a sentence."""
 
-from __future__ import annotations
-
 import resource
 import shutil
 import signal

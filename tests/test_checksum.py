@@ -1,7 +1,5 @@
 """Checksums: every changed, lost or added byte shows."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Verdicts on what the papers print: the rule, the experiments' files, and that they follow from traces."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import replace

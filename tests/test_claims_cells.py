@@ -1,7 +1,5 @@
 """A published table's cells: one claim of a file stands for all of them, and a reader sees them by series."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The measures that experiments name: of metrics, of the partition, and of how soon a score is reached."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`halobench`: subcommands, their help, the version, and options anywhere on the line."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

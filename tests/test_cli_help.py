@@ -1,7 +1,5 @@
 """`halobench run --help`: every key with its value and what its dataclass's docstring says."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """`halobench runs`: what run folders there are, tidying up, and a run that goes on to more epochs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -2,8 +2,6 @@
 slowest.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -2,8 +2,6 @@
 layout.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from harness.base import code

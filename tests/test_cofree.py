@@ -1,7 +1,5 @@
 """CoFree-GNN: its masks of edges, and the bytes of copies by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Coded sums of gradients: their oracle, their bytes, and what must stay exact."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

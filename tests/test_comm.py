@@ -1,7 +1,5 @@
 """Every byte is counted, and named with the peer that it goes to."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

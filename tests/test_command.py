@@ -2,8 +2,6 @@
 its own.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

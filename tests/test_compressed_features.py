@@ -2,8 +2,6 @@
 same losses and bytes by every system, and the memory of a real graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A mistyped key, name or value gets one sentence with field, value and mend, before anything starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness import cli

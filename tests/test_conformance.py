@@ -2,8 +2,6 @@
 not, each for its own fault.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

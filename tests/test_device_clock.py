@@ -2,8 +2,6 @@
 from what it was asked.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Mini-batches beside DGL's own: as many inputs and edges in a batch, and as good a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

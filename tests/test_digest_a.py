@@ -1,7 +1,5 @@
 """DIGEST-A: the server takes updates as they come or in turn, workers run apart, and what it costs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import socket

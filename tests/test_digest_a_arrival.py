@@ -4,8 +4,6 @@ Workers run apart, and each notes what it did: at which weights it computed, wha
 which update of the weights it made. Nothing is said of when they do it, so every order is a valid one.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from typing import Any

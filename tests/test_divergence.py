@@ -1,7 +1,5 @@
 """A loss that is no finite number ends the run, and is told wherever the run is shown."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

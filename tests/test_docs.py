@@ -1,7 +1,5 @@
 """The pages are laid out to be read, and the site shows every one."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

@@ -2,8 +2,6 @@
 this one, others here, and some by the test that `tests.commands.TRIED` names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

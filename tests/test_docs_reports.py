@@ -2,8 +2,6 @@
 is in one, from the runs of a folder that is as the page supposes; and every graph that they import is made.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import shutil

@@ -3,8 +3,6 @@ is in one. The suite trains them shortened (two epochs of a small graph, two val
 target all of them on the page's own graph, workers and sweeps.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from harness.data import real

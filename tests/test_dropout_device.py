@@ -5,8 +5,6 @@ Triton comes with torch's wheels for GPUs. Where it is installed without a GPU, 
 kernel on the CPU, and its compiler makes the machine code of two kinds of GPU.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import SimpleNamespace

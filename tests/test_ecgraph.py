@@ -1,7 +1,5 @@
 """EC-Graph: its buckets, its choices and its tuner; its oracle against full-graph training and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

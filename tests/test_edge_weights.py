@@ -2,8 +2,6 @@
 training with them is training on the weighted graph.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

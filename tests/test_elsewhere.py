@@ -2,8 +2,6 @@
 here, each with a folder of its own.
 """
 
-from __future__ import annotations
-
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

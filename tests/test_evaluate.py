@@ -2,8 +2,6 @@
 nothing to score.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings

@@ -2,8 +2,6 @@
 sends more, nor more than `replicate` does.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace

@@ -2,8 +2,6 @@
 resume.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

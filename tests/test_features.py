@@ -2,8 +2,6 @@
 system.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 

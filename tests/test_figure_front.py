@@ -1,7 +1,5 @@
 """The front of score against bytes: who is on it, and who is named."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.results import track

@@ -1,7 +1,5 @@
 """What the pictures of staleness draw: scores minus exact training's, and steps that do not settle."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.papers.figures import minus_exact, staleness_stability

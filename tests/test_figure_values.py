@@ -1,7 +1,5 @@
 """What a system's own picture draws, against metrics made up by hand."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Figures: what they ask for can be run, what has run is reused, and every one draws from real traces."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every experiment at its size `smoke`, whole: runs, pictures, verdicts, as `make figures` makes them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/findings.md: what it states stands on the pages that it is from."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Clusters fitted to a printed row, and printed seconds beside predicted ones."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A run folder, or a yaml, that came from somebody else: nothing outside is written, removed or told."""
 
-from __future__ import annotations
-
 import copy
 import time
 from functools import cache, reduce

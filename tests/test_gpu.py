@@ -2,8 +2,6 @@
 memory, and a run that goes on from a checkpoint is the run that was never stopped.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What docs/gpu.md and the Dockerfile say to run: the script for SLURM, what submitit submits, commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

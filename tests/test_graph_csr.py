@@ -1,7 +1,5 @@
 """Building the CSR of in-edges, held against scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

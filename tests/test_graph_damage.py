@@ -2,8 +2,6 @@
 and no gigabytes are asked for.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

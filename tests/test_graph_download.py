@@ -1,7 +1,5 @@
 """Downloads: tried again, and held to known checksums."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What people give by mistake in place of a graph: one sentence says what was given and what is wanted."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import io

@@ -2,8 +2,6 @@
 graph.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from pathlib import Path

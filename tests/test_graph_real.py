@@ -2,8 +2,6 @@
 downloads.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

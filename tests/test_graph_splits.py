@@ -1,7 +1,5 @@
 """Splits drawn by seed, validation of a Graph, and the dataset block."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

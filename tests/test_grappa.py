@@ -1,7 +1,5 @@
 """Grappa: where it is exact, and what it sends; who holds what, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What is checked before a commit, and what the package says of itself, agree with what CI does."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

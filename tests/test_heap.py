@@ -1,7 +1,5 @@
 """Memory that is freed stays with the process, until it is given back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

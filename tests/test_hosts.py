@@ -2,8 +2,6 @@
 what is said when a host is lost.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import shutil

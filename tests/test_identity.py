@@ -1,7 +1,5 @@
 """What makes a run the same run: what was asked for, what it became, and the code that computed it."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache, reduce
 from operator import getitem

@@ -1,7 +1,5 @@
 """A knob that is said to have no effect has none: losses, weights and bytes are those of its default."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

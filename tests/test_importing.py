@@ -1,7 +1,5 @@
 """Graphs in other formats become the npz that training reads: the same graph, whatever it was kept in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Files made to do harm, given to `halobench import`: each is one sentence, and nothing is left behind."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import signal

@@ -1,7 +1,5 @@
 """What cannot be imported is refused in one sentence, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 

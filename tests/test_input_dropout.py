@@ -2,8 +2,6 @@
 and the form of the features change nothing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

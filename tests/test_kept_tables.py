@@ -1,7 +1,5 @@
 """The tables of pages are those that their makers make of the code and of results/reference."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.core import mixins

@@ -1,7 +1,5 @@
 """Sweeps whose jobs Hydra's other launchers start, and whose values Optuna's sweeper chooses."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

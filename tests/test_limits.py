@@ -1,7 +1,5 @@
 """Where the machine lacks something a command says what, in one sentence, and blames no file for it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

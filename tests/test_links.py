@@ -2,8 +2,6 @@
 time. Workers are started by torchrun, or by themselves where the store's port is not torchrun's.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

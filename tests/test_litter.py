@@ -2,8 +2,6 @@
 no scratch folder that the next run does not remove.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When a run reads its losses: waiting for one at once would let rows pass outside the clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.launching import fresh_python

@@ -1,7 +1,5 @@
 """`labels=masked`: what it trains, sends and scores, who draws what, and who refuses it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

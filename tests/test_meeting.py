@@ -1,7 +1,5 @@
 """How workers agree before they form a group, whoever else writes to their store."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """Who can reach a run over the network: nobody, once its workers have met over sockets."""
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

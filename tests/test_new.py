@@ -1,7 +1,5 @@
 """`halobench new`: files of one's own that run as they are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

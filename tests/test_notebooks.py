@@ -1,7 +1,5 @@
 """The notebooks run from top to bottom, and are kept without what they print."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

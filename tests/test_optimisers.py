@@ -2,8 +2,6 @@
 run, and the same after a stop.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

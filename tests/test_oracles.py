@@ -1,7 +1,5 @@
 """The oracles of full-graph training, the controls and the bytes: against torch, and by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

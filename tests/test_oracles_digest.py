@@ -1,7 +1,5 @@
 """The oracle of DIGEST-A against that of DIGEST, and rounds that came too late."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,8 +1,6 @@
 """The oracle of PipeGCN against the closed form of what a reader and an owner get; that of Sylvie against
 those of AdaQP and PipeGCN, and its period."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

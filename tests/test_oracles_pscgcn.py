@@ -1,7 +1,5 @@
 """The oracle of PSC-GCN: Theorem 2, unbiasedness by enumeration, and when p is renewed."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

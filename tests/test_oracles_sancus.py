@@ -1,7 +1,5 @@
 """The oracles of SANCUS and SANCUS^q: who broadcasts when, clipping by hand, and what coding changes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

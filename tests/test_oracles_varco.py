@@ -1,7 +1,5 @@
 """VARCO: how many columns it keeps, and which."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

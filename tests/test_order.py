@@ -2,8 +2,6 @@
 run from beginning to end, and with any order the same training.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

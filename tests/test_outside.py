@@ -1,7 +1,5 @@
 """Pieces from outside the tree: each is one file on the Python path and one yaml, as its page shows it."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

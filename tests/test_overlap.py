@@ -2,8 +2,6 @@
 link is slow and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

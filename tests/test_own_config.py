@@ -1,7 +1,5 @@
 """A folder with configs of one's own, beside every command or in the environment."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """`halobench report html`: one page in one file, as text and in a browser."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

@@ -1,7 +1,5 @@
 """The pictures on the pages are those that the pages' commands draw."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

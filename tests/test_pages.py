@@ -1,7 +1,5 @@
 """Every system has a page, and its knobs and decisions are those of the code."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The verdicts on the papers' pages and in README are those of results/reference."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Who owns each vertex: balance, determinism, what METIS is asked, and refusals."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

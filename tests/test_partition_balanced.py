@@ -1,7 +1,5 @@
 """METIS with several constraints, and as DistDGL extends it."""
 
-from __future__ import annotations
-
 import importlib.metadata
 
 import numpy as np

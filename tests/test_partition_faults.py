@@ -1,7 +1,5 @@
 """A shard whose indices, types or lengths cannot be is refused before a compiled loop follows them."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 

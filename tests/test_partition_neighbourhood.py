@@ -1,7 +1,5 @@
 """ByteGNN's partitioner against a replay of its formulas in plain Python."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 

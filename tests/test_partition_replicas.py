@@ -2,8 +2,6 @@
 message agree on its rows.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Shards: together they are the graph, and what one sends is what its peers expect, in their order."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

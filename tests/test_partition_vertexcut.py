@@ -2,8 +2,6 @@
 count.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

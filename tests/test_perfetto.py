@@ -1,7 +1,5 @@
 """A run's spans in Chrome's trace event format, parsed back."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 

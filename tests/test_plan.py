@@ -1,7 +1,5 @@
 """`halobench plan`: what it says before a run, against the run; its rule for other scales; its refusals."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

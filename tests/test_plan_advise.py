@@ -1,7 +1,5 @@
 """`halobench advise`: who is trained, who wins, and by how much."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A dry run, against real ones of every system in the tree on tiny graphs: bytes, segments and work."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Grids by their published formulas, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/plugins.md, followed: a model and a score from outside the tree, one file and one yaml each."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

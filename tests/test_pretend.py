@@ -2,8 +2,6 @@
 for. That it computes what the CPU does is said of every system in tests/test_pretend_systems.py.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

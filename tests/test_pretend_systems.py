@@ -2,8 +2,6 @@
 budget of waits, launches and collectives.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 

@@ -1,7 +1,5 @@
 """CDFGNN's Table 3: what is printed holds together, and which rule of masters it was made by."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.data import twin

@@ -2,8 +2,6 @@
 says.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

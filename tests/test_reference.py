@@ -1,7 +1,5 @@
 """What is kept of runs (results/reference): verdicts that stand in for those of runs that are gone."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

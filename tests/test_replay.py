@@ -1,7 +1,5 @@
 """A run replayed: its own epochs on its own machine, other clusters, crossovers, the command."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from hypothesis import given, settings

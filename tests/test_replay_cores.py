@@ -1,7 +1,5 @@
 """Threads that share a host's cores in a replay, and batches that threads beside the training make."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

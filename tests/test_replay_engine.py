@@ -1,7 +1,5 @@
 """The event simulation: closed forms of collectives, sharing, waiting, and where an epoch's time goes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

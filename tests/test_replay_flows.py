@@ -1,8 +1,6 @@
 """Max-min fair sharing: nobody over a link's capacity, everybody stopped by a full link, no link idle; and
 many flows, of which those near each other are put together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

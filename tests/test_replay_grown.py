@@ -1,7 +1,5 @@
 """`grown=K`: a small twin replayed as if it were K times as large, held to the twin that is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

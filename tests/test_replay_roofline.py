@@ -1,7 +1,5 @@
 """Work timed by a roofline: each formula on made-up clusters, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Replays of asynchronous runs, of runs with a straggler, and where a replay's scores are not known."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 SimGrid's module belongs to the system's Python; without one the tests that need it say so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

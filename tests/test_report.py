@@ -1,7 +1,5 @@
 """Tables: read from traces alone, repeats found, nothing mixed that does not belong together."""
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap

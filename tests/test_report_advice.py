@@ -1,7 +1,5 @@
 """The recommendation for a graph: who keeps the score, who is cheapest, and when nothing can be told."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import pytest

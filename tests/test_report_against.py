@@ -1,7 +1,5 @@
 """Pictures against a swept knob and against cost: the tables' values, names apart, files that LaTeX takes."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tables mark the best of each column and have bytes as a ratio to exact training's."""
 
-from __future__ import annotations
-
 from harness.results.report import columns
 from tests import traces
 from tests.reported import section_of

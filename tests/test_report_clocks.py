@@ -1,7 +1,5 @@
 """Which clock tables and pictures show, and what they say of a machine that did not suffice."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.results import files, summary

@@ -1,7 +1,5 @@
 """What tables say of scores: which one leads, what diverged, what the control shows."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """The table in every format has the same rows, marks the best of each column, and keeps the ratio."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """What a row is called, and which runs are one: by what was asked for, what it became, and who ran it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures: curves add up, bands hold every seed, and colours, names and bars say what the tables say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace

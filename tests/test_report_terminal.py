@@ -1,7 +1,5 @@
 """Tables where somebody looks at them: no number is cut, and plain text where nobody does."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

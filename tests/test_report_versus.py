@@ -1,7 +1,5 @@
 """`halobench report compare A B`: differences paired over seeds, a verdict, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """What a run became of what was asked for: it goes on with that, and tells of it."""
 
-from __future__ import annotations
-
 import json
 import signal
 

@@ -1,7 +1,5 @@
 """Which rows a bounded cache holds, against a naive simulator."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import numpy as np

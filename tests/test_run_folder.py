@@ -2,8 +2,6 @@
 as it is.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draws, blocks and seeds of mini-batches, by themselves."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

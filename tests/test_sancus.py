@@ -1,7 +1,5 @@
 """SANCUS: what its staleness rules take for changed, and what its caches hold."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

@@ -2,8 +2,6 @@
 removes what a killed one left.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

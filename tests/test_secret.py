@@ -1,7 +1,5 @@
 """The secret of a run: where it stands, who reads it, and where it does not get."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

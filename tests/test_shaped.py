@@ -1,7 +1,5 @@
 """A replay's prediction for slow links, from a run over loopback, against runs over links that are slow."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Workers that no longer move are named, and what workers started ends with them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

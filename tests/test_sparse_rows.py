@@ -1,7 +1,5 @@
 """Rows that travel as what is not 0: the same bits, in as many bytes as the forms say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -2,8 +2,6 @@
 is in the trace, and what stands in their place.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Early stopping, and the threshold from which on a label is predicted."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """The representation store: each worker's halo as its owners pushed it, counted, and nothing left behind."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -1,7 +1,5 @@
 """What happens to a run when the process that keeps its store or its weights is killed: really doing it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.redis_server import RedisServer

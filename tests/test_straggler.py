@@ -1,7 +1,5 @@
 """A slow worker of any system: what it owes, who waits for it, and that nothing else changes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

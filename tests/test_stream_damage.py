@@ -1,7 +1,5 @@
 """Streams of a run that has not finished carry a checksum per batch."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 

@@ -2,8 +2,6 @@
 in one sentence.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """Bundles of runs: made, damaged in ways that a cheat or a careless hand would, checked and ranked."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

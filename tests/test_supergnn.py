@@ -1,7 +1,5 @@
 """SuperGNN: what its rounding gives, and that it sends what a least cover of all cut edges says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Sweeps, and what is said while runs go on where nobody has a terminal."""
 
-from __future__ import annotations
-
 import math
 import re
 from types import SimpleNamespace

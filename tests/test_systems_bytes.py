@@ -1,7 +1,5 @@
 """Bytes of an epoch are the closed form that a system's page gives, by layer and direction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

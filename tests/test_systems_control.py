@@ -3,8 +3,6 @@
 One of each way to save bytes; `harness.dev.conformance` asks it of every system at night.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Inherited by every system: at its exact knob it is single-process full-batch training."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.run.config import make_system

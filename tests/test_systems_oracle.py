@@ -2,8 +2,6 @@
 random graphs; what a system draws, its oracle is told.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

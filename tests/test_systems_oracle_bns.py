@@ -1,7 +1,5 @@
 """BNS-GCN's draws, and the product over what is drawn."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

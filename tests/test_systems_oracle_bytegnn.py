@@ -1,7 +1,5 @@
 """ByteGNN against the oracle of sampled mini-batches, and its two schedulers by themselves."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What CaPGNN's joint cache sends, its bound on staleness, and Algorithm 1."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples

@@ -2,8 +2,6 @@
 its bytes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

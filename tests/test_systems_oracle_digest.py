@@ -1,7 +1,5 @@
 """DIGEST-A in rotation equals its paper's equations, epoch by epoch, on random graphs."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

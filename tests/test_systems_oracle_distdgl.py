@@ -1,7 +1,5 @@
 """DistDGL against an oracle that draws and counts by itself, and its two exact knobs."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GAS against an oracle of its equations, at the knobs at which it is another system, and its clusters."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

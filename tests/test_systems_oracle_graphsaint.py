@@ -1,7 +1,5 @@
 """GraphSAINT against an oracle of its equations, at the knobs at which it is another system, and its sets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -2,8 +2,6 @@
 cover of the needed cut edges says, and no more.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The batches that LLCG draws, and its corrections alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """PSC-GCN's draws, Theorem 2, the cache's hits, and what is sent."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

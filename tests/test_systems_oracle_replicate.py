@@ -1,7 +1,5 @@
 """Replicate is full-graph training at every setting, and computes and fetches what its costs say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

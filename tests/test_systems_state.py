@@ -1,7 +1,5 @@
 """Inherited by every system: same seed same bits; stop and resume; an epoch's parts add up; dropout."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

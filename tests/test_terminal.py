@@ -1,7 +1,5 @@
 """Names that are markup, mathematics or a terminal's commands elsewhere stand here as they were given."""
 
-from __future__ import annotations
-
 import io
 import sys
 from types import SimpleNamespace

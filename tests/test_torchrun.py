@@ -1,7 +1,5 @@
 """A run prepared by one command and trained by another's launcher: `launch=prepare`, then torchrun."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

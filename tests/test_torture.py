@@ -1,7 +1,5 @@
 """The campaign of `make torture`: a share of it at night, and that it would see what it looks for."""
 
-from __future__ import annotations
-
 import random
 import secrets
 import signal

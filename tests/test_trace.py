@@ -1,7 +1,5 @@
 """The run folder: what is written is what was measured, and stays readable whatever happens to the run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

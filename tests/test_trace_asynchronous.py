@@ -1,7 +1,5 @@
 """Traces of asynchronous runs: a worker's rounds, the run's epochs, and every number that is made of them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

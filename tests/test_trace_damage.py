@@ -1,7 +1,5 @@
 """A run folder that is not what the run wrote is no finished run, and never ends the table of the others."""
 
-from __future__ import annotations
-
 import resource
 import shutil
 import signal

@@ -2,8 +2,6 @@
 it tells of who is lost.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

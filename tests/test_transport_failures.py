@@ -1,7 +1,5 @@
 """What goes wrong between workers: rows that do not fit, workers that are lost, memory that cannot be had."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """What becomes of the memory that workers share: it is used again, and given back after what is sent once."""
 
-from __future__ import annotations
-
 import contextlib
 
 import psutil

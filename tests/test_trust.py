@@ -1,7 +1,5 @@
 """What a run folder that came from somebody else can make this program do: nothing, unless it is allowed."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -5,8 +5,6 @@ But for the last test no worker trains: a run's folder is written with scores th
 rate.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shlex

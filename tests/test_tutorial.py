@@ -1,7 +1,5 @@
 """docs/tutorial.md, run as written: its file, its yaml, its commands, and what it says must hold."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Twins: same name, scale and seed give the same bits; what is planted is really there."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """The rule that decides what a paper says, on numbers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

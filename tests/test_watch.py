@@ -1,7 +1,5 @@
 """What ends a worker that would wait for ever, and what is said of it."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """What is counted of a worker's computing, against counts that are made another way."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Synthetic run folders: epochs of known times and counts, written through the real writer."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import shutil

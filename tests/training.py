@@ -2,8 +2,6 @@
 choose.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

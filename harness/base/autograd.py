@@ -1,7 +1,5 @@
 """Calling an autograd function, with the type that torch leaves out."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,8 +1,6 @@
 """The bounds of a config's numbers, which `--help` shows, and the words that a text may be. A dataclass
 states them where it declares the field, and `harness.base.errors.typed` checks every value against them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator

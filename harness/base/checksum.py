@@ -4,8 +4,6 @@ They are xxh3, which finds damage, not forgery. A file carries its checksum wher
 (an object of JSON as the key `checksum`, a text or a checkpoint as its last line). The checksums of other
 files are listed in a file beside them, which carries its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

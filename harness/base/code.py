@@ -1,7 +1,5 @@
 """A hash of the code that computes something, in which comments, docstrings and layout do not count."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

@@ -4,8 +4,6 @@ DGL's graphbolt is a binary built for one torch version and fails to load under 
 it, so an empty module stands in its place. By default, importing DGL also prints two lines and writes a file
 into the home directory; it does neither where DGLBACKEND is set before."""
 
-from __future__ import annotations
-
 import os
 import sys
 import types

@@ -5,8 +5,6 @@ its name, even a link, is removed first. That does not help below a link to a fo
 people's files. So a run folder that holds a link is refused before it is written to
 (`harness.run.prepare.locked`)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """How every package refuses bad input: in one sentence with the field, the value and what to give instead."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

@@ -1,8 +1,6 @@
 """What glibc does with memory that is freed: whether it keeps it for the next allocation, and how a dry run
 models that."""
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import ctypes

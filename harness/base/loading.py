@@ -1,7 +1,5 @@
 """Importing large modules faster."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

@@ -1,7 +1,5 @@
 """What the operating system tells of the processor and of memory."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

@@ -1,7 +1,5 @@
 """Where this checkout or installation is, and the folder with the user's own configs."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Sequence

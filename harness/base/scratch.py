@@ -4,8 +4,6 @@ Its owner holds a lock of the kernel's (flock) on the folder itself for as long 
 processes that it forks. A folder whose lock can be had is nobody's any more. A file in it says that it was
 made here, by its number on the disk: a folder of such a name that came from elsewhere is never removed."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

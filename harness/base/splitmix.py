@@ -2,8 +2,6 @@
 OOPSLA 2014): random bits as a hash of a counter, for compiled loops, for Python and for tensors
 of any device."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import torch

@@ -1,7 +1,5 @@
 """What every subcommand of `halobench` does around its own work."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools

@@ -4,8 +4,6 @@ Importing a module runs it. So a module is trusted if the user names it, on the 
 folder that the user gave. One that only the config of a run folder names must lie in the tree (`harness`,
 `systems`), or be allowed by HALOBENCH_ALLOW=PACKAGE,... in the environment."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib

@@ -1,7 +1,5 @@
 """What is shown on a terminal may come from files of others: it is text, never markup or a command."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

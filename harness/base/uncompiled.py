@@ -1,8 +1,6 @@
 """torch without its compiler, until somebody asks for that. torch's optimisers import torch._dynamo only to
 keep it out of their steps, and that import takes every process 1.3 CPU seconds (torch 2.13)."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from types import ModuleType, SimpleNamespace

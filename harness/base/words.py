@@ -1,7 +1,5 @@
 """Words of a command line, KEY=VALUE."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

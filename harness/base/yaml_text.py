@@ -1,8 +1,6 @@
 """Yaml that may come from somebody else, checked against limits before anything is made of it: a few lines
 may stand for a billion values, or be nested deeper than a parser bears."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

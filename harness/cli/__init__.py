@@ -5,8 +5,6 @@ imports. Words without a subcommand (`system=vanilla workers=2`) are those of `r
 printed. `--config-dir FOLDER` may be given to any subcommand. Hydra reads the option itself for `run` and
 `prepare`; all others find the folder in the environment (OWN_CONFIG)."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib

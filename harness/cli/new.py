@@ -5,8 +5,6 @@ halobench new dataset NAME       a data set, its yaml, a test and a README
 halobench new experiment NAME    rows to compare and what is claimed of them, for halobench figures --from
 """
 
-from __future__ import annotations
-
 import argparse
 import keyword
 import re

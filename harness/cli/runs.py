@@ -1,7 +1,5 @@
 """`halobench runs`: the run folders there are, one of them, several beside each other, and tidying up."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

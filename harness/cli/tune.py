@@ -4,8 +4,6 @@ validation score alone.
 A trial is a run like any other, and only its folder is kept. Optuna's sampler is seeded, so the same command
 asks for the same trials in the same order, and reads those that have finished from their folders."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

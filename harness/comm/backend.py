@@ -1,8 +1,6 @@
 """The interface between a representation store (`harness.comm.store`) and the place where its bytes live:
 shared memory of one host, or a Redis server."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Protocol

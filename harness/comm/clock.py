@@ -5,8 +5,6 @@ therefore taken with a CUDA event: the event is recorded behind all work that th
 far, and passes when that work is done. The host's own clock would only say when the host asked for it.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from dataclasses import dataclass

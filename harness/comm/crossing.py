@@ -1,7 +1,5 @@
 """Rows that cross between workers while a layer computes, as autograd sees them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

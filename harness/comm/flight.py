@@ -1,7 +1,5 @@
 """The plan of an exchange, and the operation that has been posted and can be waited for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

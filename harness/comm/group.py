@@ -1,7 +1,5 @@
 """Joining the process group of a run, and choosing what carries its bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import datetime

@@ -1,7 +1,5 @@
 """Memory that the workers of one host share, and random names that nobody else guesses."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Collection, Sequence

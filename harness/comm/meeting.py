@@ -5,8 +5,6 @@ signature also covers the value's key, and numbers that the workers draw anew at
 accepts what a stranger writes, nor what a stranger has copied from another key or from an earlier start.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import hashlib

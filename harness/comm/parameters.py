@@ -8,8 +8,6 @@ Counted, with peer -1, are the purposes
     stamps            the version of the weights, 8 bytes each way
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

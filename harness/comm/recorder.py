@@ -11,8 +11,6 @@ to its beginning until it gets to its end (`harness.comm.clock`), so that kernel
 the thread begins to wait are not charged to the wait. The moments are read when the epoch is over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

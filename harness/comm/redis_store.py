@@ -10,8 +10,6 @@ Keys begin with a random number of the run and expire after a day, so that a run
 nothing for good.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ turn: record k lies at place k mod capacity. One process puts and one takes, and
 many records it has put or taken, so the two share nothing but the places and the semaphore.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

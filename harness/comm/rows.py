@@ -1,7 +1,5 @@
 """Adding received rows to their places."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import torch

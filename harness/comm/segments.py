@@ -11,8 +11,6 @@ others its process id, the descriptors and a label; the others open them through
 it mapped, however the processes end.
 """
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -24,8 +24,6 @@ there with the next update. The state [1, w] is the weights; with an optimiser [
 second moment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

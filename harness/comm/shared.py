@@ -11,8 +11,6 @@ that gets it, with the worker that put it as peer. The put is not counted. Both 
 `<purpose>_get` are spans with the bytes that they copy, and exposed: the training thread makes the copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """How bytes get from one worker to another: the interface between Comm and its transports."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os

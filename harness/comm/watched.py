@@ -1,7 +1,5 @@
 """A transport that counts what it is given, to check that a system sends nothing that is not counted."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence

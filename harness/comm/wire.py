@@ -2,8 +2,6 @@
 and rounded to bfloat16 where the run asks for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

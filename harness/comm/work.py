@@ -17,8 +17,6 @@ product over a sparse block reads a row of X for every entry. Caches answer a pa
 roofline's efficiency stands for.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

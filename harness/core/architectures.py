@@ -1,7 +1,5 @@
 """The models of the tree: GCN, GraphSAGE-mean and GAT, chosen by `model.name`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -9,8 +9,6 @@ halves of the score a . [W h_v || W h_u]. Compiled loops compute this on the CPU
 both keep alpha [E, heads] for the backward pass.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

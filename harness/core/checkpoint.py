@@ -1,7 +1,5 @@
 """Checkpoints: a run goes on from the last one bit for bit, the system's caches included."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The speeds of a cluster's devices, measured on the device that a worker has."""
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

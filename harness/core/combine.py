@@ -21,8 +21,6 @@ Bytes per epoch over P workers, matrices [r, c] and all else n values of s bytes
     powersgd     sum of 2 (P - 1) s rank (r + c), and 2 (P - 1) s n; a matrix of fewer values is exact
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

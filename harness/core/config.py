@@ -1,7 +1,5 @@
 """The typed schema of the blocks `model` and `evaluate`; the values stand in `conf/`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What a system is told: of the run, before it starts, and of the worker, before its first epoch."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ over workers, and are therefore exact however vertices are divided.
 Each is a dataclass that `score.NAME._target_` names; those of the tree stand in `conf/score/`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

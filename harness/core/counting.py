@@ -1,7 +1,5 @@
 """Counting what a worker computes where it computes it, in the backward pass too."""
 
-from __future__ import annotations
-
 import torch
 
 from harness.comm.recorder import Recorder

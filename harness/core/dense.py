@@ -8,8 +8,6 @@ On the CPU torch multiplies by MKL, which is slow in two cases (`docs/log.md` ha
   by oneDNN, which prepares itself anew for each shape.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 resumes to the same bits, and nothing is kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ and column group g is mix(mix(key) + (v * 2^32 + g) * golden), see `harness.base
 rounded to a multiple of 2^-16, and the scale uses the rounded p, so that the expectation is exact.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numba

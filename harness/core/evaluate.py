@@ -3,8 +3,6 @@
 It runs outside the train clock, so nothing of it is timed as training or counted as communication.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ Decisions: E is drawn as weights are, but from a generator of its own, so that t
 without labels. Each vertex is drawn by itself, so that the share of visible ones is met on average.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

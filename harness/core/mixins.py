@@ -1,7 +1,5 @@
 """What few papers need beyond the contract of `harness.core.system`: a system derives from these too."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

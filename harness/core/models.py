@@ -2,8 +2,6 @@
 system's answer to "what remote rows do I use?".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -12,8 +12,6 @@ last set R_l that has them, the training vertices first: a layer takes and gives
 Between workers, layer l exchanges the remote rows of R_l that own rows of R_{l+1} aggregate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

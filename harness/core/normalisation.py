@@ -1,7 +1,5 @@
 """What stands between two layers: activations, and batch norm over the vertices of all workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

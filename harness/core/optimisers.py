@@ -4,8 +4,6 @@ Each is a dataclass that `optimiser._target_` names; its values stand in `conf/o
 fused: it reads and writes each value once, instead of once per operation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

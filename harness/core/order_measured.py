@@ -6,8 +6,6 @@ does matters little. They have the tilings of a run's products with the same num
 same degree.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -8,8 +8,6 @@ travels back through the halo's own backward pass. `propagate_gathered` is the o
                                      5)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

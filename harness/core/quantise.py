@@ -9,8 +9,6 @@ precision; `quantise_scaled` has one constant instead, of two bytes, and `quanti
 each. On the CPU codes are made and read by compiled loops, which give the bits of the torch operations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Each is a dataclass that `schedule._target_` names; its values stand in `conf/sc
 the epoch's number alone, so a resumed run goes on with the same rates.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

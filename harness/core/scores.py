@@ -17,8 +17,6 @@ scores of their positives once per evaluation, and sum counts.
 A class without positives, or for `auc` without negatives, in a split is left out of that split's mean.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

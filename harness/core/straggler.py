@@ -2,8 +2,6 @@
 cores. DIGEST, section 5.2, has one with a random delay in every epoch.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

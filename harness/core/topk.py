@@ -13,8 +13,6 @@ Departures: m_i holds gradients. In the paper it holds steps, gradients times th
 SGD at a constant rate both are the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

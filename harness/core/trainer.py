@@ -1,7 +1,5 @@
 """The epoch: what every system shares, and the only place where an epoch is timed."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ Conventions are torch_geometric's. In Coauthor, Amazon and CitationFull a featur
 has word counts, DBLP TF-IDF weights) and self-loops are dropped; HeterophilousGraphDataset keeps both as they
 are stored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `dataset` block: which graph, from where, split how."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a dataset is: the base of those that a config names by `_target_`."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Bring your own graph: one npz file, whose format docs/data.md documents."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import NoReturn

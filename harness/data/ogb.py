@@ -1,8 +1,6 @@
 """Readers of the Open Graph Benchmark's vertex data sets: csv.gz tables (arxiv, products; proteins, whose
 features are those of edges) and one npz (papers100M)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ its first bytes are those of the wanted format. Whatever exception a file causes
 names the file and says what to do. torch_geometric's and ogb's readers are not used for these files, since
 they execute Planetoid's pickles and check neither sizes nor numbers."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import json

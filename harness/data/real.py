@@ -1,7 +1,5 @@
 """The raw files of real data sets (`harness.data.sets`): found under data_dir, or downloaded there."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

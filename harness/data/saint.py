@@ -1,7 +1,5 @@
 """Readers of Reddit (GraphSAGE's, as DGL and torch_geometric store it) and of GraphSAINT's four files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a dataset block to a validated Graph, and the fingerprint under which it may be cached."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from dataclasses import dataclass

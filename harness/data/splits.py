@@ -1,7 +1,5 @@
 """Splits drawn by seed over the labelled vertices: random 60/20/20, and few labels per class."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from harness.base.errors import InputError

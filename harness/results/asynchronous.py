@@ -5,8 +5,6 @@ weights, from whichever workers they come. It belongs to no single worker, so it
 in the place of the worker. A round's metric UPDATE says which update the round made: update u falls in epoch
 u // P of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import SupportsFloat

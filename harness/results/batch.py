@@ -4,8 +4,6 @@
 second in every worker, and a worker only writes. Arrow's memory layout is that of numpy arrays, so columns
 are handed over as buffers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether the tables of a run can be what its workers traced, whoever wrote the files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

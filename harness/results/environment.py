@@ -1,7 +1,5 @@
 """The machine and the software a run was measured on; nothing that names the machine or its user."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,8 +1,6 @@
 """Files of a run folder. They are written so that a reader sees the old file or the new one, never a part,
 and with a checksum that tells a reader whether the file is still what was written."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What makes two runs the same run: one definition, for run folders and for tables."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,8 +1,6 @@
 """The kinds of the values in the small files of a run folder, as far as readers rely on them. A folder that
 came from somebody else may hold a list where a number is wanted, in a file whose checksum is right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

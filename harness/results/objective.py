@@ -1,7 +1,5 @@
 """What a sweep may optimise: one number of a finished run, by its place in summary.json."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ stand in docs/trace.md.
 A config says what was asked for (`auto`); this file says what `auto` became. A run that goes on from a
 checkpoint keeps the values on which the bits of its results depend (HELD)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The same words travel inside the files, as field metadata ("unit", "meaning"); d
 printed values from the columns. SCHEMA_VERSION rises with any change to a column, and files of another
 version are refused."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from harness.comm.work import Work

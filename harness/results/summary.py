@@ -1,7 +1,5 @@
 """summary.json: a run in one object, every value derived from its tables as docs/trace.md says."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ fixed   the system's default setting, on fresh seeds
 tuned   the setting with the best validation score of all trials, on the same seeds
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Writing a run folder: a stream per worker and table while the run goes on, then four parquet files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

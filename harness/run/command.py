@@ -1,7 +1,5 @@
 """From the words of a command to finished runs: `halobench run`, one run or a sweep."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Checks and types a composed config: the top-level keys (`harness.run.settings`) and every block, each by
 the schema that stands beside the code that uses it. Reads the config that a run folder holds, too."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

@@ -1,7 +1,5 @@
 """The devices that the workers of a run run on: those that its cluster names, or their own, measured once."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

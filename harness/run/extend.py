@@ -1,8 +1,6 @@
 """Extends a run to more epochs. The longer run gets a folder that looks as if that run had been stopped where
 the shorter one ended, and is then launched like any stopped run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

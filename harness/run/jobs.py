@@ -1,8 +1,6 @@
 """The jobs of a command, one run each: composed, checked, prepared, trained and shown. What became of each is
 collected, wherever Hydra's launcher started it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

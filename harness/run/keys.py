@@ -1,8 +1,6 @@
 """The keys of a run as `halobench run --help` shows them: each with its value, and with the description from
 the docstring of its dataclass, the one place where a key is described."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import itertools

@@ -4,8 +4,6 @@ The launcher has torch imported and has run nothing in parallel, so a forked wor
 importing everything again. With CUDA workers are spawned, since a CUDA context does not survive a fork.
 torch's elastic process layer is not used: its queues need named semaphores, which need room in /dev/shm."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

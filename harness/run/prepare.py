@@ -2,8 +2,6 @@
 
 The work is done in a forked child: the launcher itself must have run no threads when it forks its workers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Signals between a launcher and the processes it forks: who acts on Ctrl-C, and who dies with whom."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import signal

@@ -1,8 +1,6 @@
 """Measurements of a run's products before it starts: the fastest tilings of sparse products, and what sparse
 and dense products cost. The process that prepares makes them once per machine and keeps them in the cache."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

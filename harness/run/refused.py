@@ -1,7 +1,5 @@
 """The sentences for words of a command line that Hydra or OmegaConf refuses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command that makes a run again, from the config that its folder holds."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

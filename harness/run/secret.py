@@ -4,8 +4,6 @@ It stands in the run folder, in a file that only its user can read, from when th
 until it has finished. A host that does not see the folder takes it from the environment variable
 HALOBENCH_SECRET. It is part of no config, trace or page."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from pathlib import Path

@@ -5,8 +5,6 @@ A copy holds the small files that describe the run, and the shards of the host's
 its trace and its checkpoints into its host's copy. The traces are copied to worker 0's host when the run
 ends. Checkpoints stay on the host whose workers wrote them, and the run goes on from them there."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

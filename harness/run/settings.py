@@ -1,7 +1,5 @@
 """The top-level keys of a run: those that belong to no block."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Each worker notes when it began which epoch, in a page of memory that it shares with the launcher. A thread of
 the launcher looks at the page, so a worker spends no more than that note."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import mmap

@@ -6,8 +6,6 @@ them. A key has a list of values, or a range:
     system.bits: [2, 4, 8]
     optimiser.lr: {low: 0.001, high: 0.1, log: true}"""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What a command's -m asks for: which keys are swept, how many runs that makes, where Hydra starts them, and
 what its sweeper optimises."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

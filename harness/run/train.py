@@ -2,8 +2,6 @@
 
 It reads the run folder and its own shard, trains, and writes its own part of the trace."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import faulthandler

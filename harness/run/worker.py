@@ -1,7 +1,5 @@
 """One worker of a prepared run, as torchrun starts it: `python -m harness.run.worker RUN_DIR`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

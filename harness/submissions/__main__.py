@@ -1,7 +1,5 @@
 """halobench submit: hand in results, check what was handed in, and rank it."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import shlex

@@ -4,8 +4,6 @@ NAME/submission.yaml                  `Submission`: who, under what licence, in 
 NAME/runs/GRAPH/RUN/                  the `FILES` of each run; its summary has the digests of its other files
 NAME/code/                            Python files of systems that are not of this tree"""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re

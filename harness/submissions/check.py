@@ -6,8 +6,6 @@
 4. the bytes of the first epochs are those of a dry run (`harness.model.plan`), which trains nothing;
 5. a share of the runs is drawn and trained again: bytes, losses and scores agree with those told."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

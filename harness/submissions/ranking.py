@@ -5,8 +5,6 @@ has a mean of at most one point below 0 and an interval that is not all below 0
 (`harness.results.report.advice`). Of the rows that keep it, the one that sends the fewest bytes is first.
 Rows that lose score, the control and rows that diverged have no rank."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

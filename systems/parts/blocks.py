@@ -2,8 +2,6 @@
 picked from them.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

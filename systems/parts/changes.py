@@ -1,8 +1,6 @@
 """Rows that have changed since they were kept. On the CPU a compiled loop reads each row once, where torch's
 operations pass over all of them four times."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import torch

@@ -2,8 +2,6 @@
 several systems give them, codes of a few bits that are rounded without bias (`harness.core.quantise`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

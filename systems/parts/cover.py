@@ -10,8 +10,6 @@ all senders are disjoint and are matched in one pass: a vertex v has a sum of it
 Notation: n rows of the receiver, m remote vertices in halo order (grouped by owner), P owners.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -9,8 +9,6 @@ The caller says which remote rows of N_l are in C_l. In layer 0 none are compute
 own rows, and the features of the other remote vertices of N_0 are fetched as F_0.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

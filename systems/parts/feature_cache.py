@@ -1,8 +1,6 @@
 """Features of the vertices that a batch takes in: own rows, rows of other workers' vertices that are kept,
 and those that are pulled."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Every vertex's in-neighbours as arrays that other workers can read from (`harness.comm.pulls`)."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

@@ -9,8 +9,6 @@ Notation: m halo vertices of a worker; a *place* is a position in its halo; a *k
 all halos; R(v) the overlap ratio (eq. 2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

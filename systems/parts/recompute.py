@@ -25,8 +25,6 @@ and gains none, and the messages take no fewer bytes. No choice within a budget 
 price * budget. In this bound the work of a row is what it takes by itself.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

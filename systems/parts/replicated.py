@@ -13,8 +13,6 @@ them. With V vertices, T = A H is made in three steps, and T = A^T delta alike:
 A worker holds A_ij for the blocks of its column, and for no others.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

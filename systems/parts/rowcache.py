@@ -4,8 +4,6 @@ Only keys are moved here, compiled, one access after the other as the policies a
 tensors indexed by the slots that this hands out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numba

@@ -2,8 +2,6 @@
 knobs, the seeds, the pulls, and a batch made of a step's structure. How the structure is drawn, and when, is
 the system's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

@@ -1,8 +1,6 @@
 """Which vertices each worker takes in each step: training vertices, each at most once per epoch over all
 workers, and exactly once where no batch is dropped; or clusters of its own, each once per epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -2,8 +2,6 @@
 rounds, and are constants in between; a loss of each worker's own; and knobs by which a worker is slowed down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

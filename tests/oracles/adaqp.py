@@ -30,8 +30,6 @@ rows v of Â[v, k]^2 forward, 1 backward.
 receiver after receiver; the oracle draws nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -23,8 +23,6 @@ itself.
 The oracle draws nothing: `draw(epoch, i, j, m, k)` gives the k positions drawn among the m rows of the pair.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.dense import History, Weights

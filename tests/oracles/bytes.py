@@ -6,8 +6,6 @@ f_{l+1}. An epoch's counts are arrays [L] by layer, one for "forward" and one fo
 whether the epoch is a run's first (epoch 0), in which features = "once" still fetches layer 0.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.dense import adjacency

@@ -38,8 +38,6 @@ pipeline: what is used in epoch t, and whether it counts as fresh, is what was l
 epoch 0, then). features = "once": layer 0 is fetched whole and exact, and goes through no tier.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

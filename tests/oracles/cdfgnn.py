@@ -56,8 +56,6 @@ sent once more. That last message counts (`Messages` counts such rows apart), an
 matters: whatever makes the row active brings y nearer to z̃. From such an epoch on, a run is not `certain`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

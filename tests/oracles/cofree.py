@@ -19,8 +19,6 @@ DropEdge-K: Â_i keeps in epoch t the entries of edges where `mask(t, i)` [V, V]
 diagonal. Evaluation is exact, on the whole graph.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.bytes import FLOAT

@@ -9,8 +9,6 @@ gradient of worker i's training vertices:
     all      w^ += Q(w - w^)                                            u = 1/2
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.dense import (

@@ -18,8 +18,6 @@ Parameters are named as in the harness: layers.{l}.weight [in, out], layers.{l}.
 layers.{l}.root [in, out], with l counted from 0. In code `layer` l maps H[l] to H[l + 1].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

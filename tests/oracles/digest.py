@@ -40,8 +40,6 @@ them, and uploads. The server takes what arrives as its update t > b, whatever c
                          with g.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cache
 

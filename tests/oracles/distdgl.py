@@ -10,8 +10,6 @@ which only the rows of its destinations F_{l+1} are used:
 The loss of a step is the mean over the seeds of all workers. `history` counts what crosses workers as well.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

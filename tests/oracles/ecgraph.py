@@ -33,8 +33,6 @@ Bytes of a message: 4 k f where exact, 8 k f at (t + 1) mod T = 0 with rate = "s
 ceil(q f b / 8) + ceil(k / 4) + 8 else. Backward: ceil(k f B / 8) + 8, or 4 k f. rate says nothing else.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

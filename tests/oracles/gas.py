@@ -10,8 +10,6 @@ rows of all B_i in them become H_l after it. outside: "history"; "zero", where H
 too; "drop", where A is made of the edges inside B alone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -11,8 +11,6 @@ Parameters are named as in the harness: layers.{l}.weight [in, heads f], .att_so
 f], .bias.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles import dense

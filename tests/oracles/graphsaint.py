@@ -17,8 +17,6 @@ gradient of the sum of all loss_i; a worker whose set holds no training vertex, 
 nothing to it. Where this is so of all workers the gradient is 0, and the optimiser steps all the same.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

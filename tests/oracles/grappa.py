@@ -22,8 +22,6 @@ N(i, t) = K and the in-neighbours of K: the features that worker i needs. Bytes 
     structure   for a second part that is new, in epoch 0 too: 8 for each in-edge and 4 for each vertex of it
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.bytes import FLOAT

@@ -9,8 +9,6 @@ of its own, its loss is the sum over its own training vertices divided by the GL
 vertices, and the parts meet only where the weight gradients (and the losses) are summed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.dense import History, Weights, loss_and_gradients, operator_of, summed

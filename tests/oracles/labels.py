@@ -9,8 +9,6 @@ in float64; derivatives are torch's own.
 At the end S shows all training vertices. E is the parameter `label_embedding` [C, f0].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -20,8 +20,6 @@ Rows of a worker are in the order of the last set they are in, R_L first, then b
 receiver, a message column after column, or row after row.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.combine import rounded

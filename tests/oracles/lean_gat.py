@@ -10,8 +10,6 @@ Backwards it sends Q(dloss/dH_u) of these rows to their owners, who add them to 
 parameters are the sums of the workers'.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles import dense, gat

@@ -20,8 +20,6 @@ s, t, size)` gives their positions in the ascending list of training vertices. T
 its last local step, Σ_i (t_i / t) l_i, each at the weights W_i which that step starts from.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

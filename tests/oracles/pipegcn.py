@@ -28,8 +28,6 @@ features = "once": layer 0 is fetched once and exact from epoch 0 on. "refetch":
 (and through the smoothing of features) like any other, hence is 0 for t < s.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -33,8 +33,6 @@ the owner adds it in the backward pass of epoch t + τ. gradients = "tg": all of
 only that are in part n's SG, which is TG(t + τ) (lines 24-25).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

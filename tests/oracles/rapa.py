@@ -39,8 +39,6 @@ l >= 0 aggregates of H_t[l] of other parts in epoch t is H_{t-1}[l]; in epoch 0,
 the owners in the same epoch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -2,8 +2,6 @@
 (vertex, l) of H[l], one set per worker of those that it computes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.dense import adjacency

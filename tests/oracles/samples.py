@@ -1,7 +1,5 @@
 """Small random graphs, weights and partitions on which the oracles are tried."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -56,8 +56,6 @@ GraphSAGE, model = "sage": M instead of Â, and a vertex's own row H_i^(l) R^(l)
 of H^(layer) "forward", of δ^(layer+1) "backward". For SANCUS it is the block itself.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

@@ -18,8 +18,6 @@ quantised like every other. bits = 32: nothing is quantised. The draws of δ_j^(
 "backward".
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles import sancus

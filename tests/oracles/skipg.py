@@ -17,8 +17,6 @@ features = "once": layer 0 broadcasts nothing after epoch 0: ∂W[0] = Σ_i (ÂX
 which δ[1] need not travel.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

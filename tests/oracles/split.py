@@ -12,8 +12,6 @@ does. Layer l (from 0) reads own rows fresh, and `received` says what it makes o
 arriving = Rᵀ E the pass is exact. GraphSAGE adds H[l] R_root, always an own row.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.dense import (

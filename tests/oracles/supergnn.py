@@ -23,8 +23,6 @@ Bytes of k rows of width f: k (ceil(f bits / 8) + 4) at up to 8 bits, 2 k f at 1
 Attention needs rows: no sums. What is sent, and to whom: tests/oracles/lean_gat.py, with this Q.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles import lean, lean_gat

@@ -25,8 +25,6 @@ is taken at what was read: (O H_t[l] + F_s[l])ᵀ δ_t[l + 1].
 features = "once": layer 0 is read exact, and from epoch 0 on; "refetch": as any other layer, forward only.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.oracles.adaqp import quantised

@@ -20,8 +20,6 @@ other layer, with S[t, 0]. Under "once" no columns are asked for of layer 0.
 `columns(epoch, layer, f, k)` gives S [k], ascending; the oracle draws nothing. It is asked also where k = f.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

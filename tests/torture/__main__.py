@@ -1,7 +1,5 @@
 """`python -m tests.torture [--seed N] [--seconds S] [--page FILE]`: the campaign, and its table."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

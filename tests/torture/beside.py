@@ -1,7 +1,5 @@
 """What goes on beside a round of the campaign, in a thread of this process."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

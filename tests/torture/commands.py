@@ -1,7 +1,5 @@
 """What is done to a command that is going on, and to what a stopped one left; then the same command again."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -2,8 +2,6 @@
 damaged or made to do harm; in this process, beside what the import does in its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random

@@ -1,7 +1,5 @@
 """Another process of the machine that talks to every port on which a run listens, until the run is over."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

@@ -1,7 +1,5 @@
 """Damage that is read in this process: finished runs in a report, and raw files of every format."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import warnings

@@ -1,7 +1,5 @@
 """Somebody who reaches the store in which the workers of a run meet, and writes over what they tell there."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

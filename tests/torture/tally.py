@@ -1,7 +1,5 @@
 """What a campaign counts."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """What every round is held to: memory, time, and no file but where the commands were told to put theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -4,8 +4,6 @@ It says which system to take on each graph, and how to make every number again; 
 that can be sorted. Runs of a system of one's own have a command there where --config-dir FOLDER names its
 yaml and PYTHONPATH its module, as for the runs themselves."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from base64 import b64encode

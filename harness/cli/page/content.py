@@ -1,7 +1,5 @@
 """The content of the page, from groups of runs: everything but its layout."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

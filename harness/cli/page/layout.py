@@ -1,7 +1,5 @@
 """What all pages share: their frame, tables that can be sorted, pictures with captions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures as elements of a page: SVG without a size of its own, with ids that no other picture has."""
 
-from __future__ import annotations
-
 import io
 import re
 import xml.etree.ElementTree as ET

@@ -2,8 +2,6 @@
 the arrays are those of `AttentionEdges` and of its `attend`.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

@@ -1,7 +1,5 @@
 """DGL's CPU copy-sum (`harness.base.dgl` loads DGL)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -5,8 +5,6 @@ On a GPU one kernel computes it where Triton can make one (`harness.core.kernels
 tried on a few rows first; elsewhere torch's operations do, some twenty of them. The bits are the same.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable

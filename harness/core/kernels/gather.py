@@ -4,8 +4,6 @@ A row's sum lives in registers over all its entries, which neither numba nor LLV
 loop over entries is written here as vector instructions, one form per number of cache lines.
 """
 
-from __future__ import annotations
-
 import numba
 from llvmlite import ir
 from numba import types

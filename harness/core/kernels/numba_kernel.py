@@ -9,8 +9,6 @@ in the caches anyway, are gathered from where they are. None of this changes a b
 one accumulator, to which the entries are added in ascending order.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """How many threads a compiled loop may use: what torch was told, without disturbing torch."""
 
-from __future__ import annotations
-
 import numba
 import torch
 

@@ -5,8 +5,6 @@ call takes longer than its work.
 one after the other from the byte on that the third one tells.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

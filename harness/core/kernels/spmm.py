@@ -15,8 +15,6 @@ On the CPU each row is summed by one thread in the order of its entries, so a pr
 whatever the number of threads.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Protocol

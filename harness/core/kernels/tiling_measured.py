@@ -5,8 +5,6 @@ cache, and by their processor time, so that what else the machine does matters l
 found are kept in the cache, once per machine and class, so that no later run measures again.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import time

@@ -4,8 +4,6 @@ edges EDGES --features FILE [--labels FILE]   an edge list and tables, CSV, TSV 
 pyg FILE                                      a torch_geometric Data that torch.save wrote
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Runs an import in a process of its own, with limits on memory and time: a file that is made to do harm can
 end that process but never this one, and the user gets one sentence."""
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import multiprocessing

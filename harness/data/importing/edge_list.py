@@ -1,7 +1,5 @@
 """An edge list (CSV, TSV or spaces) with tables of features and labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

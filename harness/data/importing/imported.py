@@ -1,8 +1,6 @@
 """What every source returns, `ImportedGraph`; `write` checks it as training does, stores it as an npz and
 sums it up in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A torch_geometric Data that torch.save wrote."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence

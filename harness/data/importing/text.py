@@ -1,7 +1,5 @@
 """Tables in text files: comma, tab, semicolon or space between columns, with or without a line of names."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools

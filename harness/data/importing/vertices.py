@@ -1,7 +1,5 @@
 """The vertices of a graph from a table with a row per vertex: ids, features, labels and split."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Edge-cut partitions: which worker owns each vertex."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

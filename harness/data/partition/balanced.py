@@ -1,8 +1,6 @@
 """METIS with several constraints: parts that are alike not in vertices alone, but in training vertices and
 their edges too, as DistDGL partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

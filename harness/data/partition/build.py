@@ -2,8 +2,6 @@
 
 Each worker's pass reads its own rows only; the whole build is O(V P + E)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 Each worker's pass reads the rows of its own replicas only, so a vertex's row is read once per replica."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ into place, so it is there whole or not at all; a lock lets one run make it whil
 `spec.json` holds the checksums of its files: an entry whose files are not what was written is made again.
 The time and memory that finding a partition took are stored beside the entry, since they differ each time."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

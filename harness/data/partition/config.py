@@ -1,7 +1,5 @@
 """What a partitioner is: the bases of edge-cuts and vertex-cuts; the values stand in `conf/partition/`."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar

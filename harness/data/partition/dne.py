@@ -8,8 +8,6 @@ the lower id gets it.
 
 Balance: a worker stops at the edge that fills it to `imbalance` times the mean."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

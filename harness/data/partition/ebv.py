@@ -7,8 +7,6 @@ The cost of an edge on worker i, which has E_i of M edges and V_i replicas of V 
 with alpha = beta = 1. Edges come in ascending order of the sum of their ends' degrees, then of their id; the
 lowest worker wins ties."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -1,8 +1,6 @@
 """METIS as DistDGL extends it, for graphs that would grow denser while they are coarsened (section 4.1.2 of
 the thesis): METIS 5.2 has each part of the extension as an option."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass, field
 

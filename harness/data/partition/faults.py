@@ -2,8 +2,6 @@
 
 Compiled loops use a shard's indices unchecked; one that is out of range would end the process."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from harness.data.partition.shard import Csr, ReplicaShard, Shard

@@ -15,8 +15,6 @@ Decisions
 - of parts that score alike, the smallest takes the vertex; of several as small, the first.
 - no part is full before it has n / k vertices, rounded up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numba

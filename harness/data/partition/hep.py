@@ -10,8 +10,6 @@ Balance: with L edges that have an end of low degree, a worker takes at most cei
 and what it takes beyond that goes to the next; streaming fills it up to `imbalance` times the mean of all
 edges."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 The format holds named arrays and a small JSON of scalars; nothing in it can run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,8 +1,6 @@
 """A vertex-cut that follows METIS's parts, so that systems of both kinds of cut can be compared on the same
 parts. A vertex's master is still chosen by hash among its replicas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

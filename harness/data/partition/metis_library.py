@@ -1,8 +1,6 @@
 """METIS as the package cmeel-metis brings it (METIS 5.2, 32-bit ids), with several weights per vertex and all
 of its options; pymetis passes one weight and some options. Installed by `pip install halobench[balance]`."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 from collections.abc import Mapping

@@ -25,8 +25,6 @@ Decisions
 - where every vertex is in a split and `centres=labelled`, each block is one vertex; `centres=train` takes the
   vertices that training samples from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Statistics of an edge-cut, gathered shard by shard; of a vertex-cut see `vertexcut.statistics`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ An edge is undirected here: both directions of it go to one worker, and self-loo
 to their vertex's master). A vertex has a *replica* on every worker that owns an edge of it; one of them is
 its *master*, the others are *mirrors*."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 A file `NAME.py`, with "_" for each "-" of the data set's name, holds one `SET`, and its docstring says what
 to cite; its yaml in `conf/dataset` lets `dataset=NAME` choose it. Nothing else needs to know of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache

@@ -5,8 +5,6 @@ is 1 where a target was missed or, with --against, something became slower or se
 target was missed, but other processes kept the machine too busy to judge one.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -9,8 +9,6 @@ Samples of a line are compared by the Mann-Whitney U test, two-sided, which asks
 distribution; bytes must be equal.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ forward, loss, backward and Adam's step of every batch; no dropout, no evaluatio
 beside the training; DGL's loader in the training process, or in one of its own: the faster one is the peer.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import warnings

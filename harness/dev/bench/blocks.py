@@ -4,8 +4,6 @@ Ours ends with the sparse operators of every layer; DGL's with its blocks, as it
 them. The sides take turns, and draw from the same graph for the same seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any

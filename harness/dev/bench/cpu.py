@@ -4,8 +4,6 @@ Remote rows pass a layer's product with W at every worker that needs them, so th
 than one does. The floor is what the products of the four shards take by themselves: one shard after the
 other in this process, one thread, and an exchange that brings zeros at once."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

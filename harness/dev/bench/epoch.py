@@ -6,8 +6,6 @@ twice: `refetch` computes A X W from the raw features in every epoch, as the pee
 product A X.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ the rates that this device reaches where it does nothing else: a large product, 
 reads a row for every edge; where caches answer a part of that, an epoch can be below the floor.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

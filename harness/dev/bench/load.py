@@ -1,7 +1,5 @@
 """What else the machine does while the bench measures, and whether that is too much to judge by."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Each line's note has |R_1| / V, the share of rows that the last layer takes. It 
 train; the other rows are what is saved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """Which side of A X W is multiplied first: what is chosen, beside both orders forced."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from functools import partial

@@ -10,8 +10,6 @@ is a wait for a slower worker's computing. The spans of all workers tell the two
 operation ids and a clock.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import statistics
 import time

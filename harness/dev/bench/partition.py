@@ -1,7 +1,5 @@
 """Seconds that each vertex-cut partitioner takes for 10^7 undirected edges into 8 parts."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The parts of the bench: each by itself, at its full extent or at a small one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 run. They are measured once per process and not taken from a cache, whose values may come from a quieter
 minute."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 

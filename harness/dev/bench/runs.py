@@ -4,8 +4,6 @@ Every run is `python -m harness ...` in a process of its own, which besides says
 everything; the other values come from its trace.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import statistics
 from collections.abc import Sequence

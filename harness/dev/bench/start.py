@@ -1,7 +1,5 @@
 """Seconds from the command to the end of the first epoch, with warm caches, in stages."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

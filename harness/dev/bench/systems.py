@@ -1,8 +1,6 @@
 """What systems cost beside vanilla: their computing (caching, sampling, quantising, bookkeeping), an epoch
 over drawn rows, and an epoch on bags of words."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from functools import partial

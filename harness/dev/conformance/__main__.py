@@ -5,8 +5,6 @@ Exact training at the knob that it names, the same bits for the same seed and af
 counted, remote rows used, and refusals in one sentence. The checks are `harness/dev/conformance/checks.py`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

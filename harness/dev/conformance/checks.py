@@ -1,8 +1,6 @@
 """What every system must hold, whoever wrote it. Each check is over a small graph and pooled workers; the
 fixtures are the plugin's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Compiling what many processes need once."""
 
-from __future__ import annotations
-
 import functools
 import os
 import zlib

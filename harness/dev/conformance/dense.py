@@ -6,8 +6,6 @@ GCN has A = D^-1/2 (G + I) D^-1/2 with G the graph without self-loops and D the 
 has the mean over in-neighbours and adds H^(l) R^(l). Derivatives are torch's own.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

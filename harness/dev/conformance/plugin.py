@@ -3,8 +3,6 @@
 pytest -p harness.dev.conformance.plugin --pyargs harness.dev.conformance.checks --check "system=refresh"
 """
 
-from __future__ import annotations
-
 import pytest
 
 from harness.dev.conformance.pool import WorkerPool

@@ -1,7 +1,5 @@
 """A pool of worker processes, started once per session, to which tests send work."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import traceback

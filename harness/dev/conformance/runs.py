@@ -1,7 +1,5 @@
 """Small training runs on pooled workers, for checks of what a system does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

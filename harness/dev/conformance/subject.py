@@ -1,7 +1,5 @@
 """The system that is checked, from the words of a command line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the checks ask of pooled workers: functions of (comm, ...) that are importable there."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

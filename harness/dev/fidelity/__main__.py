@@ -5,8 +5,6 @@ published one with its source. A mark stands where they differ by more than 10 %
 change (vertices, edges) is divided by the scale.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """What is measured of a twin: homophily, METIS halos, EBV replication, accuracy (also without edges)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

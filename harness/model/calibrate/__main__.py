@@ -1,7 +1,5 @@
 """halobench cluster measure [--out FILE.yaml]: this machine as a cluster, for `cluster=FILE.yaml`."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -1,8 +1,6 @@
 """How fast two processes of this machine exchange rows, over each transport that it has: both send and
 receive at once, as in an exchange of halos."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from dataclasses import dataclass

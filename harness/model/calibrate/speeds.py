@@ -4,8 +4,6 @@ Everything is timed on one thread and by its processor time, so that what else t
 little; it still shares caches and memory. Every number is a median, with the least and the greatest beside.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ The first line says whether it fits. Bytes are exact where they follow from the 
 training decides, measured where `probe` asks for it; seconds are modelled. docs/howto/plan.md derives each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -7,8 +7,6 @@ one of the rest with the fastest optimiser steps. The winner has the least model
 training's best validation score. A system that does not reach that score is out.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

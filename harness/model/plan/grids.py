@@ -15,8 +15,6 @@ Departures: CAGNET's formulas are from memory of the paper, and have one width f
 layer's two is ours. Plexus's are derived from its model of communication; it trains the features too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

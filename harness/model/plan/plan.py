@@ -1,7 +1,5 @@
 """A plan: memory, bytes and seconds of a run, from its graph's partition, or from a smaller twin's."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

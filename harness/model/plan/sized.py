@@ -1,8 +1,6 @@
 """What a run over shards that are all on this machine sends, holds and computes, from the trace of its dry
 run; and how long that would take on a described cluster (docs/howto/plan.md derives it)."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections import defaultdict

@@ -1,8 +1,6 @@
 """Some epochs of a system on this machine: what they took, what they would take on a cluster by a replay, and
 what `halobench advise` knows of the system from both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate

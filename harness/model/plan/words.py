@@ -1,7 +1,5 @@
 """The words of `halobench plan`: keys of the runs, keys of the cluster, and keys that say how to plan."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every number that this prints is modelled, none is measured; docs/replay.md derives each.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable, Sequence

@@ -12,8 +12,6 @@ With P workers, n bytes, a latency L and links of B bytes per second that nobody
 NCCL makes broadcasts and large sums around a ring, and an all-to-all of pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -12,8 +12,6 @@ The threads are those that train, as many as a worker's device has cores, those 
 them, and those of the transport.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ device to itself; where the platform says how many cores a host has, threads sha
 (`harness.model.replay.cores`). In the result all times are seconds from the first epoch on.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from dataclasses import dataclass, field

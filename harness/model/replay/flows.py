@@ -6,8 +6,6 @@ changes of the set of flows all rates are constant, so the next flow to end is t
 remaining / rate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -15,8 +15,6 @@ from it. A cluster without a bridge has none that anybody has to share. Messages
 the links between the devices of a host.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a replay runs: each worker's steps in order, and the operations that they post and wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

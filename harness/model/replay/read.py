@@ -5,8 +5,6 @@ kind compute and rest last as long as traced. A wait lasts as long as the replay
 it keeps, as its tail, the time that the traced wait went on after every worker that it depends on had posted.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

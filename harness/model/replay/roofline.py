@@ -17,8 +17,6 @@ On a device whose peaks the cluster does not say, a plan takes `harness.core.ord
 entry and per multiply-add of a processor's core, and nothing for what is no product.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product

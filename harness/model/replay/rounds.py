@@ -5,8 +5,6 @@ and a worker makes more or fewer rounds than were traced until it has all of the
 time that a round takes, and nothing of what it computed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

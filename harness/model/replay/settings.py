@@ -1,7 +1,5 @@
 """The words of `halobench replay`: runs, and KEY=VALUE words that say on what and how they are replayed."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence

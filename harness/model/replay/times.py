@@ -7,8 +7,6 @@ Before that moment the path goes on with what the message had waited for: anothe
 posted last. Every second of the epoch is on the path once.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ largest size ("paper", "small", "smoke") of which all its runs are there; where 
 figures --keep` has kept of it stands in, and says so.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

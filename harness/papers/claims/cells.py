@@ -1,7 +1,5 @@
 """One claim of a file that stands for many, as for each cell of a published table that prints a number."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

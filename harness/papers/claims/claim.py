@@ -1,8 +1,6 @@
 """A claim: one part of what a paper says, and how it is decided; with a check of what a file says of a
 claim."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

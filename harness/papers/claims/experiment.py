@@ -1,7 +1,5 @@
 """An experiment: what is run, at which sizes, and what of the papers it decides (`conf/experiment/`)."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import re

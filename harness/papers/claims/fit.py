@@ -19,8 +19,6 @@ prediction. The experiment's file names the rows under `fits`, each with
               what the cell before it was fitted to
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

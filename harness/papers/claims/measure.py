@@ -1,7 +1,5 @@
 """The numbers of a run that experiments compare, named in their files."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Our value of each claim beside the published one, as a picture."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What the papers print: the facts of every figure, table and claim, from `published.yaml` here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

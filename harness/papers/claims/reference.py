@@ -10,8 +10,6 @@
 There is no config.yaml, so that no reader takes a kept folder for a run's.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

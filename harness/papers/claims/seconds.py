@@ -6,8 +6,6 @@ model, unless its row is the one that the cluster is fitted to. All other claims
 without calibration.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Verdicts as a reader sees them: by paper, as a table, and counted."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import Counter

@@ -31,8 +31,6 @@ A verdict of "does not hold" is about the paper. Where the cause is ours (`CAUSE
 file), it is "cannot tell" (`signed`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

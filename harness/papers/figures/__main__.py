@@ -6,8 +6,6 @@ that decide a part of it. Figures of one's own are in a folder that `--from` nam
 `harness/papers/figures/__init__.py`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path

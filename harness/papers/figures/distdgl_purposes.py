@@ -4,8 +4,6 @@ From the bytes of the trace: features and the ids that ask for them, structure (
 weights, and the rest.
 """
 
-from __future__ import annotations
-
 from matplotlib.figure import Figure
 
 from harness.papers.figures.panels import panels

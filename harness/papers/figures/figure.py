@@ -1,7 +1,5 @@
 """What a figure is: an experiment at a size, and what draws it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil

@@ -1,7 +1,5 @@
 """A figure made: the runs that are lacking, then pictures and verdicts from the traces alone."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace

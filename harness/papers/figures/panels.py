@@ -1,7 +1,5 @@
 """What several figures share: a metric by epoch, panels side by side, a title that says what was drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

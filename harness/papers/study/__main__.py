@@ -11,8 +11,6 @@ table of only some of the rows is a part of its own. The page is made of that fi
 and kind, with the columns that compare systems.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

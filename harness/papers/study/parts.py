@@ -1,7 +1,5 @@
 """The study's tables: what finished runs say, kept whole in `study.csv`, and what the page shows of it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

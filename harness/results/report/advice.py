@@ -7,8 +7,6 @@ whose difference in cost to the cheapest has an interval that reaches 0 are not 
 exact training is not told to be ahead of the control, which has no remote rows, the score cannot tell what
 remote rows are worth."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Collection

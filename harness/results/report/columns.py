@@ -1,7 +1,5 @@
 """The measured columns of a table: heading, key in a CSV, how each follows from a summary (docs/trace.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any

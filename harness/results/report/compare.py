@@ -1,7 +1,5 @@
 """What a comparison can tell: paired differences, and where the control is as good as exact training."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import operator

@@ -1,7 +1,5 @@
 """The leading score over time, bytes and epochs: the curve of a run, the band of a group, their picture."""
 
-from __future__ import annotations
-
 import textwrap
 from dataclasses import dataclass
 from typing import Any

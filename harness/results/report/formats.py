@@ -1,7 +1,5 @@
 """Tables of results for a person, a paper or a spreadsheet: the same rows in every format."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 

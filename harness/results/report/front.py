@@ -2,8 +2,6 @@
 is told to be above that of every row on it that sends less. A line joins a system's default setting to its
 tuned one."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any

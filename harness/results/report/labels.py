@@ -1,7 +1,5 @@
 """What to call runs in a list: their system, and the keys in which its runs differ."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Pictures of runs side by side, as files: score over time, bytes, epochs; where an epoch's time goes."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

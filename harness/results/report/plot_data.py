@@ -1,7 +1,5 @@
 """The data of a picture: what was drawn, panel by panel, so that anyone can draw it again or compare two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The leading score against one cost: every row a point, the Pareto front drawn and named."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

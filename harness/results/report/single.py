@@ -1,7 +1,5 @@
 """The report of one run: a few lines at its end; on demand scores, an epoch's time and bytes by purpose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

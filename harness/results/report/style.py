@@ -1,7 +1,5 @@
 """What all pictures of the report share: colours, titles, names of lines, files."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import textwrap

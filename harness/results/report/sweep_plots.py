@@ -1,7 +1,5 @@
 """Pictures of a sweep: score, bytes and time against the knob that was swept; score against what it costs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The table after a sweep: a row per combination of swept keys, with the keys and the results as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

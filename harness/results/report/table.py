@@ -1,7 +1,5 @@
 """A table of results: groups of runs as rows, measured columns, and the notes below."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Two systems, or two settings of one, against each other: what differs, by how much, whether it is told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
