@@ -69,6 +69,7 @@ def _source(module: str) -> Path | None:
     return next((file for file in files if file.is_file() and _counts(package, file)), None)
 
 
+OWN = Path(__file__).read_bytes()
 _OWN: dict[str, Path] = {}
 
 
@@ -100,7 +101,7 @@ def _read(path: Path) -> tuple[str, tuple[str, ...]]:
     # Parsing all files takes a second of every start, so the result is kept beside the compiled file. It is
     # valid for these bytes of the file and for the present code of this module.
     kept = Path(importlib.util.cache_from_source(path)).with_suffix(".code")
-    stamp = hashlib.sha256(_own_bytes() + source).hexdigest()
+    stamp = hashlib.sha256(OWN + source).hexdigest()
     with contextlib.suppress(OSError, ValueError):
         found, hashed, *imported = kept.read_text().split()
         if found == stamp:
@@ -112,11 +113,6 @@ def _read(path: Path) -> tuple[str, tuple[str, ...]]:
         part.write_text(" ".join([stamp, hashed, *names]))
         part.replace(kept)
     return hashed, names
-
-
-@functools.cache
-def _own_bytes() -> bytes:
-    return Path(__file__).read_bytes()
 
 
 def _parsed(source: bytes) -> tuple[str, tuple[str, ...]]:

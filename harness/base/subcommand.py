@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol
 from harness.base.errors import FULL, InputError, did_you_mean
 from harness.base.terminal import read_as_far_as_wanted
 
+AS_WRITTEN = argparse.RawDescriptionHelpFormatter  # for a description whose lines stay as they are
 RUN_HELP = "a run folder, a folder above some, or a glob pattern"  # of an argument RUN
 
 

@@ -5,7 +5,6 @@ halobench new dataset NAME       a data set, its yaml, a test and a README
 halobench new experiment NAME    rows to compare and what is claimed of them, for halobench figures --from
 """
 
-import argparse
 import keyword
 import re
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from string import Template
 
 from harness.base.errors import InputError, choice, writing
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.target import TREE
 from harness.run.runner import CONF
 
@@ -33,7 +32,7 @@ NEXT = {
 
 @command("halobench new")
 def main(words: list[str], program: str) -> None:
-    parser = Parser(prog=program, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog=program, description=__doc__, formatter_class=AS_WRITTEN)
     parser.add_argument("kind", help="system, dataset or experiment")
     parser.add_argument("name", help="small letters, digits and underscores, as my_idea")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the files go (default: NAME)")
@@ -76,7 +75,3 @@ def rendered(kind: str, name: str) -> dict[Path, str]:
         ).substitute(values)
         for path in found
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

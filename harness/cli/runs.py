@@ -301,16 +301,11 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
 @contextlib.contextmanager
 def _held(lock: Path) -> Iterator[bool]:
     """Take a lock and hold it while this is open; yields False where another process holds it."""
-    holder = FileLock(lock)
     try:
-        holder.acquire(timeout=0)
+        with FileLock(lock, timeout=0):
+            yield True
     except Timeout:
         yield False
-        return
-    try:
-        yield True
-    finally:
-        holder.release()
 
 
 def _table(*headings: str) -> Table:

@@ -4,7 +4,6 @@ validation score alone.
 A trial is a run like any other, and only its folder is kept. Optuna's sampler is seeded, so the same command
 asks for the same trials in the same order, and reads those that have finished from their folders."""
 
-import argparse
 import math
 import time
 import warnings
@@ -18,7 +17,7 @@ import yaml
 from harness.base.bounds import KEY, SEED, Bounds, number
 from harness.base.errors import InputError, package, typed
 from harness.base.places import CONF
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.base.words import key_of, key_value
 from harness.results import files, objective, track
@@ -158,9 +157,7 @@ class Study:
 @command("halobench tune")
 def main(words: list[str], program: str) -> int:
     """Exit code 1 where a run of a track failed or no setting of a system works; 128 + signal if stopped."""
-    parser = Parser(
-        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=DESCRIPTION, formatter_class=AS_WRITTEN)
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     parser.add_argument(
         "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"

@@ -67,11 +67,6 @@ class Comm(Wire):
         self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
 
     @property
-    def carrier(self) -> str:
-        """What carries the bytes, as a trace calls it; "none" for a worker alone."""
-        return self.transport.name
-
-    @property
     def peers(self) -> list[int]:
         return [p for p in range(self.size) if p != self.rank]
 
@@ -221,10 +216,8 @@ class Comm(Wire):
 
     def all_gather(self, tensor: torch.Tensor, layer: int, purpose: str) -> list[torch.Tensor]:
         """Every worker's tensor [n_j], in rank order; the lengths n_j may differ, the types may not."""
-        lengths = self.exchange_counts([len(tensor)] * self.size, layer, "forward", purpose)
-        lengths[self.rank] = len(tensor)
+        receive = self.exchange_counts([len(tensor)] * self.size, layer, "forward", purpose)
         send = [len(tensor) if p != self.rank else 0 for p in range(self.size)]
-        receive = [length if p != self.rank else 0 for p, length in enumerate(lengths)]
         mine = tensor.repeat(self.size - 1)[:, None]
         theirs = self.exchange_now(mine, send, receive, layer, "forward", purpose)
         parts = list(theirs[:, 0].clone().split(receive))

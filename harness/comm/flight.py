@@ -47,6 +47,7 @@ class Poster(Protocol):
         """Operation number `sequence` has been waited for."""
 
 
+@dataclass(eq=False)
 class InFlight:
     """One posted operation. `wait()` returns once its result may be read; the time spent in it is recorded as
     exposed communication.
@@ -57,24 +58,14 @@ class InFlight:
     sequence   its number among those that `comm` has posted
     """
 
-    def __init__(
-        self,
-        comm: Poster,
-        transfer: Transfer,
-        name: str,
-        layer: int,
-        id: str,
-        span: Span | None,
-        finish: Callable[[], object] | None = None,
-        sequence: int = 0,
-    ):
-        self.comm = comm
-        self.transfer = transfer
-        self.name = name
-        self.layer = layer
-        self.id = id
-        self.span = span
-        self.finish, self.sequence = finish, sequence
+    comm: Poster
+    transfer: Transfer
+    name: str
+    layer: int
+    id: str
+    span: Span | None
+    finish: Callable[[], object] | None = None
+    sequence: int = 0
 
     def look(self) -> None:
         """If the operation is through, note when; do not wait for it."""

@@ -21,6 +21,7 @@ from harness.base.errors import InputError
 from harness.comm.backend import EMPTY, PASSWORD, Layout
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
+from harness.comm.meeting import first_line
 from harness.comm.service import ServiceLost
 
 BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
@@ -83,7 +84,7 @@ class Redis:
             ) from None
         except (redis.RedisError, ValueError, OSError) as error:
             raise InputError(
-                f"store={address} does not answer ({_reason(error)}); start redis-server there"
+                f"store={address} does not answer ({first_line(error)}); start redis-server there"
             ) from None
         self.gather = self.server.register_script(GATHER)
         self.leave_index()
@@ -203,16 +204,12 @@ class Redis:
         except (ValueError, TypeError) as error:
             raise ServiceLost(
                 f"the store {self.address} holds something else than what was pushed, as {what} found"
-                f" ({_reason(error)}); keep others from its keys: the same command goes on from the last"
+                f" ({first_line(error)}); keep others from its keys: the same command goes on from the last"
                 " checkpoint"
             ) from error
 
     def _lost(self, what: str, error: Exception) -> ServiceLost:
         return ServiceLost(
-            f"the store {self.address} went away in {what} ({_reason(error)}); start it again, and the same"
-            " command goes on from the last checkpoint"
+            f"the store {self.address} went away in {what} ({first_line(error)}); start it again, and the"
+            " same command goes on from the last checkpoint"
         )
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

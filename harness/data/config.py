@@ -5,12 +5,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from harness.base.bounds import SEED, number
+from harness.base.bounds import SEED, number, word
 from harness.base.errors import InputError, choice
 from harness.data import sets
 
-SOURCES = ("real", "npz", "twin")
-SPLITS = ("own", "random", "low_label")
 LABELS_PER_CLASS = 20  # vertices that train under low_label where nothing else is said
 # Keys that only some sources read.
 USED_BY = {
@@ -63,8 +61,8 @@ class DatasetConfig:
     """
 
     name: str
-    source: str = "real"
-    split: str = "own"
+    source: str = word("real", "npz", "twin")
+    split: str = word("own", "random", "low_label")
     mask: int = number(0)
     path: str | None = None
     symmetrise: bool | None = None
@@ -74,8 +72,6 @@ class DatasetConfig:
     labels_per_class: int = number(LABELS_PER_CLASS, 1)
 
     def __post_init__(self) -> None:
-        choice("source", self.source, SOURCES)
-        choice("split", self.split, SPLITS)
         check_name(self.name)
         if self.source == "real":
             choice("name", self.name, sets.NAMES)

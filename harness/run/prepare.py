@@ -262,14 +262,25 @@ def _graph(run: Run, or_else: dict | None = None) -> dict:
         return or_else
 
 
-def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
-    """The folder of the shards, the graph's fingerprint, and what was measured for their products."""
-    data_dir, seed = Path(run.settings.data_dir), run.settings.seed
-    graph = _graph(run)
-    cache = Cache(Path(run.settings.cache))
+def shards_of(run: Run) -> tuple[Path, dict]:
+    """The folder of the shards of a run's graph, from the cache or partitioned now; and the fingerprint by
+    which the cache knows the graph."""
+    data_dir, seed, graph = Path(run.settings.data_dir), run.settings.seed, _graph(run)
     folder = shards_for(
-        cache, graph, lambda: run.dataset.graph(data_dir, seed), run.partition, run.settings.workers, seed
+        Cache(Path(run.settings.cache)),
+        graph,
+        lambda: run.dataset.graph(data_dir, seed),
+        run.partition,
+        run.settings.workers,
+        seed,
     )
+    return folder, graph
+
+
+def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
+    """What `shards_of` gives, and what was measured for the shards' products."""
+    folder, graph = shards_of(run)
+    cache = Cache(Path(run.settings.cache))
     return folder, graph, products.measured(run, cache, folder, machine, _has_begun(run.directory))
 
 

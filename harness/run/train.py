@@ -265,7 +265,7 @@ def train(
         attempt = {
             "device": device.type,
             "threads": threads,
-            "transport": comm.carrier,
+            "transport": comm.transport.name,
             "kernel": trainer.kernel.name,
             "tilings": trainer.kernel.tilings.as_json(),
             "costs": measured["costs"],

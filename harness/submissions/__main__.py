@@ -1,6 +1,5 @@
 """halobench submit: hand in results, check what was handed in, and rank it."""
 
-import argparse
 import random
 import shlex
 import sys
@@ -12,7 +11,7 @@ from harness.base.bounds import MOST
 from harness.base.errors import InputError, check_place, within
 from harness.base.places import ROOT
 from harness.base.scratch import scratch
-from harness.base.subcommand import RUN_HELP, Parser, command
+from harness.base.subcommand import AS_WRITTEN, RUN_HELP, Parser, command
 from harness.base.target import ALLOW, untrusted
 from harness.cli.page.layout import write
 from harness.results.environment import revision
@@ -89,8 +88,7 @@ def _check_code(made: bundles.Bundle, code: list[Path]) -> None:
 
 @command("halobench submit check")
 def check(words: list[str], program: str) -> int:
-    parser = Parser(prog=program, description=checks.__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = Parser(prog=program, description=checks.__doc__, formatter_class=AS_WRITTEN)
     parser.add_argument("bundle", type=Path, help="the folder of a bundle")
     parser.add_argument("--share", type=float, default=0.1, help="of the runs, made again (default: 0.1)")
     parser.add_argument("--draw", type=int, help="by which they are drawn (default: at random)")
@@ -118,8 +116,7 @@ def check(words: list[str], program: str) -> int:
 
 @command("halobench submit page")
 def page(words: list[str], program: str) -> None:
-    parser = Parser(prog=program, description=ranking.__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = Parser(prog=program, description=ranking.__doc__, formatter_class=AS_WRITTEN)
     parser.add_argument("bundles", nargs="*", type=Path, metavar="BUNDLE",
                         help=f"folders of bundles (default: those in {FOLDER})")  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("submissions.html"), help="the page")
@@ -141,7 +138,3 @@ def page(words: list[str], program: str) -> None:
     text = ranking.page(read, shlex.join(words))
     write("out", given.out, text)
     print(f"{given.out}: {len(read)} bundle{'s' * (len(read) > 1)}; open it in a browser")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

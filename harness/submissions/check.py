@@ -26,7 +26,6 @@ from harness.base.target import ALLOW, TREE, is_trusted, untrusted
 from harness.core.cluster import Device
 from harness.data.dataset import identity_of
 from harness.data.partition import io
-from harness.model.plan.plan import partitioned
 from harness.model.plan.sized import traffic
 from harness.results.reader import Trace
 from harness.results.report.estimate import estimate
@@ -34,6 +33,7 @@ from harness.results.report.groups import content
 from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import runner
+from harness.run.prepare import shards_of
 from harness.run.runner import Places
 from harness.submissions.bundle import CODE, Bundle, Submitted, digest
 
@@ -222,7 +222,7 @@ def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
     """What differs from the graph and the partition that are made here, and from the bytes of a dry run."""
     name, workers = run.run_dir.name, here.settings.workers
     try:
-        folder, graph = partitioned(here)
+        folder, graph = shards_of(here)
     except InputError as error:
         yield f"{name} cannot be made here: {error}"
         return

@@ -5,7 +5,6 @@ that can be sorted. Runs of a system of one's own have a command there where --c
 yaml and PYTHONPATH its module, as for the runs themselves."""
 
 import shlex
-import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,7 +79,3 @@ def _images(folder: Path) -> list[tuple[str, str]]:
             f"figures={folder} holds no PNG file: give the folder that halobench figures drew into"
         )
     return [(path.stem, f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}") for path in found]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,6 @@ pyg FILE                                      a torch_geometric Data that torch.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from harness.base.errors import InputError, writing
@@ -109,7 +108,3 @@ def _add_table_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rows-in-order", action="store_true", help="tables have no ids: row i describes vertex i, from 0"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from harness.base.bounds import SEED, number
+from harness.base.bounds import SEED, number, word
 from harness.base.code import code_of
-from harness.base.errors import choice
 from harness.data.graph import Graph
 
 METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
@@ -89,12 +88,9 @@ class VertexCutPartitioner(Partitioner):
     """
 
     hosts: int = number(1, 1)
-    masters: str = "host"
+    masters: str = word(*MASTER_RULES)
 
     cut: ClassVar[str] = "vertex"
-
-    def __post_init__(self) -> None:
-        choice("masters", self.masters, MASTER_RULES)
 
     @classmethod
     def missing_method(cls):

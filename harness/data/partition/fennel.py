@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.data.graph import Graph
 from harness.data.partition.assign import pattern
 from harness.data.partition.config import EdgeCutPartitioner
@@ -38,10 +37,7 @@ class Fennel(EdgeCutPartitioner):
 
     gamma: float = number(1.5, 1, 10, above=True)
     nu: float = number(1.1, 1)
-    order: str = "random"
-
-    def __post_init__(self) -> None:
-        choice("order", self.order, ("random", "given"))
+    order: str = word("random", "given")
 
     def seed_of(self, parts: int, seed: int) -> int | None:
         return super().seed_of(parts, seed) if self.order == "random" else None

@@ -31,13 +31,11 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from harness.base.bounds import number
-from harness.base.errors import choice
+from harness.base.bounds import number, word
 from harness.data.csr import from_csr
 from harness.data.graph import Graph
 from harness.data.partition.config import EdgeCutPartitioner
 
-CENTRES = ("labelled", "train")
 UNREACHED = -1
 
 
@@ -55,16 +53,13 @@ class Neighbourhood(EdgeCutPartitioner):
     """
 
     hops: int = number(2)
-    centres: str = "labelled"
+    centres: str = word("labelled", "train")
     literal: bool = False
     alpha: float = number(1 / 3)
     beta: float = number(1 / 3)
     gamma: float = number(1 / 3)
 
     drawn: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        choice("centres", self.centres, CENTRES)
 
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
         splits = np.stack([graph.train, graph.val, graph.test])

@@ -15,7 +15,7 @@ import torch
 
 from harness.base.errors import InputError, at_least, within
 from harness.base.scratch import scratch
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, unfolded
 from harness.comm.recorder import cpu_count
 from harness.dev.bench.against import MARGIN, against_lines, checkout, judge, keys_of, show
@@ -33,7 +33,7 @@ def parser(program: str) -> argparse.ArgumentParser:
         prog=program,
         description=__doc__,
         epilog="parts:\n" + "\n".join(f"  {name:10} {part.says}" for name, part in PARTS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=AS_WRITTEN,
     )
     made.add_argument(
         "--only", nargs="+", choices=PARTS, default=tuple(PARTS), metavar="PART", help="of those below"
@@ -158,7 +158,3 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
     if missed:
         return MISSED
     return UNJUDGED if unjudged else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ counted, remote rows used, and refusals in one sentence. The checks are `harness
 
 import importlib.util
 import os
-import sys
 
 from harness.base.errors import InputError
 from harness.base.subcommand import Parser, command
@@ -35,7 +34,3 @@ def main(words: list[str], program: str) -> int:
     if (code := pytest.main(options)) == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     return int(code != 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ change (vertices, edges) is divided by the scale.
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -154,7 +153,3 @@ def _table(name: str, rows: list[dict]) -> Table:
 
 def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:.4g}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """halobench cluster measure [--out FILE.yaml]: this machine as a cluster, for `cluster=FILE.yaml`."""
 
-import argparse
 import dataclasses
 import os
 import sys
@@ -13,7 +12,7 @@ import yaml
 from harness.base.errors import InputError, at_least, writing
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.comm.recorder import cpu_count
 from harness.core import cluster_measure as devices
 from harness.core.cluster import GIB, TIMES, Cluster, Link
@@ -32,9 +31,7 @@ LEVELS = (1, 2, 3)  # of caches
 
 @command("halobench cluster measure")
 def main(words: list[str], program: str) -> None:
-    parser = Parser(
-        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=DESCRIPTION, formatter_class=AS_WRITTEN)
     parser.add_argument("--out", metavar="FILE.yaml", type=Path, help="write the cluster there")
     parser.add_argument(
         "--devices",
@@ -154,7 +151,3 @@ def _range(three: tuple[float, float, float], unit: float) -> str:
 
 def _timed(of: speeds.Timed) -> str:
     return _range((of.median, of.least, of.greatest), 1e6)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,9 +4,7 @@ The first line says whether it fits. Bytes are exact where they follow from the 
 training decides, measured where `probe` asks for it; seconds are modelled. docs/howto/plan.md derives each.
 """
 
-import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,17 +15,18 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, unfolded
 from harness.base.words import key_of
 from harness.core.cluster import Cluster
 from harness.model.plan.grids import communication, grids
-from harness.model.plan.plan import Plan, partitioned, plan
+from harness.model.plan.plan import Plan, plan
 from harness.model.plan.trial import Probe, probe
 from harness.model.plan.words import parse
 from harness.model.replay.__main__ import write_csv
 from harness.run import runner
 from harness.run.config import Run
+from harness.run.prepare import shards_of
 
 DESCRIPTION = """\
 What runs would take on a cluster, before anybody waits for them: memory of a worker, bytes and seconds of an
@@ -45,9 +44,7 @@ words:
 
 @command("halobench plan")
 def main(words: list[str], program: str) -> None:
-    parser = Parser(
-        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=DESCRIPTION, formatter_class=AS_WRITTEN)
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
     parser.add_argument(
@@ -247,7 +244,7 @@ def grid_rows(runs: Sequence[Run], cluster: Cluster, per_host: int | None) -> li
     """A row per grid for each combination of graph, number of workers and widths among the runs."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
-        stats = json.loads((partitioned(run)[0] / "stats.json").read_text())
+        stats = json.loads((shards_of(run)[0] / "stats.json").read_text())
         workers = run.settings.workers
         widths = [stats["features"], *[run.model.hidden] * (run.model.layers - 1), stats["classes"]]
         for grid in grids(stats["vertices"], stats["edges"], widths, workers):
@@ -286,7 +283,3 @@ def _range(both: tuple[float, float], unit: float) -> str:
 
 def _gb(size: float) -> str:
     return f"{size / 1e9:.3f} GB"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,14 +7,13 @@ one of the rest with the fastest optimiser steps. The winner has the least model
 training's best validation score. A system that does not reach that score is out.
 """
 
-import argparse
 from collections.abc import Sequence
 
 import pandas as pd
 
 from harness.base import tables
 from harness.base.errors import InputError
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import counted, unfolded
 from harness.core.mixins import AsynchronousSystem
 from harness.model.plan import trial
@@ -54,9 +53,7 @@ words:
 
 @command("halobench advise")
 def main(words: list[str], program: str) -> None:
-    parser = Parser(
-        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=DESCRIPTION, formatter_class=AS_WRITTEN)
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     rest = list(parser.parse_intermixed_args(words).words)
     if any(word.startswith("system=") for word in rest):

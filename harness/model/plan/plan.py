@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,13 @@ from harness.base.errors import InputError
 from harness.core.cluster import GIB, Cluster
 from harness.core.cuts import check_cut
 from harness.data.partition import io
-from harness.data.partition.cache import Cache, shards_for
 from harness.model.plan.sized import EPOCHS, Sized, Traffic, larger, said, sized
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import devices_of, platform_of
 from harness.model.replay.program import crosses_hosts
 from harness.model.replay.times import Times, times_of
 from harness.run.config import Run
-from harness.run.prepare import check_supported
+from harness.run.prepare import check_supported, shards_of
 
 
 @dataclass
@@ -145,25 +143,9 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
 
 
 def _sized(run: Run, place: str, cluster: Cluster) -> Sized:
-    folder, _ = partitioned(run)
+    folder, _ = shards_of(run)
     check_supported(run, json.loads((folder / "stats.json").read_text()))
     return sized(run, [io.load(folder, rank) for rank in range(run.settings.workers)], place, cluster)
-
-
-def partitioned(run: Run) -> tuple[Path, dict[str, Any]]:
-    """The folder of the shards of a run's own graph, from the cache or partitioned now as the run would; and
-    the fingerprint by which the cache knows the graph."""
-    settings = run.settings
-    graph = json.loads(json.dumps(run.dataset.fingerprint(Path(settings.data_dir), settings.seed)))
-    folder = shards_for(
-        Cache(Path(settings.cache)),
-        graph,
-        lambda: run.dataset.graph(Path(settings.data_dir), settings.seed),
-        run.partition,
-        settings.workers,
-        settings.seed,
-    )
-    return folder, graph
 
 
 def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: list[str]) -> Sized:

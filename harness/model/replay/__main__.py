@@ -3,8 +3,6 @@
 Every number that this prints is modelled, none is measured; docs/replay.md derives each.
 """
 
-import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +12,7 @@ import pandas as pd
 
 from harness.base import tables
 from harness.base.errors import InputError, check_place, writing
-from harness.base.subcommand import Parser, command
+from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.model.replay import crossover
 from harness.model.replay.engine import Timeline
@@ -52,9 +50,7 @@ halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gby
 
 @command("halobench replay")
 def main(words: list[str], program: str) -> None:
-    parser = Parser(
-        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=DESCRIPTION, formatter_class=AS_WRITTEN)
     parser.add_argument(
         "words",
         nargs="+",
@@ -202,7 +198,3 @@ def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3f}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base import yaml_text
-from harness.base.bounds import number
-from harness.base.errors import InputError, choice, did_you_mean, typed
+from harness.base.bounds import number, word
+from harness.base.errors import InputError, did_you_mean, typed
 from harness.base.places import CONF
 from harness.base.words import key_value
 from harness.core.cluster import Cluster, Fit
@@ -29,14 +29,6 @@ from harness.results.reader import AGAIN, MISSHAPEN, Trace
 PRESETS = Path(CONF) / "cluster"
 MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
 TRACED = "traced"  # cluster=traced: the machine that the run was made on
-CHOICES = {
-    "compute": ("traced", "roofline"),
-    "clock": CLOCKS,
-    "overlap": ("ours", "published"),
-    "broadcast": BROADCASTS,
-    "uncounted": ("traced", "none"),
-    "fit": ("none", "printed"),
-}
 
 
 @dataclass
@@ -68,22 +60,19 @@ class Settings:
     cluster: str = TRACED
     per_host: int | None = number(None, 1)
     cores: int | None = number(None, 1)
-    compute: str = "traced"
-    clock: str | None = None
-    overlap: str = "ours"
-    broadcast: str = "ring"
+    compute: str = word("traced", "roofline")
+    clock: str | None = word(None, *CLOCKS)
+    overlap: str = word("ours", "published")
+    broadcast: str = word(*BROADCASTS)
     efficiency: float = number(1.0, 0, 1, above=True)
-    fit: str = "none"
-    uncounted: str = "traced"
+    fit: str = word("none", "printed")
+    uncounted: str = word("traced", "none")
     grown: float = number(1.0, above=True)
     straggler: int | None = number(None)
     delay: float = number(0.0)
     slowdown: float = number(1.0, 1)
 
     def __post_init__(self) -> None:
-        for key, known in CHOICES.items():
-            if getattr(self, key) is not None:
-                choice(key, getattr(self, key), known)
         if self.compute == "roofline" and self.cluster == TRACED:
             raise InputError(
                 "compute=roofline is for described devices: name a cluster, as halobench cluster measure"
@@ -270,22 +259,22 @@ def parse(
 
     more   further keys that may be given, with their defaults; their values come as text
     """
-    runs = [word for word in words if "=" not in word or Path(word).exists()]
+    runs = [each for each in words if "=" not in each or Path(each).exists()]
     given: dict[str, Any] = {}
     changes: list[str] = []
     known = {f.name for f in dataclasses.fields(Settings)} | set(more or {})
-    for word in (word for word in words if word not in runs):
-        key, value = key_value(word)
+    for each in (each for each in words if each not in runs):
+        key, value = key_value(each)
         if key.startswith("cluster."):
-            changes.append(word.removeprefix("cluster."))
+            changes.append(each.removeprefix("cluster."))
         elif key in known:
             # YAML reads 1:10:2 as a number of seconds.
             try:
                 given[key] = value if key in (more or {}) else yaml.safe_load(value)
             except yaml.YAMLError:
-                raise InputError(f'"{word}" cannot be read: give {key}=VALUE, a number or a word') from None
+                raise InputError(f'"{each}" cannot be read: give {key}=VALUE, a number or a word') from None
         else:
-            raise InputError(f'"{word}" cannot be given here{did_you_mean(key, [*known, "cluster.KEY"])}')
+            raise InputError(f'"{each}" cannot be given here{did_you_mean(key, [*known, "cluster.KEY"])}')
     extra = {key: given.pop(key, default) for key, default in (more or {}).items()}
     if not runs:
         raise InputError("no run is given: give run folders, folders above some, or glob patterns")

@@ -5,7 +5,6 @@ largest size ("paper", "small", "smoke") of which all its runs are there; where 
 figures --keep` has kept of it stands in, and says so.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,7 +83,3 @@ def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
             print(style.save(picture, stem.with_suffix(".png")))
             errors = seconds.errors(each).items()
             print(f"  {', '.join(f'{model}: median |log| {off:.3f}' for model, off in errors)}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

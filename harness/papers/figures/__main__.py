@@ -6,7 +6,6 @@ that decide a part of it. Figures of one's own are in a folder that `--from` nam
 `harness/papers/figures/__init__.py`.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -139,7 +138,3 @@ def _instead(name: str, plan: experiment.Experiment) -> str:
     needs = [need.needs for need in plan.needs if need.entry == name]
     title = published.entries()[name].title if needs else plan.title
     return f" yet ({title}): it needs {'; '.join(needs) or 'what its file says'}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

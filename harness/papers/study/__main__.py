@@ -12,7 +12,6 @@ and kind, with the columns that compare systems.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -271,7 +270,3 @@ def page(made: pd.DataFrame) -> str:
                 alike.setdefault(some, {})[partition] = rows
             said += [f"{shown(each)}\n" for each in alike.values()]
     return "\n".join(said)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -205,7 +205,3 @@ def _table(given: argparse.Namespace) -> None:
             console.print(part)
     else:
         print(formats.plain(compared, names))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
