@@ -303,10 +303,13 @@ def test_claims_are_drawn_with_what_is_published_beside_ours():
 
 def test_a_series_is_a_panel():
     single = replace(result("x2"), says="a number", series="", step="")
-    cells = [result("x2"), result("x3", FAILS, 0.5), *(result("x2", series=f"{k}, {{}}: a") for k in "hijk")]
+    cells = [result("x2"), result("x3", FAILS, 0.5), *(result("x2", series=f"{k} of {{}}") for k in "hijk")]
     figure = picture.draw("t", [single, *cells], ["twin/reddit"])
     number, first, *others = figure.axes
-    assert len(others) == 4 and first.get_title(loc="left") == "g: a over b"
+    assert first.get_title(loc="left") == "g: a over b"
+    assert [other.get_title(loc="left") for other in others] == [f"{k} of each" for k in "hijk"]
+    low, high = others[0].get_ylim()
+    assert low < 1 and high > 2.5, "markers are not cut"
     lines = {line.get_label(): list(line.get_ydata()) for line in first.lines}
     assert lines["published"] == [2.5, 2.5] and lines["no difference"] == [1, 1]
     assert [2.0, 0.5] in [list(line.get_ydata()) for line in first.lines]

@@ -138,5 +138,6 @@ def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
     ax.tick_params(labelsize=7)
     if max(map(len, steps)) > 6:
         ax.tick_params(axis="x", labelrotation=30, labelsize=6)
-    what = says.replace(", {}", "").replace("{}, ", "").replace("{}: ", "")
+    ax.margins(y=0.1)  # no marker is cut at the edge
+    what = says.replace(", {}", "").replace("{}, ", "").replace("{}: ", "").replace("{}", "each")
     ax.set_title(textwrap.fill(what, 44), loc="left", fontsize=7)
