@@ -44,7 +44,8 @@ def pytest_addoption(parser):
         "--share",
         type=float,
         metavar="SECONDS",
-        help="of the nightly tests run only what fits into so long, beginning with another one every day",
+        help="of the nightly tests run only what fits into so long; begin with another one every day, which"
+        " runs however long it takes",
     )
 
 
