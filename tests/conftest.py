@@ -3,7 +3,9 @@ import gc
 
 gc.disable()
 
+import bisect
 import datetime
+import itertools
 import os
 import time
 from pathlib import Path
@@ -54,9 +56,12 @@ GOLDEN_RATIO = 0.6180339887  # of its multiples, modulo 1, any few that follow e
 
 @pytest.hookimpl(trylast=True)  # of the nightly tests alone: once `-m nightly` has left these
 def pytest_collection_modifyitems(config, items):
-    """Under --share, begin with the nightly tests whose turn it is: every day elsewhere."""
+    """Under --share, begin with the nightly test whose turn it is: every day elsewhere, by the seconds that
+    they take, so that one which takes a whole share has as many more days on which it is the first.
+    """
     if config.getoption("--share") is not None and items:
-        turn = int(datetime.date.today().toordinal() * GOLDEN_RATIO % 1 * len(items))
+        ends = list(itertools.accumulate(item.get_closest_marker("nightly").args[0] for item in items))
+        turn = bisect.bisect(ends, datetime.date.today().toordinal() * GOLDEN_RATIO % 1 * ends[-1])
         items[:] = items[turn:] + items[:turn]
         config.share_began = None
 
