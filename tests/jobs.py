@@ -22,7 +22,7 @@ from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
 from harness.dev.bench.overlap import SlowLink
 from harness.dev.conformance.train import train
-from harness.run.config import make_combine
+from harness.run.config import make
 from systems.digest_a import DigestA
 
 SLOW = 1e6  # bytes per second
@@ -126,7 +126,7 @@ def sums(comm, block: dict) -> tuple[list, list, object]:
     comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
     generator = torch.Generator().manual_seed(comm.rank)
     weights = [torch.nn.Parameter(torch.zeros(9, 6).double()), torch.nn.Parameter(torch.zeros(5).double())]
-    combiner, given, made = make_combine(block).make(weights, comm, 3), [], []
+    combiner, given, made = make("combine", block).make(weights, comm, 3), [], []
     for _ in range(3):
         gradients = [torch.randn(w.shape, generator=generator).double() for w in weights]
         given.append([g.clone() for g in gradients])

@@ -16,8 +16,6 @@ from harness.base.bounds import Bounds, bounds_of
 from harness.base.errors import InputError, typed
 from harness.base.places import CONF
 from harness.base.target import target_class
-from harness.core.architectures import Gat, Gcn, Sage
-from harness.core.straggler import Straggler
 from harness.run import config, runner
 from harness.run.settings import RunConfig
 
@@ -44,12 +42,10 @@ def options(group: str) -> list[dict]:
 @functools.cache
 def schemas() -> dict[type, str]:
     """Every dataclass that a block of a config is an instance of, nested ones too, and its block."""
-    found = {RunConfig: "", Straggler: "straggler", **dict.fromkeys((Gcn, Sage, Gat), "model")}
-    found |= {cls: name for name, cls in config.BLOCKS.items()}
-    targets = {**config.TARGETS, "combine": config.Combine}
-    for group, base in targets.items():
+    found = {RunConfig: "", **{cls: name for name, cls in config.BLOCKS.items()}}
+    for group in config.TARGETS:
         for block in options(group):
-            found[target_class(config._named(block, group), group, base)] = group
+            found[config._class_of(group, block)] = group
     found[
         target_class(
             {"_target_": "harness.data.partition.extended.Extended"}, "partition", config.Partitioner

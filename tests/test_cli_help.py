@@ -10,7 +10,6 @@ import yaml
 from harness import cli
 from harness.base.errors import InputError, typed
 from harness.base.target import target_class
-from harness.core.architectures import model_class
 from harness.core.cluster import Cluster, Device, Link
 from harness.core.config import EvaluateConfig
 from harness.core.counted import Score
@@ -24,12 +23,10 @@ def classes(group: str) -> set[type]:
     blocks = [yaml.safe_load(path.read_text()) for path in (ROOT / "conf" / group).rglob("*.yaml")]
     if group == "score":
         blocks = [block for named in blocks for block in named.values()]
-    if group == "model":
-        return {model_class(block) for block in blocks}
-    base, built_in = config.TARGETS.get(group, Score), config.BUILT_IN.get(group)
+        return {target_class(block, group, Score) for block in blocks}
     # A yaml over another's names what it changes alone.
-    named = [{"_target_": built_in, **block} if built_in else block for block in blocks]
-    return {target_class(block, group, base) for block in named if "_target_" in block}
+    named = [config._named(block, group) for block in blocks]
+    return {config._class_of(group, block) for block in named if group == "model" or "_target_" in block}
 
 
 GROUPS = ("dataset", "partition", "model", "optimiser", "schedule", "score", "system")

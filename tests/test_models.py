@@ -84,7 +84,7 @@ def first_weights(graph: Graph, model: dict) -> dict[str, np.ndarray]:
     torch.set_default_dtype(torch.float64)
     try:
         widths = [graph.num_features, *[model["hidden"]] * (model["layers"] - 1), graph.num_classes]
-        made = Model(config.make_model(model), widths, 3)
+        made = Model(config.make("model", model), widths, 3)
         return {
             name: p.detach().numpy().copy() for name, p in made.named_parameters() if ".norm." not in name
         }

@@ -54,7 +54,7 @@ def by_hand(name: str, gradients: list[np.ndarray], start: np.ndarray, lr: float
 def test_steps_are_those_of_the_papers(name):
     rng = np.random.default_rng(5)
     gradients, start = list(rng.standard_normal((6, 7))), rng.standard_normal(7)
-    made = config.make_optimiser(OPTIMISERS[name])
+    made = config.make("optimiser", OPTIMISERS[name])
     weight = torch.nn.Parameter(torch.from_numpy(start.copy()))
     optimiser = made.make([weight], made.lr)
     for gradient, want in zip(gradients, by_hand(name, gradients, start, made.lr, made.weight_decay)):
@@ -114,10 +114,10 @@ def test_the_default_is_adam_at_a_constant_rate():
 @pytest.mark.parametrize(
     "knobs, given, said",
     [
-        ({}, {"optimiser": config.make_optimiser(OPTIMISERS["sgd"])}, "optimiser=adam"),
+        ({}, {"optimiser": config.make("optimiser", OPTIMISERS["sgd"])}, "optimiser=adam"),
         ({}, {"scheduled": True}, "schedule=constant"),
         ({"update": "delta"}, {"scheduled": True}, "schedule=constant"),
-        ({"update": "delta"}, {"optimiser": config.make_optimiser(OPTIMISERS["sgd"])}, None),
+        ({"update": "delta"}, {"optimiser": config.make("optimiser", OPTIMISERS["sgd"])}, None),
         ({}, {}, None),
     ],
 )

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.base.target import made, target_of
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.config import EvaluateConfig
 from harness.core.counted import MacroF1
 from harness.core.cuts import halo_plan
 from harness.core.normalisation import BatchNorm
-from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scorer, Scores
 from harness.core.trainer import Trainer
 from harness.data.graph import Graph
@@ -28,12 +26,8 @@ GCN = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0}
 
 def trainer(comm, shard, how: dict[str, Any]) -> Trainer:
     """Of the blocks in `how`, by their names in a config; what it lacks has its default."""
-    makers = {
-        "model": config.make_model,
-        "optimiser": config.make_optimiser,
-        "schedule": lambda block: made({"_target_": target_of(Constant), **block}, "schedule", Schedule),
-    }
-    pieces = {name: make({"model": GCN, **how}.get(name, {})) for name, make in makers.items()}
+    blocks = {"model": GCN, "optimiser": {}, "schedule": {}, **how}
+    pieces = {name: config.make(name, blocks[name]) for name in ("model", "optimiser", "schedule")}
     pieces["evaluate"] = EvaluateConfig(**how.get("evaluate", {}))
     system = config.make_system(how.get("system", VANILLA))
     return Trainer(shard, comm, system, seed=3, epochs=how.get("epochs", 6), kernel="numba", **pieces)

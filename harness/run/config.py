@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.base.code import code_of
 from harness.base.errors import InputError, as_given, check_text, did_you_mean, typed
 from harness.base.machine import check_machine
-from harness.base.target import check_trusted, made, target_class, target_of, trust
+from harness.base.target import KEY, check_trusted, made, target_class, target_of, trust
 from harness.base.terminal import OF_A_LINE
 from harness.core.architectures import model_class
 from harness.core.cluster import Cluster
@@ -38,7 +38,13 @@ from harness.results.identity import WORKERS, canonical, fingerprint, identity
 from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
 
-BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {"evaluate": EvaluateConfig, "cluster": Cluster}
+# The classes of blocks that have no `_target_`.
+BLOCKS: dict[str, type[Any]] = {
+    "evaluate": EvaluateConfig,
+    "cluster": Cluster,
+    "straggler": Straggler,
+    "labels": MaskedLabels,
+}
 # Blocks whose `_target_` names a class derived from these. A model may be named by `model.name` instead.
 TARGETS: dict[str, type[Any]] = {
     "dataset": Dataset,
@@ -46,6 +52,8 @@ TARGETS: dict[str, type[Any]] = {
     "optimiser": Optimiser,
     "schedule": Schedule,
     "system": System,
+    "model": ModelConfig,
+    "combine": Combine,
 }
 # The class of a block without a `_target_`: the tree's datasets have none, and a block may be left out.
 BUILT_IN = {
@@ -53,13 +61,12 @@ BUILT_IN = {
     "optimiser": target_of(Adam),
     "schedule": target_of(Constant),
 }
+NULL = ("combine", "straggler", "labels")  # blocks that most runs have not
 # Blocks that may be left out.
-EMPTY: dict[str, dict[str, Any]] = {
-    name: {} for name in ("model", "optimiser", "schedule", "score", "combine", "straggler", "labels")
-}
+EMPTY: dict[str, dict[str, Any]] = {name: {} for name in ("model", "optimiser", "schedule", "score", *NULL)}
 NEEDED = [name for name in TARGETS if name not in EMPTY]  # blocks that every config has
 NAME_BYTES = 200  # of the 255 that a file system allows; a run's folder gets a number behind it
-ALL = tuple(dict.fromkeys((*BLOCKS, *TARGETS, *EMPTY)))
+ALL = (*BLOCKS, *TARGETS, "score")
 
 
 @dataclass
@@ -119,8 +126,7 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        pieces = [self.model, *(getattr(self, name) for name in TARGETS), *self.scores.values()]
-        pieces += [self.combine] if self.combine else []
+        pieces = [*filter(None, (getattr(self, name) for name in TARGETS)), *self.scores.values()]
         kernel = [self.settings.kernel.rpartition(".")[0]] if "." in self.settings.kernel else []
         return code_of("harness.run.train", *(type(piece).__module__ for piece in pieces), *kernel)
 
@@ -167,22 +173,19 @@ def _made_for(path: Path, _changed: int) -> dict[str, Any]:
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
     """The `identity` of a config, with keys that the config lacks at their defaults."""
     config, asynchronous = {**EMPTY, **canonical(composed)}, True
-    for name, base in TARGETS.items():
-        block = _named(config[name], name)
+    for name in (*TARGETS, *BLOCKS):
+        block = _named(config.get(name, {}), name)
+        if name in NULL and not block:
+            continue
         # Where the class cannot be imported here or is not trusted, keys are compared as they stand.
         with contextlib.suppress(InputError):
             check_trusted({name: block}, "a run")
-            cls = target_class(block, name, base)
-            block = {**_defaults(cls), **block}
+            cls = _class_of(name, block)
+            target = {} if name in BLOCKS else {KEY: target_of(cls)}
+            block = {**target, **_defaults(cls), **block}
             if issubclass(cls, System):
                 asynchronous = issubclass(cls, AsynchronousSystem)
         config[name] = block
-    with contextlib.suppress(InputError):
-        check_trusted({"model": config["model"]}, "a run")
-        cls = model_class(config["model"])
-        config["model"] = {"_target_": target_of(cls), **_defaults(cls), **config["model"]}
-    for name, cls in BLOCKS.items():
-        config[name] = {**_defaults(cls), **config.get(name, {})}
     return identity({**_defaults(RunConfig), **config}, asynchronous)
 
 
@@ -231,14 +234,9 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     trust(config)
     # A checked config always has the number of workers.
     config = {WORKERS: RunConfig.workers, **kinds.as_text(canonical(config))}
-    blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     whole = {**EMPTY, **config}
-    blocks |= {name: made(_named(_block(whole, name), name), name, base) for name, base in TARGETS.items()}
-    blocks["model"] = make_model(_block(whole, "model"))
-    blocks["scores"] = make_scores(_block(whole, "score"))
-    blocks["combine"] = make_combine(_block(whole, "combine"))
-    blocks["straggler"] = make_straggler(_block(whole, "straggler"))
-    blocks["labels"] = make_labels(_block(whole, "labels"))
+    blocks: dict[str, Any] = {name: make(name, _block(whole, name)) for name in (*BLOCKS, *TARGETS)}
+    scores = make_scores(_block(whole, "score"))
     top = {k: v for k, v in config.items() if k not in ALL}
     known = [*RunConfig.__dataclass_fields__, *ALL]
     for key in top:
@@ -252,18 +250,20 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             f"straggler.rank={straggler.rank} is not a worker of {settings.workers}; give 0 to"
             f" {settings.workers - 1}"
         )
-    objective.direction(settings.objective, blocks["scores"])
-    return Run(settings=settings, composed=config, **blocks)
+    objective.direction(settings.objective, scores)
+    return Run(settings=settings, scores=scores, composed=config, **blocks)
 
 
-def make_model(block: dict[str, Any]) -> ModelConfig:
-    """The model that a block describes: its `_target_`, or the model of the tree that `name` names."""
-    return typed(model_class(block), {k: v for k, v in block.items() if k != "_target_"}, "model")
+def make(name: str, block: dict[str, Any]) -> Any:
+    """What the block `name`, one of BLOCKS and TARGETS, describes; None for an empty one of NULL."""
+    if name in NULL and not block:
+        return None
+    return typed(_class_of(name, block), {k: v for k, v in block.items() if k != KEY}, name)
 
 
-def make_optimiser(block: dict[str, Any]) -> Optimiser:
-    """The optimiser that a block describes; Adam where it names none."""
-    return made(_named(block, "optimiser"), "optimiser", Optimiser)
+def make_system(block: dict[str, Any]) -> System:
+    """The system that a block describes."""
+    return made(block, "system", System)
 
 
 def make_scores(block: dict[str, Any]) -> dict[str, Score]:
@@ -275,24 +275,11 @@ def make_scores(block: dict[str, Any]) -> dict[str, Score]:
     return {name: made(_block(block, name), f"score.{name}", Score) for name in block}
 
 
-def make_combine(block: dict[str, Any]) -> Combine | None:
-    """How gradients become a step, as a block says; None where it is empty, and the system chooses."""
-    return made(block, "combine", Combine) if block else None
-
-
-def make_straggler(block: dict[str, Any]) -> Straggler | None:
-    """The worker that a block slows down; None where it is empty."""
-    return typed(Straggler, block, "straggler") if block else None
-
-
-def make_labels(block: dict[str, Any]) -> MaskedLabels | None:
-    """Which training vertices show their labels, as a block says; None where it is empty: none do."""
-    return typed(MaskedLabels, block, "labels") if block else None
-
-
-def make_system(block: dict[str, Any]) -> System:
-    """The system its `_target_` names, built from the block's other keys."""
-    return made(block, "system", System)
+def _class_of(name: str, block: dict[str, Any]) -> type[Any]:
+    """The class of the block `name`, one of BLOCKS and TARGETS. InputError as `target_class`."""
+    if name == "model":
+        return model_class(block)
+    return BLOCKS.get(name) or target_class(_named(block, name), name, TARGETS[name])
 
 
 def load(run_dir: Path) -> Run:

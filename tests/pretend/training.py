@@ -111,12 +111,12 @@ def make_trainer(
         shard,
         comm,
         config.make_system(system),
-        config.make_model(model),
-        config.make_optimiser(OPTIMISER),
+        config.make("model", model),
+        config.make("optimiser", OPTIMISER),
         seed=3,
         epochs=EPOCHS,
         kernel="torch",
-        labels=config.make_labels(labels or {}),
+        labels=config.make("labels", labels or {}),
     )
 
 

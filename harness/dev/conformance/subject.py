@@ -19,7 +19,7 @@ WORDS = ("system", "cluster")  # what a check may be given: the rest of a run is
 
 def facts_of(model: str, layers: int = 2) -> RunFacts:
     """A run of one of MODELS on two workers."""
-    matrix = configs.make_model({"name": model}).matrix
+    matrix = configs.make("model", {"name": model}).matrix
     return RunFacts(model, matrix, num_workers=2, symmetric=True, multilabel=False, layers=layers)
 
 

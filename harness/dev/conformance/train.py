@@ -9,14 +9,7 @@ from harness.comm.watched import Watched
 from harness.core.cluster import Cluster
 from harness.core.mixins import evaluation_weights
 from harness.core.trainer import Trainer
-from harness.run.config import (
-    make_combine,
-    make_labels,
-    make_model,
-    make_optimiser,
-    make_straggler,
-    make_system,
-)
+from harness.run.config import NULL, make, make_system
 
 
 def make_trainer(
@@ -32,17 +25,15 @@ def make_trainer(
         shard,
         comm,
         make_system(block),
-        make_model(model),
-        make_optimiser(optimiser),
+        make("model", model),
+        make("optimiser", optimiser),
         seed=seed,
         epochs=epochs,
         kernel=kernel,
         cluster=typed(Cluster, cluster, "cluster") if cluster else None,
         rows=choices.get("rows"),
         features_wire=choices.get("features_wire"),
-        combine=make_combine(choices.get("combine") or {}),
-        straggler=make_straggler(choices.get("straggler") or {}),
-        labels=make_labels(choices.get("labels") or {}),
+        **{name: make(name, choices.get(name) or {}) for name in NULL},
     )
 
 
