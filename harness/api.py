@@ -12,6 +12,7 @@ instead.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -144,15 +145,14 @@ def _trained(
         if word.startswith("-"):
             raise InputError(f'"{word}" is an option of the command line: give words KEY=VALUE')
     given = [*runner.searchpath(config_dir), *words]
-    lists = overrides.swept(given)
-    if None in lists.values() or any(word.startswith("hydra/sweeper=") for word in given):
+    if any(word.startswith("hydra/sweeper=") for word in given):
         raise InputError(
-            "values that a pattern or a sweeper chooses are for the command line: list the values of each key"
+            "values that a sweeper chooses are for the command line: list the values of each key"
         )
-    if lists and not several:
+    if (lists := overrides.swept(given)) and not several:
         raise InputError(f"{', '.join(lists)} has several values: sweep() trains a run for each")
     command = ["-m", *given] if several else given
-    overrides.check(command, runner.CONF)
+    overrides.check(command)
     made = runner.composed(runner.expand(given))
     for each in made:
         if not prepare.anew(each) and (other := prepare.other_code(each)):
@@ -194,14 +194,11 @@ def _process(command: Sequence[str], say: Callable[[str], object] | None) -> tup
                 if say is not None:
                     say(said[-1])
         return process.wait(), said
-    except KeyboardInterrupt:
-        # A terminal and a notebook send Ctrl-C to the whole process group, so the run is ending already.
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-        raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            # A terminal and a notebook send it to the whole process group, so the run is ending already.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
         process.terminate()
         raise
     finally:

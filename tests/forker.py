@@ -15,7 +15,6 @@ import traceback
 from harness import cli
 from harness.base.loading import load
 from harness.base.machine import end_with
-from harness.base.places import CONF
 
 
 def child(arguments: list[str], out: str, err: str) -> None:
@@ -47,7 +46,7 @@ def warm_up() -> None:
         load(module)
     from harness.run import config, overrides
 
-    made = config.check(overrides.check(["dataset=cora"], CONF))
+    made = config.check(overrides.check(["dataset=cora"]))
     assert made.code
 
 

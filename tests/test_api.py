@@ -12,7 +12,6 @@ import pytest
 import harness.api as halobench
 from harness.results.report import columns, groups, plot_data, table
 from harness.run import overrides
-from harness.run.command import CONF
 from tests import traces
 from tests.conftest import ROOT
 from tests.launching import Started
@@ -87,7 +86,6 @@ def test_a_system_of_ones_own_and_a_run_that_fails(place, forked, monkeypatch):
         (["seed=1,2"], "seed has several values: sweep() trains a run for each"),
         (["-m", "seed=1,2"], '"-m" is an option of the command line: give words KEY=VALUE'),
         (["hydra/sweeper=optuna", "seed=1,2"], "chooses are for the command line: list the values"),
-        (["seed=interval(1, 3)"], "chooses are for the command line: list the values of each key"),
     ],
 )
 def test_words_that_make_no_run_are_one_sentence_before_anything_starts(forked, words, sentence):
@@ -213,7 +211,7 @@ def test_a_pages_python_calls_what_is_there(page):
         given = [ast.literal_eval(each) for each in call.args if isinstance(each, ast.Constant)]
         if call.func.attr in ("run", "sweep"):
             assert given
-            overrides.check(["-m", *given], CONF)
+            overrides.check(["-m", *given])
 
 
 @pytest.mark.nightly(90)

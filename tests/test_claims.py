@@ -23,7 +23,7 @@ from harness.papers.claims.verdict import (
     UNKNOWN,
 )
 from harness.papers.figures import __main__ as figures
-from harness.run import overrides, runner
+from harness.run import overrides
 from tests import experiments, traces
 
 
@@ -55,7 +55,7 @@ def test_what_an_experiment_asks_for_is_a_run(name):
     first, *more = plan.rows
     pairs = [(first, size) for size in plan.sizes] + [(row, experiment.SIZES[0]) for row in more]
     for sweep in (sweep for pair in pairs for sweep in plan.sweeps(*pair)):
-        overrides.check(["-m", *sweep.split()], runner.CONF)
+        overrides.check(["-m", *sweep.split()])
 
 
 def test_no_size_takes_a_twin_smaller_than_it_can_be():

@@ -5,13 +5,12 @@ import pytest
 from harness import cli
 from harness.base.errors import InputError
 from harness.run import config, overrides
-from harness.run.command import CONF
 from tests import systems
 from tests.launching import ROOT
 
 
 def accept(*arguments: str) -> config.Run:
-    composed = overrides.check(list(arguments), CONF)
+    composed = overrides.check(list(arguments))
     return systems.asked(*arguments) if composed is None else config.check(composed)
 
 
@@ -79,14 +78,16 @@ def test_refused_in_one_sentence(arguments, parts):
 def test_a_range_without_end_is_refused_before_it_is_written_out():
     for asked in ("range(1,99999999999)", "range(1,9,0)", "range(0.0,1.0,1e-30)"):
         with pytest.raises(InputError, match=r"seed=range.* is a range of more than 100000 values"):
-            overrides.check(["-m", f"seed={asked}"], CONF)
-    assert overrides.check(["-m", "seed=range(1,4)"], CONF) is None
+            overrides.check(["-m", f"seed={asked}"])
+    assert overrides.check(["-m", "seed=range(1,4)"]) is None
+    with pytest.raises(InputError, match="lists no values: give KEY=A,B, or hydra/sweeper=optuna"):
+        overrides.expand(["seed=interval(1,3)"])
 
 
 def test_a_sweep_of_more_runs_than_anyone_waits_for_is_refused_before_it_is_written_out():
     asked = ["-m", "seed=range(0,1000)", "epochs=1,2", "model.hidden=range(1,1001)"]
     with pytest.raises(InputError, match="a sweep of 2000000 runs, and 100000 are the most"):
-        overrides.check(asked, CONF)
+        overrides.check(asked)
 
 
 @pytest.mark.parametrize("number", ["9" * 6000, "0x" + "f" * 6000])
@@ -104,21 +105,15 @@ def test_a_number_that_python_does_not_show_is_refused(capsys, number):
 
 def test_every_value_of_a_sweep_is_checked():
     with pytest.raises(InputError, match="sancuss"):
-        overrides.check(["system=vanilla,sancuss", "-m"], CONF)
+        overrides.check(["system=vanilla,sancuss", "-m"])
 
 
 def test_a_sweep_over_systems_sets_keys_that_the_default_system_lacks():
     given = ["-m", "system=digest,digest_a", "system.interval=5", "model.hidden=8", "seed=1,2"]
-    assert overrides.check(given, CONF) is None
-    assert overrides.for_hydra(given, CONF) == [
-        "-m",
-        "system=digest,digest_a",
-        "system.interval=choice(5)",
-        "model.hidden=8",
-        "seed=1,2",
-    ]
+    assert overrides.check(given) is None
+    assert overrides.for_sweeper(given) == [*given[:2], "system.interval=choice(5)", *given[3:]]
     for same in (given[1:2] + given[3:], ["-m", "system=digest", "system.interval=5,6"]):
-        assert overrides.for_hydra(same, CONF) == same
+        assert overrides.for_sweeper(same) == same
 
 
 def test_damaged_config_of_a_run_is_named(tmp_path):

@@ -69,7 +69,7 @@ def test_a_run_of_a_page_is_composed(command, tmp_path):
     """As the page has it, each value of its sweep at least once: keys, values and the folder."""
     words = command.rest
     asked = [word for word in words if word != "-m"]
-    assert (overrides.check(words, runner.CONF) is None) == ("-m" in words)
+    assert (overrides.check(words) is None) == ("-m" in words)
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = [word for word in asked if not word.startswith(("results=", "data_dir=", "hydra"))]
     assert runner.composed(covering(runner.expand(sweep)), places)

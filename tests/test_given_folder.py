@@ -265,8 +265,8 @@ def test_a_yaml_beyond_limits_is_one_sentence_whoever_reads_it(tmp_path, says):
         lambda: cluster_of(str(path)),
         lambda: experiment.one("mine", tmp_path / "system"),
         lambda: runner.searchpath(tmp_path),
-        lambda: overrides.check(["--config-dir", str(tmp_path), "system=mine"], runner.CONF),
-        lambda: overrides.parts([f"hydra.searchpath=[file://{tmp_path}]", "-m", "system=mine"], runner.CONF),
+        lambda: overrides.check(["--config-dir", str(tmp_path), "system=mine"]),
+        lambda: overrides.expand([f"hydra.searchpath=[file://{tmp_path}]", "-m", "system=mine"]),
     ):
         with pytest.raises(InputError, match=says.replace("  ", " ")) as refused:
             read()

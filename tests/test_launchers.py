@@ -12,7 +12,6 @@ from harness.base.errors import InputError
 from harness.results import objective, summary
 from harness.results.reader import Trace
 from harness.run import overrides, sweep
-from harness.run.command import CONF
 from harness.run.jobs import NOTES, Job, Jobs
 from tests import traces
 from tests.launching import losses
@@ -101,7 +100,7 @@ def test_a_job_that_is_heard_of_no_more_is_named(tmp_path):
 def test_a_launcher_that_is_not_there_says_what_to_install(monkeypatch, word, sentence):
     monkeypatch.setattr(overrides._Known, "plugins", lambda self, group: ["basic"])
     with pytest.raises(InputError) as refused:
-        overrides.check(["-m", word, "seed=1,2"], CONF)
+        overrides.check(["-m", word, "seed=1,2"])
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -137,18 +136,18 @@ def test_optuna_goes_on_after_a_trial_that_failed_and_minimises_a_cost(place):
 def test_the_direction_is_the_objectives():
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     optuna = "-m", "hydra/sweeper=optuna"
-    made = sweep.read([*optuna, "seed=1,2", "epochs=1,2"], CONF)
-    assert made.parts[0][-1] == "hydra.sweeper.direction=maximize" and made.keys == ["seed", "epochs"]
+    made = sweep.read([*optuna, "seed=1,2", "epochs=1,2"])
+    assert made.words[-1] == "hydra.sweeper.direction=maximize" and made.keys == ["seed", "epochs"]
     assert made.optimises and made.total == 20 and made.elsewhere is None
-    made = sweep.read([*optuna, "objective=bytes_epoch", "seed=1,2", "hydra/launcher=joblib"], CONF)
-    assert made.parts[0][-1] == "hydra.sweeper.direction=minimize" and str(made.elsewhere) == "results"
+    made = sweep.read([*optuna, "objective=bytes_epoch", "seed=1,2", "hydra/launcher=joblib"])
+    assert made.words[-1] == "hydra.sweeper.direction=minimize" and str(made.elsewhere) == "results"
     for words, sentence in [
         (("hydra.sweeper.direction=minimize", "seed=1,2"), "makes objective=null worse"),
         (("objective=bytes_epok", "seed=1,2"), 'did you mean "bytes_epoch"?'),
         (("system=vanilla,sancus", "system.bound=1,2"), "needs one space of values"),
     ]:
         with pytest.raises(InputError) as refused:
-            sweep.read([*optuna, *words], CONF)
+            sweep.read([*optuna, *words])
         assert sentence in str(refused.value) and "\n" not in str(refused.value)
 
 

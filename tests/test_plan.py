@@ -51,7 +51,7 @@ def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, here, tm
     assert cli.main(["run", "--dry", "-m", *words, "seed=1,2"]) == 0
     said, known = capsys.readouterr().out, "2 runs, 1 of them finished before; the others take about "
     assert f"all runs together send {2 * files.read_json(path)['bytes_total'] / 1e6:.3f} MB" in said
-    assert re.search(rf"{known}\d+ seconds by the latest", said)
+    assert re.search(rf"{known}\d+ s by the latest", said)
     assert list(tmp_path.glob("*/*/summary.json")) == [path], "nothing is trained"
     assert known in Started(place, ["-m", *words, "seed=1,2"]).end().err
     for word, says in {  # as the run itself says

@@ -127,15 +127,13 @@ def _answered(words: list[str]) -> int:
     typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
     from harness.base.terminal import read_as_far_as_wanted  # rich: in `main`, a Ctrl-C meanwhile is one line
 
-    if not {*words} - {"-h", "--help"}:
-        with read_as_far_as_wanted():
-            print(_listed())
-        return 0
-    if {"-h", "--help"} & {*words}:
-        with read_as_far_as_wanted():
+    if words and not {"-h", "--help"} & {*words}:
+        return _called(words, typed)
+    with read_as_far_as_wanted():
+        if {*words} - {"-h", "--help"}:
             return _called(words, typed)
-        return 0
-    return _called(words, typed)
+        print(_listed())
+    return 0
 
 
 def _called(words: list[str], typed: str) -> int:
@@ -228,12 +226,11 @@ def _complete(words: list[str]) -> int:
     key, _, value = line[-1].partition("=")
     if value or line[-1].endswith("="):
         from harness.base.errors import InputError
-        from harness.base.places import CONF
         from harness.run import overrides
 
         before = value[: value.rfind(",") + 1]
         with contextlib.suppress(InputError):
-            if known := overrides.options(key, line[1:-1], CONF):
+            if known := overrides.options(key, line[1:-1]):
                 offered = (f"{key}={before}{option}" for option in known)
                 print(" ".join(each for each in offered if each.startswith(line[-1])))
                 return 0

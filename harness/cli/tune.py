@@ -7,7 +7,7 @@ asks for the same trials in the same order, and reads those that have finished f
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import yaml
 
 from harness.base.bounds import KEY, SEED, Bounds, number
 from harness.base.errors import InputError, package, typed
-from harness.base.places import CONF
 from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
 from harness.base.words import key_of, key_value
@@ -75,7 +74,7 @@ class Study:
 
     base     the run whose keys the trials change
     space    the keys that they choose, and from which values
-    pending  the first trial that has not finished: (Optuna's trial, its values, its run); None: none is left
+    pending  the run of the first trial that has not finished; None: none is left
     trials   those that have ended
     """
 
@@ -83,7 +82,7 @@ class Study:
         optuna = package("optuna", "optuna")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.base, self.space, self.budget = base, chosen, trials
-        self.failed = optuna.trial.TrialState.FAIL
+        self.states = optuna.trial.TrialState
         sampler = optuna.samplers.TPESampler(seed=base.settings.seed)
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
         defaults = {key: space.value_of(base, key) for key in chosen}
@@ -91,52 +90,42 @@ class Study:
             warnings.simplefilter("ignore")
             self.study.enqueue_trial({key: value for key, value in defaults.items() if value in chosen[key]})
         self.trials: list[Trial] = []
-        self.pending: tuple[Any, dict[str, Any], Run] | None = None
-        self.catch_up()
+        self._lacking = self._tried()
+        self.pending = next(self._lacking, None)
 
     @property
     def name(self) -> str:
         return self.base.system_name
 
-    def catch_up(self) -> None:
-        """Ask for trials and note those whose runs have finished, up to the first that has not."""
-        while self.pending is None and len(self.trials) < self.budget:
+    def tell(self, why: str = "") -> None:
+        """Go on to the next trial that has not finished.
+
+        why   the reason where the run of the pending one failed; "" where it has finished
+        """
+        try:
+            self.pending = self._lacking.send(why)
+        except StopIteration:
+            self.pending = None
+
+    def _tried(self) -> Generator[Run, str, None]:
+        """Ask for trials and note what came of each. Yields the runs that have not finished, and is sent why
+        they failed, or "" once they have finished."""
+        while len(self.trials) < self.budget:
             asked = self.study.ask()
             values = {key: each.draw(asked, key) for key, each in self.space.items()}
+            score, why = None, ""
             try:
                 run = space.changed(self.base, values, label=track.label(self.name, track.TRIAL))
+                if runner.lacking([run]):
+                    why = yield run
+                if not why:
+                    summary = files.read_json(run.directory / "summary.json")
+                    score, diverged = objective.value(summary, None), summary["diverged"]
+                    why = "" if diverged is None else f"diverged in epoch {diverged + 1}"
             except InputError as error:
-                self._note(asked, Trial(values, None, str(error)))
-                continue
-            self.pending = asked, values, run
-            if not runner.lacking([run]):
-                self.tell()
-
-    def tell(self, why: str = "") -> None:
-        """Note what became of the pending trial.
-
-        why   the reason where its run failed; "" where it has finished
-        """
-        assert self.pending is not None
-        asked, values, run = self.pending
-        self.pending = None
-        try:
-            if why:
-                raise InputError(why)
-            summary = files.read_json(run.directory / "summary.json")
-            score, diverged = objective.value(summary, None), summary["diverged"]
-        except InputError as error:
-            self._note(asked, Trial(values, None, str(error)))
-        else:
-            why = "" if diverged is None else f"diverged in epoch {diverged + 1}"
-            self._note(asked, Trial(values, score, why))
-
-    def _note(self, asked: Any, trial: Trial) -> None:
-        self.trials.append(trial)
-        if trial.score is None:
-            self.study.tell(asked, state=self.failed)
-        else:
-            self.study.tell(asked, trial.score)
+                why = str(error)
+            self.trials.append(Trial(values, score, why))
+            self.study.tell(asked, score, self.states.FAIL if score is None else self.states.COMPLETE)
 
     @property
     def best(self) -> Trial | None:
@@ -199,11 +188,11 @@ def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[
     for key in OWN:
         if key in map(key_of, rest):
             raise InputError(f"{key} is set for each run here: leave it out")
-    overrides.check(["-m", *rest], CONF)
+    overrides.check(["-m", *rest])
     swept = overrides.swept(rest)
-    if several := sorted(swept.keys() - {"system"}):
+    if several := sorted({*swept} - {"system"}):
         raise InputError(f"{several[0]} has several values: tune each in a command of its own")
-    if "system" not in map(key_of, rest) or swept.get("system", []) is None:
+    if "system" not in map(key_of, rest):
         raise InputError("system is not given by name: give system=NAME,NAME,...")
     given = {key: yaml.safe_load(f"[{value}]" if key == "seeds" else value) for key, value in own.items()}
     budget = typed(Budget, given, "")
@@ -228,41 +217,34 @@ def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> No
             left += len(runner.lacking(study.runs(track.TUNED, budget.seeds)))
         lacking += left
         seconds += left * _seconds(study) if left else 0.0
+    unknown = "for a time that is known when one of each system has finished"
+    takes = unknown if math.isnan(seconds) else runner.duration(seconds)
     runs = len(studies) * (budget.trials + 2 * len(budget.seeds))
     console.say(
         f"{counted(len(studies), 'system')}, {counted(budget.trials, 'trial')} of each and"
         f" {counted(len(budget.seeds), 'seed')} of two tracks: {counted(runs, 'run')}, {lacking} to start"
-        + (f", {_duration(seconds)}" if lacking else "")
+        + (f", {takes}" if lacking else "")
     )
 
 
 def _seconds(study: Study) -> float:
     """About how many seconds a run of the study takes, by the latest trial that has finished, else by the
     latest run of the same system, graph and workers; NaN where there is none."""
-    alike = [*([study.pending[2]] if study.pending else []), study.base]
+    alike = filter(None, [study.pending, study.base])
     return next(filter(None, map(runner.seconds_of, alike)), math.nan)
-
-
-def _duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "for a time that is known when one of each system has finished"
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
 
 
 def _search(study: Study, console: Terminal) -> None:
     """Run the trials that are lacking, and say what came of each and which is best."""
     while study.pending is not None:
-        began, run, why = time.monotonic(), study.pending[2], ""
+        began, run, why, number = time.monotonic(), study.pending, "", len(study.trials)
         try:
             _start([run])
         except InputError as error:
             why = _last(error).removeprefix(f"{run.directory}: ")
         study.tell(why)
-        which = f"{study.name}, trial {len(study.trials)} of {study.budget}"
-        console.say(f"{which}: {_told(study.trials[-1])}, {time.monotonic() - began:.0f} s")
-        study.catch_up()
+        which = f"{study.name}, trial {number + 1} of {study.budget}"
+        console.say(f"{which}: {_told(study.trials[number])}, {time.monotonic() - began:.0f} s")
     console.say(
         f"{study.name}: " + (f"best is {_told(study.best)}" if study.best else "no trial has a score")
     )
@@ -279,9 +261,7 @@ def _told(trial: Trial) -> str:
 def _start(runs: Sequence[Run]) -> None:
     """Train these runs. InputError with the output of those that failed."""
     if runs:
-        settings = runs[0].settings
-        places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
-        runner.start(str(settings.label), places, runs)
+        runner.start(str(runs[0].settings.label), Places.of(runs[0].settings), runs)
 
 
 def _last(error: InputError) -> str:

@@ -2,12 +2,15 @@
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hydra import version
-from hydra._internal.utils import _run_hydra, get_args_parser
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.utils import _run_hydra, get_args_parser, run_and_report
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.types import HydraContext
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.errors import InputError
@@ -26,27 +29,27 @@ def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
 
 
 def _run(words: list[str], program: str) -> int:
+    code = 0
     try:
         with plain_warnings():
             given = overrides.parse(words)
             if given.help:
                 from harness.run import keys  # brings in the report, which no start has to wait for
 
-                print(keys.text(words, CONF, program))
+                print(keys.text(words, program))
                 return 0
-            single = overrides.check(words, CONF)
-            swept = sweep.read(words, CONF) if given.multirun else None
-            if swept and swept.total and not swept.optimises and not swept.elsewhere:
-                _say_how_long(words, swept.total)
+            single = overrides.check(words)
+            swept = sweep.read(words) if given.multirun and not overrides.is_for_hydra(given) else None
             jobs = Jobs(swept)
             with jobs.collected(swept.elsewhere if swept else None):
-                code = 0
                 if single is not None:
                     jobs.train([given.overrides], lambda _: single)
-                elif swept and swept.plain:  # Hydra would compose each of its runs twice
-                    _train(jobs, swept.parts, given.config_dir)
+                elif swept is None or swept.optimises:
+                    code = _by_hydra(swept.words if swept else words, jobs)
+                elif swept.elsewhere:
+                    code = _launched(words, swept, jobs)
                 else:
-                    code = _started(jobs, swept.parts if swept else [words])
+                    _train(words, swept.runs, jobs)
             jobs.show()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -63,42 +66,45 @@ def _run(words: list[str], program: str) -> int:
     return jobs.failed[0].code if jobs.failed else code
 
 
-def _say_how_long(words: list[str], total: int) -> None:
-    """Say before a sweep starts how many runs it has and how long they take. Says nothing of a sweep of more
-    than 50 runs, since composing them takes seconds, nor where a run cannot be composed: that error is told
-    when the run's turn comes. InputError where the file of a graph is not there."""
-    if 1 < total <= 50:
-        from harness.run import runner
+def _train(words: list[str], runs: list[list[str]], jobs: Jobs) -> None:
+    """Train the runs of a sweep in this process. Of up to 50 it is said before how long they take, where all
+    can be composed: an error is told when the run's turn comes. InputError where the file of a graph is not
+    there."""
+    from harness.run import config, runner
 
-        given, runs = overrides.parse(words), []
+    compose = runner.composer(overrides.searchpath(words))
+    if 1 < len(runs) <= 50:
+        made = []
         with contextlib.suppress(InputError, HydraException, OmegaConfBaseException):
-            own = runner.searchpath(given.config_dir)
-            runs = runner.composed([[*own, *run] for run in runner.expand(given.overrides)])
-        for run in runs:
-            run.dataset.check_there()
-        if runs:
-            print(runner.how_long(runs), file=sys.stderr, flush=True)
+            made = [config.check(compose(run)) for run in runs]
+        for each in made:
+            each.dataset.check_there()
+        if made:
+            print(runner.how_long(made), file=sys.stderr, flush=True)
+    jobs.train(runs, compose)
 
 
-def _train(jobs: Jobs, parts: list[list[str]], config_dir: str | None) -> None:
-    """Train the jobs of every part of a sweep in this process, without Hydra's launcher."""
-    from harness.run import runner
+def _launched(words: list[str], swept: sweep.Sweep, jobs: Jobs) -> int:
+    """Let Hydra's launcher start the runs of a sweep in other processes; returns the exit code."""
+    composed = overrides.settings(words)
+    with overrides.hydra_initialised():
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
+        launcher = Plugins.instance().instantiate_launcher(context, jobs, composed)
+        return _code(lambda: launcher.launch(swept.runs, initial_job_idx=0))
 
-    runs = [run for part in parts for run in runner.expand(overrides.parse(part).overrides)]
-    jobs.train(runs, runner.composer(runner.searchpath(config_dir)))
+
+def _by_hydra(words: list[str], jobs: Jobs) -> int:
+    """Do what Hydra's own main does with these words, which need not be this process's; returns the exit
+    code."""
+    version.setbase("1.3")
+    GlobalHydra.instance().clear()
+    return _code(lambda: _run_hydra(overrides.parse(words), get_args_parser(), jobs, CONF, "config"))
 
 
-def _started(jobs: Jobs, parts: list[list[str]]) -> int:
-    """Let Hydra start the jobs of every part; returns its exit code."""
-    for jobs.part, part in enumerate(parts):
-        given = overrides.parse(overrides.for_hydra(part, CONF))
-        # What @hydra.main does, with words that need not be this process's.
-        version.setbase("1.3")
-        GlobalHydra.instance().clear()  # of the sweep before this one
-        try:
-            _run_hydra(given, get_args_parser(), jobs, CONF, "config")
-        except SystemExit as end:
-            # Hydra, a launcher or a sweeper has said why it gave up; how its jobs ended is still told.
-            if end.code:
-                return end.code if isinstance(end.code, int) else 1
+def _code(work: Callable[[], object]) -> int:
+    """Let Hydra work; returns the exit code. What it gives up at it has said."""
+    try:
+        run_and_report(work)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
     return 0

@@ -33,17 +33,13 @@ NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave
 
 
 def run_job(
-    composed: DictConfig | dict[str, Any],
-    show: bool = True,
-    wait: bool = False,
-    older: list[Path] | None = None,
-) -> Path:
-    """Train one run from a composed config; returns its folder. A run that has finished before is shown, not
-    trained again.
+    composed: DictConfig | dict[str, Any], show: bool = True, wait: bool = False
+) -> tuple[Path, bool]:
+    """Train one run from a composed config; returns its folder, and whether other code computed before what
+    is shown. A run that has finished before is shown, not trained again.
 
     show    print the results at the end
     wait    wait for a run that is going on in another process, and show it when it has finished there
-    older   a list to which the run's folder is added where it is shown and other code computed it
     """
     run = configs.check(composed)
     console = Terminal()
@@ -62,10 +58,11 @@ def run_job(
                     command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.run.worker"
                     command = f"{ALLOW}={allow} {command}" if allow else command
                     console.print(f"{command} {run_dir}", highlight=False, soft_wrap=True)
-                    return run_dir
+                    return run_dir, False
                 launch.launch(run, run_dir)
+    older = bool(said and finished)
     if not show:
-        return run.directory
+        return run.directory, older
     # Not before: it brings in statistics that nothing up to here has to wait for.
     from harness.results.report import single
 
@@ -77,11 +74,9 @@ def run_job(
         kept = (run.directory / "checkpoints" / "latest").exists()
         if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:
             console.say(f"it cannot be extended to more epochs: {KEPT.format('it')}", "dim")
-    if said and finished:
-        if older is not None:
-            older.append(run.directory)
+    if older:
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
-    return run.directory
+    return run.directory, older
 
 
 def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
@@ -138,13 +133,11 @@ class Jobs:
     """The jobs of a command: announced while a sweep goes on, with what became of each.
 
     sweep   None: a single run
-    part    which of the sweep's parts is going on, 0-based
     notes   a folder in which jobs leave what became of them; None where all jobs run in this process
     ended   what became of each job, by its number from 1
     """
 
     sweep: Sweep | None = None
-    part: int = 0
     notes: Path | None = None
     ended: dict[int, Job] = field(default_factory=dict)
 
@@ -154,11 +147,8 @@ class Jobs:
         Returns the value that the sweeper optimises; None where it optimises none or the job has none."""
         hydra = HydraConfig.get()
         words = list(hydra.overrides.task)
-        before = self.sweep.before[self.part] if self.sweep else 0
-        number = before + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
-        if self.notes is None:
-            return self._job(words, number, lambda: composed)
-        with plain_warnings():  # this is another process than the command's
+        number = int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
+        with plain_warnings():  # this may be another process than the command's
             return self._job(words, number, lambda: composed)
 
     def train(self, runs: Iterable[list[str]], compose: Callable[[list[str]], DictConfig]) -> None:
@@ -177,9 +167,8 @@ class Jobs:
         self._note(number, job)
         try:
             composed = compose()
-            older: list[Path] = []
-            job.folder = str(run_job(composed, wait=bool(self.sweep and self.sweep.keys), older=older))
-            job.older = bool(older)
+            folder, job.older = run_job(composed, wait=bool(self.sweep and self.sweep.keys))
+            job.folder = str(folder)
             if self.sweep and self.sweep.optimises:
                 job.value = _value(Path(job.folder), composed.objective)
             job.error, job.code = "", 0

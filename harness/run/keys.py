@@ -22,8 +22,6 @@ FIRST = (
     *("system", "dataset", "workers", "epochs", "seed", "partition", "model", "optimiser", "evaluate"),
     "cluster",
 )
-# Blocks that a run has only where an option of theirs is chosen.
-NULL = ("combine", "straggler", "labels", "score")
 USAGE = """usage: {program} [-m]{dry} [KEY=VALUE ...]
 
 {does}
@@ -31,22 +29,19 @@ USAGE = """usage: {program} [-m]{dry} [KEY=VALUE ...]
 example: {program} -m system={systems} dataset={dataset} workers=4 seed=1,2
 """
 
-DOES = (
-    "{does}; with -m {those}every combination of the values in KEY=VALUE,VALUE,...{dry} Below is each key"
-    " with the value that it has in this command: `{program} system=NAME --help` shows those of another"
-    " system."
+TRAINS = (
+    "Trains one run; with -m every combination of the values in KEY=VALUE,VALUE,... With --dry nothing is"
+    " trained: it says how many runs that would be, what they would send and hold, and how long they would"
+    " take."
 )
-TRAINS = {
-    "does": "Trains one run",
-    "those": "",
-    "dry": " With --dry nothing is trained: it says how many runs that would be, what they would send and"
-    " hold, and how long they would take.",
-}
-PREPARES = {
-    "does": "Makes the shards and the folder of one run, and prints the torchrun command that trains it",
-    "those": "those of ",
-    "dry": "",
-}
+PREPARES = (
+    "Makes the shards and the folder of one run, and prints the torchrun command that trains it; with -m"
+    " those of every combination of the values in KEY=VALUE,VALUE,..."
+)
+KEYS = (
+    "Below is each key with the value that it has in this command: `{program} system=NAME --help` shows those"
+    " of another system."
+)
 
 
 def described(cls: type) -> dict[str, str]:
@@ -77,9 +72,9 @@ def _told(cls: type) -> dict[str, str]:
     return {key: " ".join(lines) for key, lines in told.items()}
 
 
-def text(words: list[str], conf: str, program: str) -> str:
+def text(words: list[str], program: str) -> str:
     """The help of the command typed as `program` with these words. InputError where a name does not exist."""
-    composed, options = overrides.composed(words, conf)
+    composed, options = overrides.composed(words)
     for key in OmegaConf.missing_keys(composed):
         OmegaConf.update(composed, key, "VALUE")
     run = configs.check(composed)
@@ -88,10 +83,9 @@ def text(words: list[str], conf: str, program: str) -> str:
     rest = dict(sorted(rest.items(), key=lambda item: isinstance(item[1], dict)))
     dataset = run.graph_name
     systems = ",".join(options.get("system", [])[-2:])
-    words_of = PREPARES if program.endswith(" prepare") else TRAINS
-    does = DOES.format(program=program, **words_of)
-    dry = " [--dry]" if words_of["dry"] else ""
-    does = textwrap.fill(does, WIDTH, break_on_hyphens=False)
+    prepares = program.endswith(" prepare")
+    does = f"{PREPARES if prepares else TRAINS} {KEYS.format(program=program)}"
+    does, dry = textwrap.fill(does, WIDTH, break_on_hyphens=False), "" if prepares else " [--dry]"
     parts = [USAGE.rstrip().format(program=program, dry=dry, does=does, systems=systems, dataset=dataset)]
     for together, found in itertools.groupby(
         [*first.items(), *rest.items()], lambda item: item[0] if isinstance(item[1], dict) else ""
@@ -106,9 +100,9 @@ def text(words: list[str], conf: str, program: str) -> str:
         # Of scores there may be several, each a block of its own; their options are all there is to say.
         lines = [] if name == "score" else _lines(f"{name}.", type(getattr(run, name)), keys)
         parts.append("\n".join([head, *lines]))
-    for name in NULL:
+    for name in (*configs.NULL, "score"):  # blocks that a run has only where an option of theirs is chosen
         if name not in run.composed:
-            choices = f"{name}=NAME, by default none, of {', '.join(overrides.options(name, [], conf))}"
+            choices = f"{name}=NAME, by default none, of {', '.join(overrides.options(name, []))}"
             parts.append(textwrap.fill(choices, WIDTH, subsequent_indent="    ", break_on_hyphens=False))
     return "\n\n".join(parts)
 

@@ -4,7 +4,9 @@ parser's message. Also lets a sweep over a group set keys of the group's options
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,11 @@ from harness.base import yaml_text
 from harness.base.errors import InputError, did_you_mean
 from harness.base.places import CONF, own_config
 from harness.base.subcommand import check_options
-from harness.base.words import key_value
+from harness.base.words import key_of, key_value
 from harness.run import refused
 
 SEARCHPATH = "hydra.searchpath"
+SHARED = ("results", "objective")  # keys that all runs of a sweep have in common
 # Hydra's own groups, and for some of their options the extra of this project that brings them.
 PLUGINS = {
     "hydra/launcher": {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"},
@@ -43,40 +46,29 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return args
 
 
-def check(arguments: list[str], conf: str) -> DictConfig | None:
-    """The config of the single run that the arguments ask for. None for a sweep, and where they hold an
-    option or a key of Hydra's own, which only Hydra can follow. InputError at the first override that cannot
-    be read, or whose group option or key does not exist.
+def check(arguments: list[str]) -> DictConfig | None:
+    """The config of the single run that the arguments ask for; None for a sweep, and where they hold an
+    option that only Hydra can follow. InputError at the first override that cannot be read, or whose group
+    option or key does not exist.
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema."""
     args = parse(arguments)
-    if (
-        args.help
-        or args.hydra_help
-        or args.shell_completion
-        or args.info
-        or args.config_name
-        or args.config_path
-    ):
+    if is_for_hydra(args):
         return None
     parsed = [refused.parsed(word) for word in args.overrides]
-    ours = [o for o in parsed if not o.key_or_group.startswith("hydra") and not o.is_delete()]
+    ours = [o for o in parsed if not _is_hydras(o) and not o.is_delete()]
     for override in ours:
         if override.is_sweep_override() and not args.multirun:
             raise InputError(f"{override.input_line} lists several values: add -m to run them all")
     refused.check_runs(ours)
-    searched = _searched(args, parsed)
-    for place in searched:
-        if place.startswith("file://") and not Path(place.removeprefix("file://")).is_dir():
-            raise InputError(f'{SEARCHPATH}="{place}" is not a folder: give file://FOLDER')
-    known = _Known(conf, searched)
+    known = _Known(_searched(args, parsed))
     for override in parsed:
         if override.key_or_group in PLUGINS:
             _check_plugin(override.key_or_group, str(override.value()), known)
     for override in ours:
-        if known.is_group(override.key_or_group) and override.value() is None and not override.is_delete():
-            group = override.key_or_group
-            raise InputError(f"{_line(override)} names no option{did_you_mean('', known.options(group))}")
+        group = override.key_or_group
+        if known.is_group(group) and override.value() is None:
+            raise InputError(f"{override.input_line} names no option{did_you_mean('', known.options(group))}")
     if args.multirun:  # a sweep is composed job by job
         _explain(ours, known)
         return None
@@ -84,15 +76,17 @@ def check(arguments: list[str], conf: str) -> DictConfig | None:
     if isinstance(made, str):
         _explain(ours, known)
         raise InputError(made)  # _explain found nothing better to say
-    return made if is_plain(arguments) else None
+    return made
 
 
-def is_plain(arguments: list[str]) -> bool:
-    """Whether the only options and keys of Hydra's own among the arguments are -m and --config-dir."""
-    given = vars(parse(arguments))
-    words = given.pop("overrides")
-    others = {option for option, value in given.items() if value} - {"run", "multirun", "config_dir"}
-    return not others and not any(word.lstrip("+~").startswith("hydra") for word in words)
+def is_for_hydra(args: argparse.Namespace) -> bool:
+    """Whether the arguments hold an option that only Hydra can follow, as --cfg or --info."""
+    given = {option for option, value in vars(args).items() if value}
+    return not given <= {"overrides", "run", "multirun", "config_dir"}
+
+
+def _is_hydras(override: Override) -> bool:
+    return override.key_or_group.startswith("hydra")
 
 
 def _check_plugin(group: str, name: str, known: _Known) -> None:
@@ -108,97 +102,109 @@ def _check_plugin(group: str, name: str, known: _Known) -> None:
     raise InputError(f'{group}="{name}" is not known{did_you_mean(name, {*options, *PLUGINS[group]})}')
 
 
-def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
-    """The places that the arguments add to the config's search path. InputError where a yaml there is beyond
-    limits."""
-    own = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
-    places = [o.value() for o in parsed if o.key_or_group == SEARCHPATH]
-    found = own + [
-        str(place) for given in places for place in (given if isinstance(given, list) else [given])
-    ]
-    for place in found:
+def _searched(args: argparse.Namespace, parsed: Iterable[Override]) -> list[str]:
+    """The places that the arguments add to the config's search path. InputError where one is no folder, or a
+    yaml there is beyond limits."""
+    places = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
+    for given in (o.value() for o in parsed if o.key_or_group == SEARCHPATH):
+        places += map(str, given if isinstance(given, list) else [given])
+    for place in places:
         if place.startswith("file://"):
-            yaml_text.check_folder(Path(place.removeprefix("file://")))
+            folder = Path(place.removeprefix("file://"))
+            if not folder.is_dir():
+                raise InputError(f'{SEARCHPATH}="{place}" is not a folder: give file://FOLDER')
+            yaml_text.check_folder(folder)
+    return places
+
+
+def _read(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Override], _Known]:
+    """The arguments as Hydra's parser reads them, what each word means, and what is known where they look."""
+    args = parse(arguments)
+    parsed = {word: refused.parsed(word) for word in args.overrides}
+    return args, parsed, _Known(_searched(args, parsed.values()))
+
+
+def expand(arguments: list[str]) -> list[list[str]]:
+    """The runs of a sweep in the command's order, each as its overrides. A run leaves out the keys inside a
+    swept group that its option lacks: in `system=vanilla,sancus system.bound=1,2` vanilla has no bound, and
+    runs once. InputError where a sweeper would have to choose values."""
+    _, parsed, known = _read(arguments)
+    lacking = _lacking(parsed, known)
+    choices = [
+        [f"{o.get_key_element()}={value}" for value in _each(o)] if o.is_sweep_override() else [word]
+        for word, o in parsed.items()
+    ]
+    runs = []
+    for run in itertools.product(*choices):
+        left_out = {key for word in run for key in lacking.get(word, ())}
+        runs.append(tuple(word for word in run if key_of(word) not in left_out))
+    return [list(run) for run in dict.fromkeys(runs)]
+
+
+def _each(override: Override) -> list[str]:
+    """The values of a swept key, as written. InputError where a sweeper would have to choose them."""
+    if override.is_interval_sweep() or override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+        raise InputError(
+            f"{override.input_line} lists no values: give KEY=A,B, or hydra/sweeper=optuna for it to choose"
+        )
+    return [*map(str, override.sweep_string_iterator())]
+
+
+def _lacking(parsed: dict[str, Override], known: _Known) -> dict[str, list[str]]:
+    """The keys among the arguments that an option of a swept group lacks, by the option, as
+    `system=vanilla`; of groups inside which a key is given."""
+    found = {}
+    for group in parsed.values():
+        name = group.key_or_group
+        if group.is_sweep_override() and known.is_group(name):
+            inside = [o.key_or_group for o in parsed.values() if _is_key_of(o, name)]
+            for value in _each(group) if inside else []:
+                composed = known.compose([f"{name}={value}"])
+                found[f"{name}={value}"] = [key for key in inside if _lacks(key, composed)]
     return found
 
 
-def parts(arguments: list[str], conf: str) -> list[list[str]]:
-    """The sweeps, one after another, that the arguments ask for, each as its arguments. It is one sweep
-    unless some options of a swept group lack a key that is given inside the group. In `system=vanilla,sancus
-    system.bound=1,2` vanilla has no bound: it becomes a sweep of its own, without that key, and runs once."""
-    args = parse(arguments)
-    if not args.multirun:
-        return [arguments]
-    parsed = {word: refused.parsed(word) for word in args.overrides}
-    known = _Known(conf, _searched(args, list(parsed.values())))
-    made = [arguments]
-    for word, group in parsed.items():
-        name = group.key_or_group
-        if not (group.is_sweep_override() and known.is_group(name)):
-            continue
-        inside = {w: o.key_or_group for w, o in parsed.items() if _is_key_of(o, name)}
-        # Options that lack the same keys stay together, in the order in which they are given.
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for value in _values(group) if inside else []:
-            composed = known.compose([f"{name}={value}"])
-            lacking = tuple(w for w, key in inside.items() if _lacks(key, composed))
-            alike.setdefault(lacking, []).append(value)
-        if any(alike):
-            made = [
-                [f"{name}={','.join(values)}" if w == word else w for w in words if w not in lacking]
-                for words in made
-                for lacking, values in alike.items()
-            ]
-    return made
-
-
-def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, list[str]]]:
+def composed(arguments: list[str]) -> tuple[DictConfig, dict[str, list[str]]]:
     """The config that the arguments make, without those that list several values; and the options of each
     group, by its name. InputError where the arguments make no config."""
-    args = parse(arguments)
-    parsed = [refused.parsed(word) for word in args.overrides]
-    words = [_line(o) for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
-    check([word for word in arguments if word not in ("-h", "--help")], conf)
-    known = _Known(conf, _searched(args, parsed))
-    made = known.compose(words)
+    check([word for word in arguments if word not in ("-h", "--help")])
+    _, parsed, known = _read(arguments)
+    single = [o for o in parsed.values() if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
+    made = known.compose([str(o.input_line) for o in single])
     return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
 
 
-def options(group: str, arguments: list[str], conf: str) -> list[str]:
+def options(group: str, arguments: list[str]) -> list[str]:
     """The options of a group, with those in folders below it; empty where there is no such group. InputError
     as in `parse`."""
-    return sorted(_Known(conf, _searched(parse(arguments), [])).options(group))
+    return sorted(_Known(_searched(parse(arguments), [])).options(group))
 
 
-def settings(arguments: list[str], conf: str) -> DictConfig:
+def searchpath(arguments: list[str]) -> list[str]:
+    """The override that adds the places that the arguments name to Hydra's search path; [] where none."""
+    return _read(arguments)[2].places
+
+
+def settings(arguments: list[str]) -> DictConfig:
     """The config that a whole sweep has in common: Hydra's own settings (under `hydra`), `results` and
     `objective`, composed without the keys of its runs. InputError where the arguments make none."""
-    args = parse(arguments)
-    parsed = [refused.parsed(word) for word in args.overrides]
+    _, parsed, known = _read(arguments)
     common = [
         str(o.input_line)
-        for o in parsed
-        if (o.key_or_group.startswith("hydra") or o.key_or_group in ("results", "objective") or o.is_add())
-        and o.key_or_group != SEARCHPATH
-        and not (o.is_sweep_override() and not o.key_or_group.startswith("hydra"))
+        for o in parsed.values()
+        if o.key_or_group != SEARCHPATH
+        and (_is_hydras(o) or ((o.key_or_group in SHARED or o.is_add()) and not o.is_sweep_override()))
     ]
     try:
-        return _Known(conf, _searched(args, parsed)).compose(common, hydra=True)
+        return known.compose(common, hydra=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(str(error).splitlines()[0]) from None
 
 
-def swept(arguments: list[str]) -> dict[str, list[str] | None]:
-    """The keys that the arguments give several values, each with its values as written. The values are None
-    where something else decides them: a pattern of options, or a sweeper that draws from an interval."""
-    found: dict[str, list[str] | None] = {}
-    for override in map(refused.parsed, parse(arguments).overrides):
-        if override.is_sweep_override() and not override.key_or_group.startswith("hydra"):
-            decided = override.value_type == ValueType.GLOB_CHOICE_SWEEP or override.is_interval_sweep()
-            found[override.get_key_element()] = (
-                None if decided else [str(value) for value in override.sweep_string_iterator()]
-            )
-    return found
+def swept(arguments: list[str]) -> list[str]:
+    """The keys that the arguments give several values."""
+    parsed = map(refused.parsed, parse(arguments).overrides)
+    return [o.get_key_element() for o in parsed if o.is_sweep_override() and not _is_hydras(o)]
 
 
 def _is_key_of(override: Override, group: str) -> bool:
@@ -207,37 +213,50 @@ def _is_key_of(override: Override, group: str) -> bool:
     return not added and override.key_or_group.startswith(f"{group}.")
 
 
-def for_hydra(arguments: list[str], conf: str) -> list[str]:
-    """The arguments as Hydra's own sweeper needs them.
+def for_sweeper(arguments: list[str]) -> list[str]:
+    """The arguments as a sweeper that optimises needs them. InputError where not all options of a swept group
+    have a key that is given inside it.
 
-    Hydra's sweeper first composes one config for the whole sweep, without the swept overrides. So in
+    Hydra first composes one config for the whole sweep, without the swept overrides. So in
     `system=digest,digest_a system.interval=5` it would look for the interval in the default system. A key of
     a swept group is therefore given as a sweep over one value."""
-    args = parse(arguments)
-    if not args.multirun:
-        return arguments
-    parsed, known = {word: refused.parsed(word) for word in args.overrides}, _Known(conf, [])
-    swept = tuple(
-        f"{o.key_or_group}."
-        for o in parsed.values()
-        if o.is_sweep_override() and known.is_group(o.key_or_group)
-    )
-    inside = {word: o for word, o in parsed.items() if swept and o.key_or_group.startswith(swept)}
-    alone = {word for word, o in inside.items() if not o.is_sweep_override() and not o.is_delete()}
+    _, parsed, known = _read(arguments)
+    lacking = _lacking(parsed, known)
+    if lacked := {key for keys in lacking.values() for key in keys}:
+        words = [word for word, o in parsed.items() if o.key_or_group in lacked]
+        raise InputError(
+            f"{' '.join(words)}: not every option has the key, and a sweeper that optimises needs one"
+            " space of values; give options that all have it"
+        )
+    groups = {option.partition("=")[0] for option in lacking}
+    alone = {
+        word
+        for word, o in parsed.items()
+        if not o.is_sweep_override() and any(_is_key_of(o, group) for group in groups)
+    }
     return ["{}=choice({})".format(*key_value(word)) if word in alone else word for word in arguments]
+
+
+@contextlib.contextmanager
+def hydra_initialised() -> Iterator[None]:
+    """While this is open, Hydra's `compose` knows the configs of this repository, and nothing of before."""
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(CONF, version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().clear()
 
 
 class _Known:
     """The groups and keys that exist on the repository's own config path and in the places `searched`, which
     the arguments add."""
 
-    def __init__(self, conf: str, searched: list[str]):
-        self.conf, self.searched = conf, searched
-        self.folders = [
-            Path(conf),
-            *(Path(s.removeprefix("file://")) for s in searched if s.startswith("file://")),
-        ]
-        self.complete = len(self.folders) == 1 + len(searched)  # options inside packages are not listed
+    def __init__(self, searched: list[str]):
+        self.places = [f"{SEARCHPATH}=[{','.join(searched)}]"] if searched else []
+        own = [Path(s.removeprefix("file://")) for s in searched if s.startswith("file://")]
+        self.folders = [Path(CONF), *own]
+        self.complete = len(own) == len(searched)  # options inside packages are not listed
 
     def is_group(self, key: str) -> bool:
         return any((folder / key).is_dir() for folder in self.folders)
@@ -250,21 +269,12 @@ class _Known:
 
     def plugins(self, group: str) -> list[str]:
         """The options of one of Hydra's own groups, whoever installed them."""
-        GlobalHydra.instance().clear()
-        try:
-            with initialize_config_dir(self.conf, version_base="1.3"):
-                return GlobalHydra.instance().config_loader().get_group_options(group)
-        finally:
-            GlobalHydra.instance().clear()
+        with hydra_initialised():
+            return GlobalHydra.instance().config_loader().get_group_options(group)
 
     def compose(self, overrides: list[str], hydra: bool = False) -> DictConfig:
-        places = [f"{SEARCHPATH}=[{','.join(self.searched)}]"] if self.searched else []
-        GlobalHydra.instance().clear()
-        try:
-            with initialize_config_dir(self.conf, version_base="1.3"):
-                return compose("config", overrides=[*places, *overrides], return_hydra_config=hydra)
-        finally:
-            GlobalHydra.instance().clear()
+        with hydra_initialised():
+            return compose("config", overrides=[*self.places, *overrides], return_hydra_config=hydra)
 
     def named(self, block: str, overrides: list[str]) -> str:
         """A block's name with the option that these overrides choose for it, as `system=vanilla`."""
@@ -278,7 +288,7 @@ class _Known:
         # Options before the keys inside them, so that the first override without which a config could be
         # made is the one to blame.
         ordered = sorted(overrides, key=lambda o: not self.is_group(o.key_or_group))
-        words = [_line(override) for override in ordered]
+        words = [str(override.input_line) for override in ordered]
         made = self._tried(words)
         if isinstance(made, DictConfig):
             return made
@@ -288,7 +298,7 @@ class _Known:
                 group = self.is_group(override.key_or_group)
                 return refused.unusable(override, group, str(error).splitlines()[0])
             if isinstance(error, OmegaConfBaseException):
-                return refused.unresolved(_line(override))
+                return refused.unresolved(str(override.input_line))
         return str(made).splitlines()[0]
 
     def _tried(self, words: list[str]) -> DictConfig | HydraException | OmegaConfBaseException:
@@ -334,19 +344,11 @@ def _explain(overrides: list[Override], known: _Known) -> None:
             raise InputError(f"{key} is a key of none of {', '.join(there)}{did_you_mean(last, named)}")
 
 
-def _line(override: Override) -> str:
-    """The word that an override was parsed from."""
-    assert override.input_line is not None
-    return override.input_line
-
-
 def _values(override: Override) -> list[str]:
     value = override.value()
     if isinstance(value, ChoiceSweep):
-        return [str(v) for v in value.list]
-    if isinstance(value, list):  # several options of one group
-        return [str(v) for v in value]
-    return [str(value)]
+        value = value.list
+    return [*map(str, value)] if isinstance(value, list) else [str(value)]  # a list: options of one group
 
 
 def _lacks(key: str, composed: DictConfig) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 import multiprocessing
 import os
 import signal
@@ -16,7 +15,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -31,6 +30,7 @@ from harness.data import real
 from harness.results import files
 from harness.run import config as configs
 from harness.run import overrides, process
+from harness.run.settings import RunConfig
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Places:
     data_dir: Path
 
     @classmethod
-    def of(cls, asked: argparse.Namespace) -> Places:
-        """From the options of `add_places`."""
-        return cls(asked.results, asked.cache, asked.data_dir)
+    def of(cls, asked: argparse.Namespace | RunConfig) -> Places:
+        """From the options of `add_places`, or the settings of a run."""
+        return cls(Path(asked.results), Path(asked.cache), Path(asked.data_dir))
 
     @property
     def overrides(self) -> list[str]:
@@ -92,17 +92,7 @@ def is_here(graph: str, data_dir: Path) -> bool:
 
 def expand(sweep: str | Sequence[str]) -> list[list[str]]:
     """The runs of a sweep (one line, or its words) in the command's order, each as its list of overrides."""
-    runs: list[list[str]] = []
-    for words in overrides.parts(["-m", *(sweep.split() if isinstance(sweep, str) else sweep)], CONF):
-        choices: list[list[str]] = []
-        for override in OverridesParser.create().parse_overrides(overrides.parse(words).overrides):
-            values = [str(override.input_line)]
-            if override.is_sweep_override():
-                key = override.get_key_element()
-                values = [f"{key}={value}" for value in override.sweep_string_iterator()]
-            choices.append(values)
-        runs += [list(run) for run in itertools.product(*choices)]
-    return runs
+    return overrides.expand(sweep.split() if isinstance(sweep, str) else list(sweep))
 
 
 def folders(sweep: str, places: Places) -> list[Path]:
@@ -144,11 +134,10 @@ def composer(common: Sequence[str]) -> Callable[[list[str]], DictConfig]:
 
 def _compose(words: list[str]) -> DictConfig:
     try:
-        with initialize_config_dir(CONF, version_base="1.3"):
+        with overrides.hydra_initialised():
             return compose("config", overrides=words)
     except (HydraException, OmegaConfBaseException):
-        # `check` clears Hydra's state, so it is called only here, where no config is being composed any more.
-        overrides.check(words, CONF)
+        overrides.check(words)
         raise
 
 
@@ -157,18 +146,10 @@ def _plain(config: DictConfig, key: str) -> bool:
     return not isinstance(OmegaConf.select(config, key, default=config), DictConfig)
 
 
-@functools.lru_cache(maxsize=256)
-def _cut(system: str, own: Path | None) -> str:
-    """Whether the system that these words ask for partitions by "edge" cut or by "vertex" cut.
-
-    own   the folder of users' own configs
-    """
-    return composed([[*searchpath(own), *system.split()]])[0].system.cut
-
-
+@functools.cache
 def brings_partition(system: str) -> bool:
     """Whether the system that these words ask for is over a vertex-cut, whose partitions are its own."""
-    return _cut(" ".join(expand(system)[0]), own_config()) == "vertex"
+    return composed(expand(system)[:1])[0].system.cut == "vertex"
 
 
 def configured() -> dict[str, dict[str, Any]]:
@@ -261,6 +242,13 @@ def seconds_of(run: configs.Run) -> float | None:
     return max(whole - trained, 0.0) + trained * run.settings.epochs / summary["epochs"]
 
 
+def duration(seconds: float) -> str:
+    """A length of time in words, "about 5 min"."""
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
 def how_long(runs: Sequence[configs.Run]) -> str:
     """How many runs there are, how many of them have finished, and about how long the others will take."""
     left = lacking(runs)
@@ -271,8 +259,7 @@ def how_long(runs: Sequence[configs.Run]) -> str:
         return has
     if not known:
         return f"{has}; how long they take is known when one of their system, graph and workers has finished"
-    time = f"{sum(known):.0f} seconds" if sum(known) < 100 else f"{sum(known) / 60:.0f} minutes"
     more = f" and what {len(left) - len(known)} take of which none like them has finished,"
-    told = f"{has}; {'the others' if done else 'they'} take about {time}"
+    told = f"{has}; {'the others' if done else 'they'} take {duration(sum(known))}"
     told += more * (len(known) < len(left))
     return f"{told} by the latest finished runs of the same system, graph and workers"

@@ -1,9 +1,7 @@
-"""What a command's -m asks for: which keys are swept, how many runs that makes, where Hydra starts them, and
-what its sweeper optimises."""
+"""What a command's -m asks for: which keys are swept, its runs, where Hydra starts them, and what its sweeper
+optimises."""
 
-import itertools
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.base.errors import InputError
@@ -20,59 +18,48 @@ class Sweep:
     """What a command with -m asks for.
 
     keys        that are given several values
-    parts       the sweeps, one after another, that it consists of: the words of each
-    before      how many runs come before each part
-    total       runs altogether; None where that is not known
     elsewhere   the folder of results where the launcher starts jobs in other processes; else None
-    optimises   whether the sweeper chooses values by the results of earlier runs
+    runs        each as its overrides, without Hydra's own; empty where the sweeper chooses values by the
+                results of earlier runs
+    words       of the command, as such a sweeper needs them
+    total       runs altogether; None where that is not known
     objective, direction   what it optimises and which way, where it does
     grid        whether the sweeper tries every point of a grid, whatever the results are
-    plain       whether its runs follow from its words alone, with nothing of Hydra's own among them
     """
 
     keys: list[str]
-    parts: list[list[str]]
-    before: list[int]
-    total: int | None
     elsewhere: Path | None
-    optimises: bool
-    objective: str | None
-    direction: str
-    grid: bool
-    plain: bool
+    runs: list[list[str]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    total: int | None = None
+    objective: str | None = None
+    direction: str = ""
+    grid: bool = False
+
+    @property
+    def optimises(self) -> bool:
+        return bool(self.direction)
 
 
-def read(words: list[str], conf: str) -> Sweep:
+def read(words: list[str]) -> Sweep:
     """The sweep that the words of a command ask for. InputError where it cannot be made."""
-    composed = overrides.settings(words, conf)
+    composed = overrides.settings(words)
     launcher, sweeper = (composed.hydra[kind]["_target_"] for kind in ("launcher", "sweeper"))
-    swept, parts = overrides.swept(words), overrides.parts(words, conf)
-    basic = sweeper.endswith(".BasicSweeper")
-    grid = "GridSampler" in str(composed.hydra.sweeper.get("sampler"))
+    inside = composed.hydra.sweeper.get("params") or {}  # values that a config lists
+    keys = list(dict.fromkeys([*map(str, inside), *overrides.swept(words)]))
     elsewhere = None if launcher.endswith(".BasicLauncher") else Path(composed.results)
-    direction = ""
-    # Runs are counted only where the command line lists all values: not those of a config, nor of a pattern.
-    inside = dict.fromkeys(map(str, composed.hydra.sweeper.get("params") or ()))
-    if basic:
-        sizes = [math.prod(len(values or ()) for values in overrides.swept(part).values()) for part in parts]
-        total = sum(sizes) if all(sizes) and not inside else None
-    else:
-        if len(parts) > 1:
-            lacked = sorted(set(words) - set(parts[0]).intersection(*parts[1:]))
-            raise InputError(
-                f"{' '.join(lacked)}: not every option has the key, and a sweeper that optimises needs one"
-                " space of values; give options that all have it"
-            )
-        direction = objective.direction(composed.objective)
-        sizes, total = [0], composed.hydra.sweeper.get("n_trials")
-        if grid:
-            total = None  # n_trials, or the number of the grid's points where that is smaller
-        if sweeper == OPTUNA:
-            parts = [_towards(parts[0], composed.objective, direction)]
-    before = list(itertools.accumulate(sizes, initial=0))
-    keys, name = [*inside, *swept], composed.objective
-    plain = basic and elsewhere is None and total is not None and overrides.is_plain(words)
-    return Sweep(keys, parts, before, total, elsewhere, not basic, name, direction, grid, plain)
+    if sweeper.endswith(".BasicSweeper"):
+        runs = overrides.expand([*words, *(f"{key}={values}" for key, values in inside.items())])
+        runs = [[word for word in run if not word.lstrip("+~").startswith("hydra")] for run in runs]
+        return Sweep(keys, elsewhere, runs, total=len(runs))
+    direction = objective.direction(composed.objective)
+    grid = "GridSampler" in str(composed.hydra.sweeper.get("sampler"))
+    # With a grid it is n_trials, or the number of the grid's points where that is smaller.
+    total = None if grid else composed.hydra.sweeper.get("n_trials")
+    words = overrides.for_sweeper(words)
+    if sweeper == OPTUNA:
+        words = _towards(words, composed.objective, direction)
+    return Sweep(keys, elsewhere, [], words, total, composed.objective, direction, grid)
 
 
 def _towards(words: list[str], name: str | None, direction: str) -> list[str]:

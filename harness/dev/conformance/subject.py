@@ -55,7 +55,7 @@ def subject(words: Sequence[str], config_dir: str | None = None) -> Subject:
         if key_of(word).split(".")[0] not in WORDS:
             raise InputError(f'"{word}" is not part of a system: give system=NAME and its knobs only')
     searched = runner.searchpath(config_dir)
-    overrides.check([*searched, *words], runner.CONF)
+    overrides.check([*searched, *words])
     with initialize_config_dir(runner.CONF, version_base="1.3"):
         run = configs.check(compose("config", overrides=[*searched, *words]))
     return Subject(run.composed["system"], run.system)

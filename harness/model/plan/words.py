@@ -16,7 +16,7 @@ from harness.results.identity import ALIAS
 from harness.run import overrides
 from harness.run.config import ALL as BLOCKS_OF_A_RUN
 from harness.run.config import Run, RunConfig
-from harness.run.runner import CONF, composed, expand
+from harness.run.runner import composed, expand
 from harness.run.train import check_device
 
 # keys that belong to no run, and the types of their values
@@ -89,7 +89,7 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     for key in ("probe", "per_host"):
         if key in own:
             at_least(key, own[key], 1 if key == "per_host" else 2)
-    overrides.check(["-m", *rest], CONF)
+    overrides.check(["-m", *rest])
     lists = expand(rest)
     sample, probe, per_host = (own.get(key) for key in OWN)
     runs, assumed = composed(lists), list[str]()

@@ -71,7 +71,7 @@ def _main(words: list[str], program: str) -> int:
     known = available(folder, asked.size, asked.folder is not None, asked.row)
     chosen = wanted(asked.names, known, folder, asked.size)
     if asked.graph:
-        overrides.check(f"dataset={asked.graph}".split(), runner.CONF)
+        overrides.check(f"dataset={asked.graph}".split())
     if asked.keep:
         check_keep(asked.keep, asked.graph, chosen)
     if asked.list:
