@@ -7,13 +7,11 @@ import yaml
 from filelock import FileLock
 
 from harness import cli
-from harness.base.errors import InputError
 from harness.cli import runs
 from harness.results import files
 from harness.results.reader import Trace
 from harness.results.schema import SCORES
 from harness.run import prepare
-from harness.run.prepare import locked
 from tests import systems, traces
 from tests.launching import losses
 
@@ -205,12 +203,3 @@ def test_the_keys_of_a_run_name_its_graph_as_one_would_type_it(tmp_path, capsys)
     )):  # fmt: skip
         traces.prepare(tmp_path / str(number), {**traces.config(), "dataset": block})
         assert typed in said(capsys, "show", tmp_path / str(number))
-
-
-def test_a_refused_run_leaves_no_folder(tmp_path):
-    with pytest.raises(InputError, match="no"), locked(tmp_path / "graph" / "run"):
-        raise InputError("no")
-    assert not (tmp_path / "graph" / "run").exists()
-    with locked(tmp_path / "run"):
-        (tmp_path / "run" / "config.yaml").write_text("")
-    assert (tmp_path / "run" / "config.yaml").exists()

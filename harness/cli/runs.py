@@ -123,13 +123,15 @@ def _line(run: Run) -> list[str]:
         score = f"{value:.2f}" if (value := LEADING[summary["score"]][0].value(summary)) is not None else "-"
         size = f"{sum(summary['bytes_epoch'].values()) / 1e6:.3f}"
     told = [keys.get("workers", 1), keys.get("seed", ""), keys.get("epochs", "")]
-    return [graph_name(run.trace), *map(str, told), _state(run), score, size]
+    return [graph_name(run.trace), *map(str, told), state(run), score, size]
 
 
-def _state(run: Run) -> str:
+def state(run: Run) -> str:
     """The state of a run in words: finished, or how far it has come."""
-    if not run.finished and _in_use(run.path):
-        return "going on"
+    if not run.finished:
+        with _held(run.path / prepare.LOCK) as ours:
+            if not ours:
+                return "going on"
     if run.trace.epochs.empty:
         return "not begun"
     if run.summary["diverged"] is not None:
@@ -137,23 +139,12 @@ def _state(run: Run) -> str:
     return "finished" if run.finished else f"stopped after epoch {run.summary['epochs']}"
 
 
-def _in_use(path: Path) -> bool:
-    """Whether another process holds the lock of a run's folder."""
-    if not (path / prepare.LOCK).is_file() or (path / prepare.LOCK).is_symlink():
-        return False
-    try:
-        with FileLock(path / prepare.LOCK, timeout=0):
-            return False
-    except (Timeout, OSError):
-        return True
-
-
 def _show(given: argparse.Namespace) -> None:
     console = unfolded()
     for path in find_runs(given.runs):
         run = Run(path)
         with console.capture() as capture:
-            console.say(f"{path}: {_state(run)}")
+            console.say(f"{path}: {state(run)}")
             if not run.trace.epochs.empty:
                 console.print(single.run_table(path), highlight=False)
         shown = capture.get().rstrip("\n")
@@ -205,7 +196,7 @@ def _compare(given: argparse.Namespace) -> None:
     table = _table("", *_told_apart([run.path for run in runs]))
     for key, values in differing(runs).items():
         table.add_row(key, *values)
-    table.add_row("state", *map(_state, runs))
+    table.add_row("state", *map(state, runs))
     table.add_section()
     clock = "cpu" if any(run.summary["clock"] == "cpu" for run in runs) else "wall"
     for column in (*LEADING[leading([Group(runs)])], *times(clock)):
@@ -283,11 +274,7 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
             print(f"a link, kept: {folder}")
             continue
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        # A lock that is missing is made only where the folder is removed: listing leaves no files behind. A
-        # lock that is a link or no regular file is held by nobody.
-        missing = not os.path.lexists(lock)
-        takes = yes if missing else lock.is_file() and not lock.is_symlink()
-        with _held(lock) if takes else contextlib.nullcontext(True) as ours:
+        with _held(lock, make=yes) as ours:
             if not ours:
                 print(f"in use, kept: {folder}")
                 continue
@@ -299,13 +286,19 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
 
 
 @contextlib.contextmanager
-def _held(lock: Path) -> Iterator[bool]:
-    """Take a lock and hold it while this is open; yields False where another process holds it."""
-    try:
-        with FileLock(lock, timeout=0):
-            yield True
-    except Timeout:
-        yield False
+def _held(lock: Path, make: bool = False) -> Iterator[bool]:
+    """Take a lock and hold it while this is open; yields False where another process holds it.
+
+    A lock that is missing is made only with `make`: listing leaves no files behind. One that is missing, a
+    link or no regular file is held by nobody."""
+    with contextlib.ExitStack() as stack:
+        ours = True
+        if make if not os.path.lexists(lock) else lock.is_file() and not lock.is_symlink():
+            try:
+                stack.enter_context(FileLock(lock, timeout=0))
+            except (Timeout, OSError):
+                ours = False
+        yield ours
 
 
 def _table(*headings: str) -> Table:

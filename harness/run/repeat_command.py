@@ -17,8 +17,9 @@ from harness.run import runner
 from harness.run.settings import RunConfig
 
 GROUPS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "cluster")
-# By group, the key that identifies its options: an option with another value there is not the one sought.
-OWN = {"system": "_target_", "dataset": "source", "model": "name", "partition": "_target_"}
+# By group, the key that identifies its options beside `_target_`: an option with another value there is not
+# the one sought.
+OWN = {"dataset": "source", "model": "name"}
 # Defaults of the top-level keys, which a command need not give. They matter for the keys that a config has
 # where its system cannot be imported here: it then counts as asynchronous, and its MEETING_KEYS as part of
 # the run.
@@ -101,19 +102,18 @@ def _option(group: str, block: Mapping[str, Any]) -> str:
         differing = [key for key, value in option.items() if key != "defaults" and block.get(key) != value]
         return "name" in differing, len(differing)
 
-    own, known = OWN.get(group), _options(group, Path(runner.CONF))
+    known = _options(group, Path(runner.CONF))
     if (folder := own_config()) is not None:
         known = {**known, **_options(group, folder)}
+    own = {key: block.get(key) for key in ("_target_", OWN.get(group, "_target_"))}
     found = {
         name: option
         for name, option in known.items()
-        if own is None or own not in option or option[own] == block.get(own)
+        if all(option.get(key, value) == value for key, value in own.items())
     }
-    target = block.get("_target_")
-    found = {name: o for name, o in found.items() if o.get("_target_", target) == target}
     if not found:
         raise InputError(
-            f"{group}._target_={target} is none of this tree's: give the folder of its yaml with"
+            f"{group}._target_={own['_target_']} is none of this tree's: give the folder of its yaml with"
             " --config-dir, and that of its module with PYTHONPATH"
         )
     return min(found, key=lambda name: apart(found[name]))

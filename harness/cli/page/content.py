@@ -13,10 +13,12 @@ import yaml
 from harness.base.errors import InputError
 from harness.cli.page import svg
 from harness.cli.page.layout import Cell, Picture, Table
+from harness.cli.runs import state
 from harness.results.report import curves, plot, scatter, sweep_plots
 from harness.results.report.advice import Advice, advise, comparable
 from harness.results.report.columns import TIMES
-from harness.results.report.groups import Group, Run, knob
+from harness.results.report.compare import differing
+from harness.results.report.groups import Group
 from harness.results.report.style import SCORE_TITLES, STYLE, names_of, strokes_of, told_apart
 from harness.results.report.table import CLOCKS, Section, sections
 from harness.run import repeat_command
@@ -95,10 +97,9 @@ def graphs(groups: list[Group], environments: Environments) -> list[Graph]:
 
 def _graph(anchor: str, section: Section, environments: Environments) -> Graph:
     parts = comparable(section)
-    common = [_settings(part) for part in parts]
     made = [
-        _part(f"{anchor}-part{number}", part, _apart(common, number - 1), environments)
-        for number, part in enumerate(parts, 1)
+        _part(f"{anchor}-part{number}", part, apart, environments)
+        for number, (part, apart) in enumerate(zip(parts, _apart(parts)), 1)
     ]
     folders = sorted({str(run.path.parent) for group in section.groups for run in group.runs})
     return Graph(
@@ -111,20 +112,16 @@ def _graph(anchor: str, section: Section, environments: Environments) -> Graph:
     )
 
 
-def _settings(part: Section) -> dict[str, str]:
-    keys = part.groups[0].first.keys
-    shown = {key: value for key, value in keys.items() if not key.startswith(("system.", "partition."))}
-    return {key: knob(key, value) for key, value in shown.items() if key != "seed"}
-
-
-def _apart(settings: Sequence[dict[str, str]], own: int) -> str:
-    """KEY=VALUE of part `own` for each key in which the settings of the parts do not all agree."""
-    differing = [
-        key
-        for key in dict.fromkeys(key for each in settings for key in each)
-        if len({each.get(key) for each in settings}) > 1 and not key.startswith("cluster.")
+def _apart(parts: Sequence[Section]) -> list[str]:
+    """KEY=VALUE of each part, for each key in which the settings of the parts do not all agree."""
+    beside = ("system.", "partition.", "cluster.", "seed")
+    found = differing([part.groups[0].first for part in parts])
+    shown = {key: values for key, values in found.items() if not key.startswith(beside)}
+    names = [key.removesuffix("._target_") for key in shown]
+    return [
+        " ".join(f"{name}={values[own]}" for name, values in zip(names, shown.values()) if values[own] != "-")
+        for own in range(len(parts))
     ]
-    return " ".join(settings[own][key] for key in differing if key in settings[own])
 
 
 def _part(anchor: str, part: Section, apart: str, environments: Environments) -> Part:
@@ -229,15 +226,8 @@ def _repeats(anchor: str, name: str, group: Group, environments: Environments) -
         name,
         command,
         mend,
-        [(str(run.path), str(run.seed), _state(run)) for run in group.runs],
+        [(str(run.path), str(run.seed), state(run)) for run in group.runs],
         yaml.safe_dump(first.trace.config, sort_keys=False, allow_unicode=True),
         json.dumps(first.attempts, indent=1),
         environments.setdefault(environment, len(environments) + 1),
     )
-
-
-def _state(run: Run) -> str:
-    summary = run.summary
-    if summary["diverged"] is not None:
-        return f"diverged in epoch {summary['diverged'] + 1}"
-    return "finished" if run.finished else f"unfinished after epoch {summary['epochs']}"

@@ -35,17 +35,3 @@ function open() {
 }
 addEventListener("hashchange", open);
 open();
-// Light and dark: as the system has it, until one is chosen. A page from a file may be kept from storing it.
-const root = document.documentElement, theme = document.getElementById("theme");
-const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-const dark = () => (root.dataset.theme || (prefersDark.matches ? "dark" : "light")) === "dark";
-function name() { theme.textContent = dark() ? "Light" : "Dark"; }
-try { root.dataset.theme = localStorage.getItem("halobench-theme") || ""; } catch { /* not stored */ }
-theme.addEventListener("click", () => {
-  root.dataset.theme = dark() ? "light" : "dark";
-  try { localStorage.setItem("halobench-theme", root.dataset.theme); } catch { /* not stored */ }
-  name();
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", name);
-theme.hidden = false;
-name();
