@@ -47,7 +47,7 @@ def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
     assert sent > 0.05, "0.0 MB would tell nothing"
     shown = " ".join(done.err.split())
     assert (
-        f"epoch 3/3 loss {last['loss']:.4f} val acc {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0"
+        f"epoch 3/3, loss {last['loss']:.4f}, val acc {last['val_acc']:.4f}, {sent:.1f} MB sent by worker 0"
         in shown
     )
     assert re.search(r"\d:\d\d:\d\d", shown), "the time left"

@@ -18,7 +18,7 @@ def test_a_run_folder_has_one_that_only_its_user_reads(tmp_path):
     assert len(made) == 64 and (tmp_path / secret.FILE).stat().st_mode & 0o777 == 0o600
     secret.make(tmp_path)
     assert secret.read(tmp_path) == made and [p.name for p in tmp_path.iterdir()] == [secret.FILE]
-    assert prepare._is_ours(tmp_path)
+    prepare._check_ours(tmp_path)
     secret.forget(tmp_path)
     assert secret.read(tmp_path) is None
     secret.forget(tmp_path)

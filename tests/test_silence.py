@@ -47,11 +47,8 @@ def sleepers():
 
 
 def looked(beats: Heartbeats, processes=None, times: int = 1) -> list[str]:
-    said: list[str] = []
-    silence = Silence(beats, processes or {}, said.append)
-    for _ in range(times):
-        silence.look()
-    return said
+    silence = Silence(beats, processes or {})
+    return [told for _ in range(times) if (told := silence.look())]
 
 
 @pytest.fixture

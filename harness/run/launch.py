@@ -7,7 +7,6 @@ torch's elastic process layer is not used: its queues need named semaphores, whi
 import json
 import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
@@ -20,16 +19,14 @@ from rich.console import Console
 
 from harness.base.errors import InputError, writing
 from harness.base.loading import load
-from harness.base.machine import LimitReached, memory_bytes
+from harness.base.machine import LimitReached
 from harness.base.scratch import scratch
 from harness.base.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
-from harness.core.architectures import Gcn
-from harness.results import files
 from harness.run import silence, train
 from harness.run.config import Run
-from harness.run.process import RunFailed, be_child, forking
+from harness.run.process import RunFailed, be_child, forking, killed
 
 END = 5.0  # seconds that the launcher waits for a killed worker to be gone
 PATIENCE = 20.0  # seconds that a worker which lost a peer waits for the launcher to notice that peer
@@ -40,12 +37,11 @@ SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more 
 def launch(run: Run, run_dir: Path) -> None:
     """Train `run` in the prepared `run_dir` and return when every worker has finished.
 
-    Raises RunFailed within seconds of a worker's death. Raises InputError where the device is not there, the
-    model does not fit into memory, or a worker refuses its input. However this ends, even by Ctrl-C, all
-    workers are gone by then, and what they traced so far stays readable."""
+    Raises RunFailed within seconds of a worker's death. Raises InputError where the device is not there, or a
+    worker refuses its input. However this ends, even by Ctrl-C, all workers are gone by then, and what they
+    traced so far stays readable."""
     train.check_device(run.settings.device)
     size = run.settings.workers
-    _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
     with scratch() as folder:
         meeting = str(folder / "meeting")
         method = start_method(run.settings.device)
@@ -68,7 +64,7 @@ def launch(run: Run, run_dir: Path) -> None:
                 for process in processes:
                     process.start()
             pids = {rank: process.pid or 0 for rank, process in enumerate(processes)}
-            with silence.watched(silence.Silence(beats, pids, silence.to_stderr)):
+            with silence.watched(silence.Silence(beats, pids)):
                 failed = _first_failed(processes)
         finally:
             for process in processes:
@@ -111,22 +107,6 @@ def _first_failed(processes: Sequence[BaseProcess]) -> int | None:
     return None
 
 
-def _check_memory(run: Run, vertices: int) -> None:
-    """InputError where this machine's memory cannot hold even the hidden rows of one layer (all workers) and
-    each worker's weights between hidden layers; a run takes more than that. Only models derived from `Gcn`,
-    as all of the tree's are, are checked, and only on the CPU."""
-    model, memory = run.model, memory_bytes()
-    if not isinstance(model, Gcn) or start_method(run.settings.device) != "fork":
-        return
-    weights = model.hidden * max(model.layers - 2, 0) * run.settings.workers
-    least = 4 * model.hidden * (vertices + weights)
-    if least > memory:
-        raise InputError(
-            f"model.hidden={model.hidden} and model.layers={model.layers} take over {least / 1e9:.0f} GB,"
-            f" and this machine has {memory / 1e9:.0f} GB; give a smaller model.hidden"
-        )
-
-
 def start_method(device: str) -> str:
     """How multiprocessing starts workers: "spawn" where they may use CUDA, else "fork"."""
     return "spawn" if device != "cpu" and torch.cuda.is_available() else "fork"
@@ -157,25 +137,16 @@ def _worker(
 
 def _failure(rank: int, code: int, errors: Path) -> Exception:
     """The error to raise for a worker that failed: its exit code, and the file in which it told why."""
+    mend = "; the same command goes on from the last checkpoint"
     if code < 0:
-        name = signal.Signals(-code).name
-        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-        where = "" if -code == signal.SIGKILL else "; with PYTHONFAULTHANDLER=1 it shows where"
-        return RunFailed(
-            f"worker {rank} was killed by {name}{hint}; the same command goes on from the last checkpoint"
-            f"{where}",
-            128 - code,
-        )
+        shown = f"{mend}; with PYTHONFAULTHANDLER=1 it shows where"
+        return killed(f"worker {rank}", code, f" (out of memory?){mend}", shown)
     try:
         told = json.loads(errors.read_text())["message"]
     except (OSError, ValueError, KeyError):
         # The C library ends a process with 127 where it cannot allocate what a thread needs.
         why = "for want of memory" if code == 127 else "and no word of why"
-        return RunFailed(
-            f"worker {rank} ended with exit code {code} {why}; the same command goes"
-            " on from the last checkpoint",
-            code,
-        )
+        return RunFailed(f"worker {rank} ended with exit code {code} {why}{mend}", code)
     if code == BAD_INPUT:
         return InputError(told["message"].partition(": ")[2])
     if code in (SERVICE_LOST, train.STALLED):

@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 import sys
 import traceback
 import warnings
@@ -31,7 +30,7 @@ from harness.results.reader import Trace
 from harness.run import config as configs
 from harness.run import products, secret
 from harness.run.config import Run
-from harness.run.process import RunFailed, be_child, forking, limit_memory
+from harness.run.process import RunFailed, be_child, forking, killed, limit_memory
 
 LOCK = "running.lock"
 
@@ -170,10 +169,13 @@ def is_finished(run: Run) -> bool:
     _check_folder(run)
     if not (run_dir / "config.yaml").exists() or not Trace(run_dir).finished:
         return False
+    changed = False
     if run.dataset.refuses_changed:
         begun = _begun_on(run_dir)
-        if begun not in (None, _graph(run, or_else=begun)):
-            raise _changed(run_dir)
+        with contextlib.suppress(InputError):  # the graph's files may be gone
+            changed = begun not in (None, _graph(run))
+    if changed:
+        raise _changed(run_dir)
     return True
 
 
@@ -201,8 +203,7 @@ def claimed(run: Run, wait: bool = False) -> Iterator[None]:
 def set_aside(run_dir: Path) -> Path:
     """Rename a run folder to NAME.oldN, with the first free number N; returns the new path. InputError where
     it is not a run folder."""
-    if not (run_dir / "config.yaml").exists() and not _is_ours(run_dir):
-        raise InputError(f'run_dir="{run_dir}" is not empty and is not a run folder; give another run_dir')
+    _check_ours(run_dir)
     number = 1
     while (kept := run_dir.with_name(f"{run_dir.name}.old{number}")).exists():
         number += 1
@@ -216,19 +217,19 @@ def _check_folder(run: Run) -> None:
         return
     if not run_dir.is_dir():
         raise InputError(f'run_dir="{run_dir}" is a file; give a folder')
-    if (run_dir / "config.yaml").exists():
-        if configs.completed(configs.stored(run_dir)) != configs.completed(run.composed):
-            raise InputError(
-                f'run_dir="{run_dir}" holds another run; give another folder, or fresh=true to set that one'
-                " aside"
-            )
-    elif not _is_ours(run_dir):
+    _check_ours(run_dir)
+    there = (run_dir / "config.yaml").exists()
+    if there and configs.completed(configs.stored(run_dir)) != configs.completed(run.composed):
+        raise InputError(
+            f'run_dir="{run_dir}" holds another run; give another folder, or fresh=true to set that one aside'
+        )
+
+
+def _check_ours(run_dir: Path) -> None:
+    """InputError where a folder has no config, and is not one that a run was being prepared in."""
+    preparing = {LOCK, "shards.json", "environment.json", *PARTS}
+    if not (run_dir / "config.yaml").exists() and not {p.name for p in run_dir.iterdir()} <= preparing:
         raise InputError(f'run_dir="{run_dir}" is not empty and is not a run folder; give another run_dir')
-
-
-def _is_ours(run_dir: Path) -> bool:
-    """Whether a folder without a config is one that a run was being prepared in."""
-    return {p.name for p in run_dir.iterdir()} <= {LOCK, "shards.json", "environment.json", *PARTS}
 
 
 def _begun_on(run_dir: Path) -> dict | None:
@@ -251,15 +252,10 @@ def _changed(run_dir: Path) -> InputError:
     )
 
 
-def _graph(run: Run, or_else: dict | None = None) -> dict:
-    """The graph's fingerprint, in the form that it has after writing and reading JSON. Where the graph is not
-    there: `or_else`, or InputError without it."""
-    try:
-        return json.loads(json.dumps(run.dataset.fingerprint(Path(run.settings.data_dir), run.settings.seed)))
-    except InputError:
-        if or_else is None:
-            raise
-        return or_else
+def _graph(run: Run) -> dict:
+    """The graph's fingerprint, in the form that it has after writing and reading JSON. InputError where the
+    graph is not there."""
+    return json.loads(json.dumps(run.dataset.fingerprint(Path(run.settings.data_dir), run.settings.seed)))
 
 
 def shards_of(run: Run) -> tuple[Path, dict]:
@@ -288,11 +284,8 @@ def _died(code: int) -> RunFailed:
     """The error to raise where the child ended with this exit code before it had answered."""
     if code >= 0:
         return RunFailed(f"preparing the graph ended with exit code {code} and no error message", code or 1)
-    name = signal.Signals(-code).name
     hint = ", most likely for want of memory; take a smaller graph or dataset.scale"
-    return RunFailed(
-        f"preparing the graph was killed by {name}{hint if -code == signal.SIGKILL else ''}", 128 - code
-    )
+    return killed("preparing the graph", code, hint)
 
 
 def _in_child(work, *args):

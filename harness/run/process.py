@@ -22,6 +22,15 @@ class RunFailed(RuntimeError):
         self.code = code
 
 
+def killed(what: str, code: int, memory: str, other: str = "") -> RunFailed:
+    """The error to raise where a signal ended the process `what`; its exit code is minus the signal's number.
+
+    memory, other   the end of the sentence where it was SIGKILL, which a lack of memory brings; else
+    """
+    name = signal.Signals(-code).name
+    return RunFailed(f"{what} was killed by {name}{memory if -code == signal.SIGKILL else other}", 128 - code)
+
+
 class Stopped(KeyboardInterrupt):
     """A signal asked this process to stop; `number` says which."""
 

@@ -26,33 +26,26 @@ class Progress:
     """
 
     def __init__(self, run: Run, enabled: bool):
-        wanted = str(run.settings.progress).lower()
+        wanted, self.epochs = run.settings.progress, run.settings.epochs
         shown = enabled and (wanted == "true" or (wanted == "auto" and sys.stderr.isatty()))
-        self.workers, self.megabytes, self.accuracy = run.settings.workers, 0.0, ""
-        self.bar = None
-        self.epochs = run.settings.epochs
-        self.title = f"{run.system_name} on {run.graph_name} x{self.workers}"
+        self.megabytes, self.accuracy = 0.0, ""
+        self.title = f"{run.system_name} on {run.graph_name} x{run.settings.workers}"
         # Without a terminal, a line at every so many evaluations that there are about LINES of them.
         every = max(1, run.evaluate.every)
         self.every = every * math.ceil(self.epochs / every / LINES)
         self.lines = enabled and wanted == "auto" and not shown
         self.due = -math.inf  # no line is printed before this time of the clock
+        self.bar = None
         if shown:
             self.bar = RichProgress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                TextColumn("epoch {task.completed}/{task.total}"),
-                TextColumn(
-                    "loss {task.fields[loss]:.4f}  {task.fields[accuracy]}  {task.fields[megabytes]:.1f} MB"
-                    " sent by worker 0"
-                ),
+                TextColumn("{task.fields[said]}", markup=False),
                 TimeRemainingColumn(),
                 console=Terminal(stderr=True),
                 refresh_per_second=4,
             )
-            self.task = self.bar.add_task(
-                self.title, total=self.epochs, loss=float("nan"), accuracy="", megabytes=0.0
-            )
+            self.task = self.bar.add_task(self.title, total=self.epochs, said="")
 
     def __enter__(self) -> Progress:
         if self.bar is not None:
@@ -63,7 +56,7 @@ class Progress:
         """Say that the run goes on after its first `epoch` epochs, in which worker 0 sent `sent` bytes."""
         self.megabytes = sent / 1e6
         if self.bar is not None:
-            self.bar.update(self.task, completed=epoch, megabytes=self.megabytes)
+            self.bar.update(self.task, completed=epoch)
             self.bar.console.print(f"resumed from epoch {epoch}", highlight=False)
         elif self.lines:
             self._say(f"resumed from epoch {epoch}")
@@ -79,23 +72,15 @@ class Progress:
         """Show that an epoch of the run is over; None: its loss is not known, or it was not evaluated."""
         self.sent([epoch])
         if scores is not None and not math.isnan(scores.accuracy[1]):
-            self.accuracy = f"val acc {scores.accuracy[1]:.4f}"
-        now, last = time.monotonic(), epoch.epoch + 1 == self.epochs
-        if self.lines and (last or (epoch.epoch % self.every == 0 and now >= self.due)):
-            self.due = now + APART
-            told = "" if loss is None else f", loss {loss:.4f}"
-            told += f", {self.accuracy}" if self.accuracy else ""
-            self._say(
-                f"epoch {epoch.epoch + 1}/{self.epochs}{told}, {self.megabytes:.1f} MB sent by worker 0"
-            )
+            self.accuracy = f", val acc {scores.accuracy[1]:.4f}"
+        number, now = epoch.epoch + 1, time.monotonic()
+        told = f"epoch {number}/{self.epochs}" + ("" if loss is None else f", loss {loss:.4f}")
+        told += f"{self.accuracy}, {self.megabytes:.1f} MB sent by worker 0"
         if self.bar is not None:
-            self.bar.update(
-                self.task,
-                completed=epoch.epoch + 1,
-                loss=math.nan if loss is None else loss,
-                accuracy=self.accuracy,
-                megabytes=self.megabytes,
-            )
+            self.bar.update(self.task, completed=number, said=told)
+        elif self.lines and (number == self.epochs or (epoch.epoch % self.every == 0 and now >= self.due)):
+            self.due = now + APART
+            self._say(told)
 
     def __exit__(self, *_exc) -> None:
         if self.bar is not None:

@@ -89,7 +89,7 @@ class RunConfig:
     diverged: str = word("stop", "go_on")
     objective: str | None = None
     launch: str = word("local", "prepare")
-    progress: str = "auto"
+    progress: str = word("auto", "true", "false")
     verbose: bool = False
 
     def __post_init__(self) -> None:
@@ -99,7 +99,6 @@ class RunConfig:
             raise InputError('device="gpu" is not known; did you mean "cuda"?')
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
-        choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
 
 
 def _check_path(key: str, path: str | None) -> None:

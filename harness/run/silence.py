@@ -9,7 +9,7 @@ import mmap
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,18 +54,17 @@ class Silence:
 
     beats      of the workers
     processes  the process id of each worker, by rank
-    say        called with each sentence
     """
 
     beats: Heartbeats
     processes: Mapping[int, int]
-    say: Callable[[str], None]
 
     def __post_init__(self) -> None:
         self.said: set[tuple[int, float]] = set()  # (worker, epoch) of silences that have been told
 
-    def look(self) -> None:
-        """Say who has not moved for max(LEAST, 5 x the longest epoch so far), once per worker and epoch."""
+    def look(self) -> str:
+        """Who has not moved for max(LEAST, 5 x the longest epoch so far), in a sentence, once per worker and
+        epoch; "" where there is nothing new to say."""
         rows = self.beats.rows.copy()
         limit = max(LEAST, LONGEST * rows[:, LENGTH].max())
         silence = np.where(rows[:, EPOCH] == NONE, 0.0, time.monotonic() - rows[:, SINCE])
@@ -77,7 +76,7 @@ class Silence:
         blamed = [worker for worker in blamed if rows[worker, EPOCH] == behind]
         new = {(worker, float(rows[worker, EPOCH])) for worker in blamed} - self.said
         if not new:
-            return
+            return ""
         self.said |= new
         names = ", ".join(map(str, blamed))
         whose = f"worker {names} has" if len(blamed) == 1 else f"workers {names} have"
@@ -87,7 +86,7 @@ class Silence:
         elif others:
             worker, pid = min(others.items())
             told += f" (process {pid}, which worker {worker} started, is stopped by a signal)"
-        self.say(told)
+        return told
 
     def _stopped(self, silent: list[int]) -> tuple[set[int], dict[int, int]]:
         """Which silent workers are stopped by a signal; and, by worker, the id of a process that it started
@@ -107,12 +106,13 @@ class Silence:
 
 @contextlib.contextmanager
 def watched(silence: Silence) -> Iterator[None]:
-    """While this is open, a thread calls `silence.look` every second."""
+    """While this is open, a thread looks every second, and prints what there is to say."""
     ended = threading.Event()
 
     def look() -> None:
         while not ended.wait(1.0):
-            silence.look()
+            if told := silence.look():
+                print(f"note: {told}", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -121,7 +121,3 @@ def watched(silence: Silence) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-def to_stderr(sentence: str) -> None:
-    print(f"note: {sentence}", file=sys.stderr, flush=True)

@@ -148,7 +148,7 @@ def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: WorkerPlace)
         if found["code"] != hosts[0]["code"]:
             note = f"the host of {workers(ranks)} has code {found['code']}, that of worker 0"
             print(printable(f"note: {note} {hosts[0]['code']}"), file=sys.stderr)
-    if str(run.settings.progress).lower() != "false":
+    if run.settings.progress != "false":
         counts = " + ".join(str(len(ranks)) for ranks in seat.hosts)
         print(
             f"{run_dir}: {counted(seat.size, 'worker')} on {counted(len(seat.hosts), 'host')} ({counts}), on"
