@@ -91,4 +91,4 @@ def test_a_product_packs_rows_in_as_much_memory_as_it_says(width, scaled):
     product, x = NumbaProduct(block, memory=memory), torch.randn(900, width)
     product.apply(x, None, torch.rand(900) if scaled else None, False, torch.empty(1000, width), False)
     packed, _ = product.memory(width, 4, not scaled)
-    assert len(memory._memory) == -(-packed // PAGE) * PAGE
+    assert len(memory.kept) == -(-packed // PAGE) * PAGE

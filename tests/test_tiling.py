@@ -1,5 +1,7 @@
 """No tiling changes a bit of the product; what is chosen follows from what was measured; measured once."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -156,14 +158,13 @@ def test_a_run_is_prepared_with_what_its_products_need(tmp_path, monkeypatch):
     assert len(kept) == 2 * len(measured) > 0
 
 
-def test_memory_of_huge_pages_is_lent_to_one_at_a_time_and_grows():
+def test_memory_of_huge_pages_is_a_threads_own_and_grows():
     memory, kind = huge_pages.HugePages(), np.dtype(np.float64)
-    with memory.lent((3, 5), kind) as first:
-        assert first.shape == (3, 5) and first.dtype == kind and first.ctypes.data % huge_pages.PAGE == 0
-        with memory.lent((3, 5), kind) as second:
-            assert not np.shares_memory(first, second)
-    with memory.lent((2, 5), kind) as again:
-        assert np.shares_memory(first, again)
-    with memory.lent((huge_pages.PAGE,), kind) as larger:
-        larger[:] = 1.0
-        assert not np.shares_memory(first, larger)
+    first = memory.array((3, 5), kind)
+    assert first.shape == (3, 5) and first.dtype == kind and first.ctypes.data % huge_pages.PAGE == 0
+    with ThreadPoolExecutor(1) as threads:
+        assert not np.shares_memory(first, threads.submit(memory.array, (3, 5), kind).result())
+    assert np.shares_memory(first, memory.array((2, 5), kind))
+    larger = memory.array((huge_pages.PAGE,), kind)
+    larger[:] = 1.0
+    assert not np.shares_memory(first, larger)

@@ -21,6 +21,7 @@ from harness.comm.work import attention
 from harness.core.kernels import attention_loops as loops
 from harness.core.kernels.numba_kernel import balanced_bounds
 from harness.core.kernels.parallel import use_threads
+from harness.data.csr import transpose_entries
 from harness.data.partition.shard import Csr
 
 
@@ -47,8 +48,7 @@ class AttentionEdges:
         order = np.argsort(rows, kind="stable")
         self.target, self.indices = rows[order].astype(np.int32), columns[order].astype(np.int32)
         self.indptr = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int64)
-        self.edge = np.argsort(self.indices, kind="stable").astype(np.int64)
-        self.starts = np.concatenate([[0], np.bincount(columns, minlength=total).cumsum()]).astype(np.int64)
+        self.starts, _, self.edge = transpose_entries(self.indptr, self.indices, total, True)
         self.num_rows, self.num_columns, self.device = n, total, device
         if device.type != "cpu":
             self.target_on_device = torch.from_numpy(self.target).long().to(device)
@@ -108,11 +108,9 @@ class _Attend(torch.autograd.Function):
         if hollow(y):
             return z
         arrays = [each.numpy() for each in (y, source, target, alpha, z)]
-        arguments = edges.indptr, edges.indices, *arrays
-        if (threads := use_threads()) == 1:
-            loops.forward(0, edges.num_rows, *arguments)
-        else:
-            loops.forward_parallel(balanced_bounds(edges.indptr, threads), *arguments)
+        loops.forward_by_rows(
+            balanced_bounds(edges.indptr, use_threads()), edges.indptr, edges.indices, *arrays
+        )
         return z
 
     @staticmethod
@@ -125,13 +123,9 @@ class _Attend(torch.autograd.Function):
         if hollow(y):
             return d_y, d_source, d_target, None
         arrays = [each.numpy() for each in (y, source, target, alpha, grad, d_score, d_target)]
-        by_row = edges.indptr, edges.indices, *arrays
+        threads = use_threads()
+        rows, columns = (balanced_bounds(each, threads) for each in (edges.indptr, edges.starts))
+        loops.backward_by_rows(rows, edges.indptr, edges.indices, *arrays)
         arrays = [each.numpy() for each in (alpha, grad, d_score, d_y, d_source)]
-        by_column = edges.starts, edges.edge, edges.target, *arrays
-        if (threads := use_threads()) == 1:
-            loops.backward_rows(0, edges.num_rows, *by_row)
-            loops.backward_columns(0, edges.num_columns, *by_column)
-        else:
-            loops.backward_rows_parallel(balanced_bounds(edges.indptr, threads), *by_row)
-            loops.backward_columns_parallel(balanced_bounds(edges.starts, threads), *by_column)
+        loops.backward_by_columns(columns, edges.starts, edges.edge, edges.target, *arrays)
         return d_y, d_source, d_target, None

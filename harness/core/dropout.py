@@ -18,7 +18,7 @@ from harness.base.errors import within
 from harness.base.hollow import hollow
 from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.core.kernels.dropout_device import LEVELS, LIBRARY, drop_on_device
-from harness.core.kernels.parallel import use_threads
+from harness.core.kernels.parallel import by_threads, use_threads
 from harness.data.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
@@ -58,9 +58,9 @@ def _drop_rows(
                 bits = bits >> np.uint64(16)
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _drop_rows_parallel(
-    parts: int,
+@by_threads
+def _drop_parts(
+    bounds: np.ndarray,
     x: np.ndarray,
     ids: np.ndarray,
     base: np.uint64,
@@ -68,9 +68,8 @@ def _drop_rows_parallel(
     scale: np.floating,
     out: np.ndarray,
 ) -> None:
-    rows = len(ids)
-    for part in numba.prange(parts):
-        _drop_rows(rows * part // parts, rows * (part + 1) // parts, x, ids, base, threshold, scale, out)
+    for part in numba.prange(len(bounds) - 1):
+        _drop_rows(bounds[part], bounds[part + 1], x, ids, base, threshold, scale, out)
 
 
 def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
@@ -86,7 +85,9 @@ def _drop_on_cpu(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, 
     out = torch.empty_like(x)
     if hollow(x):
         return out
-    arguments = (
+    parts = 1 if x.numel() < SERIAL_BELOW else use_threads()
+    _drop_parts(
+        len(ids) * np.arange(parts + 1) // parts,
         x.numpy(),
         ids.numpy(),
         np.uint64(base & (2**64 - 1)),
@@ -94,11 +95,6 @@ def _drop_on_cpu(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, 
         x.numpy().dtype.type(scale),
         out.numpy(),
     )
-    threads = 1 if x.numel() < SERIAL_BELOW else use_threads()
-    if threads == 1:
-        _drop_rows(0, len(ids), *arguments)
-    else:
-        _drop_rows_parallel(threads, *arguments)
     return out
 
 

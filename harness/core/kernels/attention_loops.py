@@ -5,6 +5,8 @@ the arrays are those of `AttentionEdges` and of its `attend`.
 import numba
 import numpy as np
 
+from harness.core.kernels.parallel import by_threads
+
 SLOPE = 0.2  # of the LeakyReLU
 
 
@@ -73,22 +75,22 @@ def backward_columns(first, last, starts, edge, target, alpha, grad, d_score, d_
             d_source[u, h] = total
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
-def forward_parallel(bounds, indptr, indices, y, source, target, alpha, z):
+@by_threads
+def forward_by_rows(bounds, indptr, indices, y, source, target, alpha, z):
     for part in numba.prange(len(bounds) - 1):
         forward(bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, z)
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
-def backward_rows_parallel(bounds, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
+@by_threads
+def backward_by_rows(bounds, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
     for part in numba.prange(len(bounds) - 1):
         backward_rows(
             bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, grad, d_score, d_target
         )
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
-def backward_columns_parallel(bounds, starts, edge, target, alpha, grad, d_score, d_y, d_source):
+@by_threads
+def backward_by_columns(bounds, starts, edge, target, alpha, grad, d_score, d_y, d_source):
     for part in numba.prange(len(bounds) - 1):
         backward_columns(
             bounds[part], bounds[part + 1], starts, edge, target, alpha, grad, d_score, d_y, d_source

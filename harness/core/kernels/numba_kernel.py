@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.core.kernels.gather import LINE, LINES, add_entries, fetch_entry, fetch_to_read, fetch_to_write
 from harness.core.kernels.huge_pages import HugePages
-from harness.core.kernels.parallel import use_threads
+from harness.core.kernels.parallel import by_threads, use_threads
 from harness.core.kernels.tiling import Tiling, Tilings, shape_class
 from harness.data.partition.shard import Csr
 
@@ -169,22 +169,8 @@ def _passes(
             )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@by_threads
 def _product(
-    indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, packs, ahead, block,
-    partial, cursor,
-):  # fmt: skip
-    for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
-        if packs:
-            _pack(0, len(x), x, k0, column, packed)
-        _passes(
-            0, len(out), indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block,
-            partial, cursor,
-        )  # fmt: skip
-
-
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _product_parallel(
     bounds, indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, packs, ahead, block,
     partial, cursor,
 ):  # fmt: skip
@@ -200,8 +186,8 @@ def _product_parallel(
             )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _unpacked_parallel(
+@by_threads
+def _unpacked(
     bounds, indptr, indices, values, x, row, self_loops, out, accumulate, ahead, taken
 ):  # fmt: skip
     for part in numba.prange(len(bounds) - 1):
@@ -270,22 +256,12 @@ class NumbaProduct:
         self._block, self._tilings, self._memory = block, tilings or Tilings(), memory or HugePages()
         self._values = NONE if values is None else np.ascontiguousarray(values)
         self._bounds: dict[int, np.ndarray] = {}
-        self._chosen: dict[int, Tiling] = {}
         self._ways: dict[tuple[int, int, bool], _Way] = {}
 
     def is_small(self, width: int) -> bool:
         """Whether a product with rows of `width` is done sooner by one thread."""
         block = self._block
         return (block.num_entries + block.num_rows + block.num_columns) * width < SERIAL_BELOW
-
-    def tiling(self, width_bytes: int) -> Tiling:
-        """The tiling of products with rows of so many bytes."""
-        lines = -(-width_bytes // LINE)
-        if lines not in self._chosen:
-            block = self._block
-            shape = (block.num_rows, block.num_columns, block.num_entries)
-            self._chosen[lines] = self._tilings.choose(*shape, lines)
-        return self._chosen[lines]
 
     def memory(self, width: int, itemsize: int, unscaled: bool) -> tuple[int, int]:
         """The most bytes in which rows of `width` are packed, and in which sums are kept between blocks of
@@ -307,28 +283,25 @@ class NumbaProduct:
         if way is None:
             way = self._ways[key] = self._way(*key)
         scale = NONE if row is None else row.numpy()
-        threads = self._threads(width)
+        bounds = self._parts(width)
         if way.unpacked:
-            arguments = (
-                block.indptr, block.indices, self._values, given, scale, self_loops, target, accumulate,
-                way.tiling.ahead, way.taken,
+            _unpacked(
+                bounds, block.indptr, block.indices, self._values, given, scale, self_loops, target,
+                accumulate, way.tiling.ahead, way.taken,
             )  # fmt: skip
-            if threads == 1:
-                sum_unpacked(0, block.num_rows, *arguments)
-            else:
-                _unpacked_parallel(self._bounds[threads], *arguments)
         elif way.whole and x.data_ptr() % LINE == 0:
             # Rows that are whole cache lines, and are not scaled, are gathered from where they lie.
-            self._sum(given, scale, NONE, self_loops, target, accumulate, given[None], False, way, threads)
+            self._sum(given, scale, NONE, self_loops, target, accumulate, given[None], False, way, bounds)
         else:
             columns = NONE if column is None else column.numpy()
-            with self._memory.lent((way.passes, len(given), way.taken), given.dtype) as packed:
-                self._sum(given, scale, columns, self_loops, target, accumulate, packed, True, way, threads)
+            packed = self._memory.array((way.passes, len(given), way.taken), given.dtype)
+            self._sum(given, scale, columns, self_loops, target, accumulate, packed, True, way, bounds)
 
     def _way(self, width: int, itemsize: int, unscaled: bool) -> _Way:
         """How a product with rows of `width` values is computed; unscaled: it has no column scale."""
         block, width_bytes = self._block, width * itemsize
-        tiling, line = self.tiling(width_bytes), LINE // itemsize
+        line, lines = LINE // itemsize, -(-width_bytes // LINE)
+        tiling = self._tilings.choose(block.num_rows, block.num_columns, block.num_entries, lines)
         unpacked = unscaled and leaves_unpacked(block.num_columns, block.num_entries, width_bytes, tiling)
         # Columns of a pass; of rows that are not packed the most that a pass can take.
         taken = line * (max(n for n in LINES if n * line <= width) if unpacked else tiling.lines)
@@ -337,25 +310,31 @@ class NumbaProduct:
         return _Way(tiling, unpacked, taken, passes, unscaled and taken == width)
 
     def _sum(
-        self, x, row, column, self_loops, out, accumulate, packed, packs: bool, way: _Way, threads: int
+        self,
+        x,
+        row,
+        column,
+        self_loops,
+        out,
+        accumulate,
+        packed,
+        packs: bool,
+        way: _Way,
+        bounds: np.ndarray,
     ) -> None:
         """`apply`, with rows packed, or as they are, in `packed` [passes, cols, columns of a pass]."""
         block = self._block
         block_rows = way.tiling.block_rows(block.num_columns)
         kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
         partial = (buffer if kept else np.empty)((kept, way.taken), packed.dtype)
-        arguments = (
-            block.indptr, block.indices, self._values, x, row, column, self_loops, out, accumulate, packed,
-            packs, way.tiling.ahead, block_rows, partial, np.empty(kept, np.int64),
+        _product(
+            bounds, block.indptr, block.indices, self._values, x, row, column, self_loops, out, accumulate,
+            packed, packs, way.tiling.ahead, block_rows, partial, np.empty(kept, np.int64),
         )  # fmt: skip
-        if threads == 1:
-            _product(*arguments)
-        else:
-            _product_parallel(self._bounds[threads], *arguments)
 
-    def _threads(self, width: int) -> int:
-        """How many threads a product with rows of `width` has; `_bounds` then has the rows of each."""
+    def _parts(self, width: int) -> np.ndarray:
+        """Bounds of the rows that each thread of a product with rows of `width` takes."""
         threads = 1 if self.is_small(width) else use_threads()
-        if threads > 1 and threads not in self._bounds:
+        if threads not in self._bounds:
             self._bounds[threads] = balanced_bounds(self._block.indptr, threads)
-        return threads
+        return self._bounds[threads]
