@@ -59,8 +59,9 @@ from harness.base.hollow import hollow
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import code, stream
 from harness.core import quantise as linear
+from harness.core.counted import Accuracy
 from harness.core.mixins import SeesOutput
-from harness.core.scores import score_counts
+from harness.core.scores import predicted
 from harness.core.system import ReplicaSystem, Traits, without_effect
 from systems.parts.changes import changed, difference
 
@@ -277,7 +278,8 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
 
     def output(self, layer, z):
         if layer == self.num_layers - 1:
-            self.counts = score_counts(z.detach()[self.train_rows], self.labels)
+            rows, labels = z.detach()[self.train_rows], self.labels
+            self.counts = Accuracy().counts(predicted(rows, labels), rows, labels)[:2]
         return z
 
     def after_epoch(self, epoch):

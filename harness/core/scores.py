@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.comm.comm import Comm
-from harness.core.counted import Score
+from harness.core.counted import Accuracy, Balanced, Score, mean
 
 SPLITS = ("train", "val", "test")
 RANKED = ("val", "test")  # the splits that auc and balanced accuracy are given for
@@ -90,42 +90,24 @@ class Scorer:
         # in the other.
         classes = 1 if logits.shape[1] == 2 and self.labels.ndim == 1 else logits.shape[1]
         positives = self.positives = self.positives or self._count_positives(classes)
-        chosen = [(logits[mask], self.labels[mask]) for mask in self.masks]
-        ranked = [self._ranked(*pair) for pair in chosen[1:]]
+        split = [(logits[mask], self.labels[mask]) for mask in self.masks]
+        ranked = [self._ranked(*pair) for pair in split[1:]]
         bad = (~torch.isfinite(logits)).any(1).sum()
         won = [outranked(*pair, theirs) for pair, theirs in zip(ranked, self._gather(ranked, positives))]
-        sizes = torch.tensor([len(mask) for mask in self.masks], device=logits.device)
-        accuracy = torch.stack([score_counts(*pair, self.cut) for pair in chosen])
-        recall = [recall_counts(*pair, self.cut) for pair in chosen[1:]]
-        counted = [
-            score.counts(predicted(*pair, self.cut), *pair)
-            for score in self.more.values()
-            for pair in chosen[1:]
-        ]
+        sizes = torch.tensor([len(mask) for mask in self.masks[1:]], device=logits.device)
+        own = [Accuracy(), Balanced(), *self.more.values()]
+        asked = [(own[0], split[0]), *((score, pair) for score in own for pair in split[1:])]
+        counts = [score.counts(predicted(*pair, self.cut), *pair) for score, pair in asked]
         # All counts are added up over workers at once; every score follows from the totals.
-        bad, sizes, accuracy, *rest = self._total([bad[None], sizes, accuracy, *won, *recall, *counted])
+        bad, sizes, *rest = self._total([bad[None], sizes, *won, *counts])
         if bad:
             none = (math.nan, math.nan)
-            return Scores(
-                (math.nan, math.nan, math.nan), none, none, int(bad), dict.fromkeys(self.more, none)
-            )
-        rest, totals = rest[:4], iter(rest[4:])
+            return Scores((math.nan, *none), none, none, int(bad), dict.fromkeys(self.more, none))
         found = torch.tensor(positives, dtype=torch.float64).sum(0).view(2, classes)
-        train, val, test = (
-            _mean(right / possible.clamp(min=1), vertices > 0)
-            for (right, possible), vertices in zip(accuracy, sizes)
-        )
-        val_auc, test_auc = (_auc(*each) for each in zip(rest[:2], found, sizes[1:]))
-        val_balanced, test_balanced = (_balanced(counts, self.labels.ndim == 2) for counts in rest[2:])
-        return Scores(
-            (train, val, test),
-            (val_auc, test_auc),
-            (val_balanced, test_balanced),
-            more={
-                name: (score.value(next(totals)), score.value(next(totals)))
-                for name, score in self.more.items()
-            },
-        )
+        val_auc, test_auc = (_auc(*each) for each in zip(rest[:2], found, sizes))
+        train, *others = (score.value(totals) for (score, _), totals in zip(asked, rest[2:]))
+        accuracy, balanced, *more = zip(others[::2], others[1::2])
+        return Scores((train, *accuracy), (val_auc, test_auc), balanced, more=dict(zip(self.more, more)))
 
     def _total(self, counts: list[torch.Tensor]) -> list[torch.Tensor]:
         """The sums over workers of tensors of counts, exact in double precision, in one operation."""
@@ -198,42 +180,6 @@ def predicted(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> t
     return logits.argmax(1) if labels.ndim == 1 else logits > cut
 
 
-def score_counts(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> torch.Tensor:
-    """Numerator and denominator [2] of the accuracy of logits [t, C], which add up over workers."""
-    found = predicted(logits, labels, cut)
-    if labels.ndim == 1:
-        return torch.stack([(found == labels).sum(), torch.full((), len(labels), device=logits.device)])
-    true = labels > 0
-    # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
-    return torch.stack([2 * (found & true).sum(), found.sum() + true.sum()])
-
-
-def recall_counts(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> torch.Tensor:
-    """TP, positives, TN and negatives of every class, [4, C]; they add up over workers. Of one label per
-    vertex TN is not counted, and 0."""
-    found = predicted(logits, labels, cut)
-    if labels.ndim == 1:
-        classes = logits.shape[1]
-        right = torch.bincount(labels[found == labels], minlength=classes)
-        positives = torch.bincount(labels, minlength=classes)
-        return torch.stack([right, positives, torch.zeros_like(right), len(labels) - positives])
-    true = labels > 0
-    return torch.stack([(found & true).sum(0), true.sum(0), (~found & ~true).sum(0), (~true).sum(0)])
-
-
-def _mean(values: torch.Tensor, there: torch.Tensor) -> float:
-    """The mean of the values that are there; NaN where none is."""
-    return float(values[there].mean()) if there.any() else math.nan
-
-
 def _auc(won: torch.Tensor, positives: torch.Tensor, vertices: torch.Tensor) -> float:
     pairs = positives * (vertices - positives)
-    return _mean(won / pairs.clamp(min=1), pairs > 0)
-
-
-def _balanced(counts: torch.Tensor, multilabel: bool) -> float:
-    right, positives, rejected, negatives = counts
-    recall = right / positives.clamp(min=1)
-    if not multilabel:
-        return _mean(recall, positives > 0)
-    return _mean((recall + rejected / negatives.clamp(min=1)) / 2, (positives > 0) & (negatives > 0))
+    return mean(won / pairs.clamp(min=1), pairs > 0)
