@@ -49,8 +49,6 @@ def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.5) -> t
 def dequantise(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
     """The rows [k, width] that a wire form stands for."""
     size = 2 * dtype.itemsize
-    if not len(wire) or not width:
-        return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
     low, high = wire[:, -size:].clone(memory_format=torch.contiguous_format).view(dtype).split(1, 1)
     return _read_codes(wire, width, low, (high - low) / ((1 << bits) - 1), bits)
 
@@ -95,8 +93,6 @@ def quantise_scaled(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.
 
 def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
     """The rows [k, width] that a wire form of `quantise_scaled` stands for."""
-    if not len(wire) or not width:
-        return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
     if wire.device.type == "cpu":
         rows = torch.empty(len(wire), width, dtype=dtype)
         if hollow(rows):
@@ -126,8 +122,6 @@ def quantise_even(x: torch.Tensor, bits: int) -> torch.Tensor:
 
 def dequantise_even(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
     """The rows [k, width] that a wire form of `quantise_even` stands for."""
-    if not len(wire) or not width:
-        return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
     ends = wire[:, -4:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
     low, step = ends.to(dtype).split(1, 1)
     return _read_codes(wire, width, low, step, bits)
@@ -313,6 +307,8 @@ def _read_codes(
     wire: torch.Tensor, width: int, low: torch.Tensor, step: torch.Tensor, bits: int
 ) -> torch.Tensor:
     """The rows [k, width] of the codes with which wire [k, ..] begins; low, step [k, 1]."""
+    if not len(wire) or not width:
+        return torch.empty(len(wire), width, dtype=low.dtype, device=wire.device)
     if wire.device.type != "cpu":
         packed = wire[:, : code_bytes(width, bits)]
         return low + codes_with_torch(packed, width, bits).to(low.dtype) * step
