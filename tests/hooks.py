@@ -7,6 +7,7 @@ from importlib import import_module
 
 from harness.core import mixins
 from harness.core.batches import BatchSystem
+from harness.core.propagate import Strategy
 from harness.core.system import ReplicaSystem, System
 from tests.kept import with_tables
 from tests.pages import CONF, ROOT, module_of
@@ -66,7 +67,7 @@ def methods(cls: type) -> dict[str, str]:
 
 def hooks() -> dict[str, str]:
     """What each method and each class attribute of `System` says."""
-    return {**methods(System), **attributes()}
+    return {**methods(Strategy), **methods(System), **attributes()}
 
 
 def users(hook: str) -> list[str]:
@@ -93,7 +94,7 @@ def table() -> str:
     rows += ["", "| class | hook | what it says | used by |", "|---|---|---|---|"]
     for cls in BESIDE:
         for hook, said in methods(cls).items():
-            if hook not in vars(System):
+            if hook not in hooks():
                 rows.append(f"| `{cls.__name__}` | `{hook}` | {said} | {named(hook)} |")
     return "\n".join(rows)
 

@@ -20,7 +20,7 @@ import torch
 
 from harness.comm.recorder import Recorder
 from harness.core.attention import AttentionEdges
-from harness.core.features import TakesFeatures
+from harness.core.features import Features, Rows
 from harness.core.kernels.spmm import Kernel, SparseOperator
 from harness.core.order import FEATURES, HIDDEN, Passes, Shape
 from harness.data.partition.shard import Shard
@@ -53,15 +53,17 @@ def shape_of(operator: SparseOperator) -> Shape:
     return Shape(operator.num_rows, operator.num_columns, operator.num_entries)
 
 
-class Propagation(TakesFeatures):
+class Propagation:
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
     apply. Where a layer gives fewer rows, both have only these, and A_ii only the columns that they use.
 
     drawn   [m] int64, which rows of the worker's halo the columns of A_ih stand for; None: all, in halo order
     fixed   whether n and m are the same in every epoch
+    features   X, by which layer 0's input is recognised; None: it is treated as that of other layers
     """
 
     fixed = False
+    features: Features | None = None
     passes: tuple[Passes, Passes] = FEATURES, HIDDEN  # of layer 0 and of the others
 
     def __init__(self, inner: SparseOperator, halo: SparseOperator | None, drawn: torch.Tensor | None = None):
@@ -73,6 +75,15 @@ class Propagation(TakesFeatures):
     def at(self, layer: int) -> Propagation:
         """The matrix of layer `layer`: this one in all of them."""
         return self
+
+    def layer_0(self, h: torch.Tensor) -> Features | None:
+        """The features where h, the input of a layer, is X; else None."""
+        return self.features if self.features is not None and self.features.are(h) else None
+
+    def inner_rows(self, h: torch.Tensor) -> Rows:
+        """A layer's own input h [n, F]; where that is X, sparse if that saves."""
+        features = self.layer_0(h)
+        return h if features is None else features.own
 
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""
@@ -91,10 +102,11 @@ class Propagation(TakesFeatures):
         more = self.num_inner + self.num_halo - self.num_rows
         return order.transform_first(blocks, self.num_rows, more, f_in, f_out, passes)
 
-    @property
+    @cached_property
     def attention(self) -> AttentionEdges:
         """The same edges for an edge softmax, each vertex among its own neighbours."""
-        raise NotImplementedError
+        halo = None if self.halo is None else self.halo.block
+        return AttentionEdges(self.inner.block, halo, self.inner.device)
 
     @property
     def num_entries(self) -> int:
@@ -132,11 +144,6 @@ class Adjacency(Propagation):
         super().__init__(inner, halo)
         self._shard, self.normalisation, self.kernel, self.device = shard, normalisation, kernel, device
         self._out: tuple[SparseOperator, SparseOperator] | None = None
-
-    @cached_property
-    def attention(self) -> AttentionEdges:
-        halo = None if self.halo is None else self._shard.halo_edges
-        return AttentionEdges(self._shard.inner_edges, halo, self.device)
 
     def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
         """`scales_of` whole-graph degrees."""

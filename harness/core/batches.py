@@ -23,7 +23,7 @@ import copy
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -32,13 +32,12 @@ import torch
 from harness.base.terminal import counted
 from harness.comm.comm import Comm
 from harness.core.adjacency import Adjacency, Propagation, scales, scales_of
-from harness.core.attention import AttentionEdges
 from harness.core.context import Context, RunFacts
 from harness.core.features import R, Rows, first_rows
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.needed import PerLayer
-from harness.core.propagate import HaloDropout, propagate
+from harness.core.propagate import HaloDropout, Strategy
 from harness.core.system import Ready, Refuses, System, display_name
 from harness.data.partition.shard import Csr
 
@@ -126,11 +125,6 @@ class Block(Propagation):
         made.first = layer == 0
         return made
 
-    @cached_property
-    def attention(self) -> AttentionEdges:
-        halo = self.found.halo if self.found.halo.num_columns else None
-        return AttentionEdges(self.found.inner, halo, self.device)
-
     def inner_rows(self, h: torch.Tensor) -> Rows:
         """The destinations' rows [n, F] among the sources'."""
         return h[: self.num_inner]
@@ -186,7 +180,7 @@ class Batch:
     static: Static | None = None
 
 
-class BlockPass:
+class BlockPass(Strategy):
     """The strategy of one step: every row that a layer uses is in its input."""
 
     def __init__(self, batch: Batch, comm: Comm, name: str):
@@ -194,11 +188,6 @@ class BlockPass:
 
     def halo(self, layer: int, h: torch.Tensor) -> Ready:
         return Ready(self.blocks[layer].halo_rows(h))
-
-    def propagate(
-        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
-    ) -> torch.Tensor:
-        return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
 
 class BatchSystem(System):

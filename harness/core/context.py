@@ -15,12 +15,11 @@ from harness.core.adjacency import Adjacency, Propagation
 from harness.core.combine import Combiner
 from harness.core.needed import PerLayer
 from harness.core.optimisers import Adam, Optimiser
-from harness.core.replicas import ReplicaAdjacency
 from harness.data.partition.shard import ReplicaShard, Shard
 
 # What a system trains on: an edge-cut's, unless it is a `ReplicaSystem`.
 S = TypeVar("S", bound=Shard | ReplicaShard, default=Shard)
-A = TypeVar("A", bound=Propagation | PerLayer | ReplicaAdjacency, default=Adjacency)
+A = TypeVar("A", bound=Propagation | PerLayer, default=Adjacency)
 
 
 @dataclass

@@ -16,7 +16,7 @@ and the methods of `EdgeCut`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -24,16 +24,15 @@ from harness.base.errors import InputError
 from harness.base.heap import give_back_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
-from harness.comm.sparse import Given
+from harness.comm.sparse import Given, fetch_halo
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.config import ModelConfig
-from harness.core.evaluate import ExactForward
 from harness.core.features import Features, dense
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels.spmm import Kernel
 from harness.core.mixins import ComputesOthers, FitsDevices, KeepsInput
 from harness.core.needed import NeededAdjacency, NeededRows, PerLayer, needed_rows
-from harness.core.propagate import HaloDropout, WrongRows, checked
+from harness.core.propagate import ExactForward, HaloDropout, WrongRows, checked
 from harness.core.replicas import VertexCut
 from harness.core.system import AnySystem, System, display_name
 from harness.data.partition.shard import Csr, ReplicaShard, Shard
@@ -178,8 +177,9 @@ class EdgeCut:
         whole = self.shard is self.whole and isinstance(self.adjacency, Adjacency)
         if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
-        exact, most = self.exact_forward(purpose), int(self.whole.sizes.max())
-        return self._static(exact.adjacency, self.features, lambda: exact.features(self.features, most))
+        plan, x, most = self.exact_plan, self.features, int(self.whole.sizes.max())
+        fetch = partial(fetch_halo, self.comm, plan, x, most, purpose, "dense")
+        return self._static(self.exact_adjacency, x, fetch)
 
     @cached_property
     def exact_plan(self) -> HaloPlan:

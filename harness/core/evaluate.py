@@ -12,47 +12,11 @@ import torch
 from torch.nn import functional as F
 
 from harness.comm.comm import Comm
-from harness.comm.flight import HaloPlan
-from harness.comm.sparse import Given, fetch_halo
-from harness.core.adjacency import Adjacency
 from harness.core.counted import Score
 from harness.core.inputs import Static
-from harness.core.models import Model, Strategy
-from harness.core.propagate import HaloDropout, Pending, propagate
+from harness.core.models import Model
+from harness.core.propagate import ExactForward, HaloDropout
 from harness.core.scores import Scorer, Scores
-
-
-class ExactForward:
-    """The strategy of evaluation, and of exact extra steps: every halo row fresh."""
-
-    name = "the exact forward pass"
-
-    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
-        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
-
-    def halo(self, layer: int, h: torch.Tensor) -> Pending:
-        return self.comm.exchange(self.plan, h, layer, self.purpose)
-
-    def features(self, x: Given, most: int) -> Given:
-        """The halo's features [m, f0], where the own ones are x [n, f0]; most: see `fetch_halo`."""
-        return fetch_halo(self.comm, self.plan, x, most, self.purpose, "dense")
-
-    def propagate(
-        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
-    ) -> torch.Tensor:
-        return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
-
-
-class _Keeping(ExactForward):
-    """An exact forward pass that keeps what its layers take in."""
-
-    def __init__(self, strategy: ExactForward, kept: dict[int, torch.Tensor]):
-        super().__init__(strategy.adjacency, strategy.comm, strategy.plan, strategy.purpose)
-        self.kept = kept
-
-    def halo(self, layer: int, h: torch.Tensor) -> Pending:
-        self.kept[layer] = h
-        return super().halo(layer, h)
 
 
 class Evaluator:
@@ -66,7 +30,7 @@ class Evaluator:
 
     def __init__(
         self,
-        strategy: Strategy,
+        strategy: ExactForward,
         comm: Comm,
         make_input: Callable[[], Static],
         masks: list[torch.Tensor],
@@ -79,14 +43,13 @@ class Evaluator:
         self.strategy, self.make_input, self.features = strategy, make_input, features
         self.scorer = Scorer(comm, labels, masks, cut, scores)
         self.input: Static | None = None
-        self.no_features = torch.empty(0)
         no_ids = torch.empty(0, dtype=torch.int32)
         self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers
 
     @torch.no_grad()
     def logits(self, model: Model) -> torch.Tensor:
         """Exact logits [n, C] of the worker's own vertices."""
-        x = self.no_features  # no layer reads them where there is a static input
+        x = torch.empty(0)  # no layer reads it where there is a static input
         if self.features is not None:
             x = self.features()
         elif self.input is None:
@@ -97,13 +60,9 @@ class Evaluator:
     def hidden(self, model: Model) -> dict[int, torch.Tensor]:
         """{layer: H [n, F]} that the exact forward pass gives layers 1.. to aggregate."""
         asked: dict[int, torch.Tensor] = {}
-        plain = self.strategy
-        assert isinstance(plain, ExactForward), "hidden rows are asked for over an edge-cut only"
-        self.strategy = _Keeping(plain, asked)
-        try:
-            self.logits(model)
-        finally:
-            self.strategy = plain
+        self.strategy.kept = asked
+        self.logits(model)
+        self.strategy.kept = None
         return asked
 
     def __call__(self, model: Model) -> Scores:

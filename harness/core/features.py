@@ -4,6 +4,7 @@ sparse product.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -32,6 +33,10 @@ class SparseRows(SparseOperator):
     def __init__(self, block: Csr, entries: np.ndarray, kernel: Kernel, device: torch.device):
         super().__init__(block, values=entries, kernel=kernel, device=device)
         self.entries = entries
+
+    def filled(self) -> Csr:
+        """The block with its entries as values."""
+        return replace(self.block, values=self.entries)
 
     def dropped(self, ids: torch.Tensor, p: float, key: int) -> SparseRows:
         """These rows after `dropout` by vertex ids [n]: it drops the same values from the dense rows."""
@@ -154,32 +159,24 @@ def compact(x: Given, kernel: Kernel, most: int) -> Rows:
 
 
 @numba.njit(cache=True, nogil=True)
-def _compact_row(row: np.ndarray, at: int, indices: np.ndarray, entries: np.ndarray) -> int:
-    """Write the values of a row that are not 0 from `at` on. Returns where they end, -1 without room."""
-    for first in range(0, len(row), CHUNK):
-        last = min(first + CHUNK, len(row))
-        some = False
-        for k in range(first, last):
-            some |= row[k] != 0
-        if not some:
-            continue
-        for k in range(first, last):
-            if row[k] != 0:
-                if at == len(indices):
-                    return -1
-                indices[at], entries[at] = k, row[k]
-                at += 1
-    return at
-
-
-@numba.njit(cache=True, nogil=True)
 def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np.ndarray) -> int:
     """Fill the arrays with the values of x that are not 0. Returns how many there are, -1 without room."""
-    at = 0
+    at, width = 0, x.shape[1]
     for v in range(len(x)):
-        at = _compact_row(x[v], at, indices, entries)
-        if at < 0:
-            return -1
+        row = x[v]
+        for first in range(0, width, CHUNK):
+            last = min(first + CHUNK, width)
+            some = False
+            for k in range(first, last):
+                some |= row[k] != 0
+            if not some:
+                continue
+            for k in range(first, last):
+                if row[k] != 0:
+                    if at == len(indices):
+                        return -1
+                    indices[at], entries[at] = k, row[k]
+                    at += 1
         indptr[v + 1] = at
     return at
 
@@ -192,48 +189,21 @@ def interleaved(
     dense rows. None where more than `most` of all values are not 0, or, without `most`, more than half of
     those that arrived.
     """
-    array = arrived.detach().contiguous().numpy()
-    starts = kept.block.indptr
-    if most is None:
-        most = int((starts[slots + 1] - starts[slots]).sum()) + array.size // 2
-    indices, entries = np.empty(most, np.int32), np.empty(most, array.dtype)
-    indptr = np.zeros(len(hit) + 1, np.int32 if most < 2**31 else np.int64)
-    found = _interleave(hit, slots, starts, kept.block.indices, kept.entries, array, indptr, indices, entries)
-    if found < 0:
+    first = kept.filled().rows(slots)
+    room = arrived.numel() // 2 if most is None else most - first.num_entries
+    second = compact(arrived, kept.kernel, room) if room >= 0 else arrived
+    if not isinstance(second, SparseRows):
         return None
-    block = Csr(indptr, indices[:found].copy(), array.shape[1])
-    return SparseRows(block, entries[:found].copy(), kept.kernel, arrived.device)
-
-
-@numba.njit(cache=True, nogil=True)
-def _interleave(
-    hit: np.ndarray,
-    slots: np.ndarray,
-    starts: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-    arrived: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    entries: np.ndarray,
-) -> int:
-    """As `_compact`, but rows that are kept are copied from their entries."""
-    at, of_kept, of_arrived = 0, 0, 0
-    for v in range(len(hit)):
-        if hit[v]:
-            for e in range(starts[slots[of_kept]], starts[slots[of_kept] + 1]):
-                if at == len(indices):
-                    return -1
-                indices[at], entries[at] = columns[e], values[e]
-                at += 1
-            of_kept += 1
-        else:
-            at = _compact_row(arrived[of_arrived], at, indices, entries)
-            if at < 0:
-                return -1
-            of_arrived += 1
-        indptr[v + 1] = at
-    return at
+    other = second.filled()
+    total = first.num_entries + other.num_entries
+    ends = np.concatenate([first.indptr, first.num_entries + other.indptr[1:].astype(np.int64)])
+    indptr = ends.astype(np.int32 if total < 2**31 else np.int64)
+    indices = np.concatenate([first.indices, other.indices])
+    entries = np.concatenate([first.entries(), other.entries()])
+    place = np.empty(len(hit), np.int64)  # of each row among those of `first`, then of `other`
+    place[hit], place[~hit] = np.arange(len(slots)), np.arange(len(slots), len(hit))
+    block = Csr(indptr, indices, first.num_columns, entries).rows(place)
+    return SparseRows(block, block.entries(), kept.kernel, arrived.device)
 
 
 class Features:
@@ -284,18 +254,3 @@ class Features:
         if not isinstance(rows, SparseRows):
             self._halo = None  # dense rows are the system's to keep
         return rows
-
-
-class TakesFeatures:
-    """A propagation matrix that may know the features: layer 0's input is recognised by them."""
-
-    features: Features | None = None
-
-    def layer_0(self, h: torch.Tensor) -> Features | None:
-        """The features where h, the input of a layer, is X; else None."""
-        return self.features if self.features is not None and self.features.are(h) else None
-
-    def inner_rows(self, h: torch.Tensor) -> Rows:
-        """A layer's own input h [n, F]; where that is X, sparse if that saves."""
-        features = self.layer_0(h)
-        return h if features is None else features.own

@@ -5,7 +5,7 @@ system's answer to "what remote rows do I use?".
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from harness.base.autograd import applied
 from harness.base.errors import InputError
-from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Propagation
 from harness.core.attention import attend
@@ -27,48 +26,16 @@ from harness.core.propagate import (
     BackwardMark,
     HaloDropout,
     KeepHaloInGraph,
-    Pending,
+    Strategy,
     WrongRows,
     arrived,
     checked,
 )
-from harness.core.replicas import ReplicaAdjacency
 
-AnyAdjacency = Propagation | ReplicaAdjacency
 NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": BatchNorm}
 # Counts of the passes over the rows that a norm takes.
 LAYER_NORM = partial(streamed, reads=2, writes=1, back=(4, 1))
 BATCH_NORM = partial(streamed, reads=7, writes=5, back=(15, 8))
-
-
-class Layered(Protocol):
-    """A propagation matrix, or one per layer."""
-
-    def at(self, layer: int) -> AnyAdjacency: ...
-
-
-class Strategy(Protocol):
-    """What a model needs of a system: see `harness.core.system.System`."""
-
-    comm: Comm
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def adjacency(self) -> Layered: ...
-
-    def propagate(
-        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
-    ) -> torch.Tensor: ...
-
-
-@runtime_checkable
-class HaloStrategy(Strategy, Protocol):
-    """What attention needs beside: the halo's rows themselves, which exist over an edge-cut only."""
-
-    def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
 
 def output(strategy: Strategy, layer: int, z: torch.Tensor) -> torch.Tensor:
@@ -115,14 +82,14 @@ class Layer(nn.Module):
         return output(strategy, layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
 
     def _own_times(
-        self, adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout, recorder: Recorder
+        self, adjacency: Propagation, h: torch.Tensor, drop: HaloDropout, recorder: Recorder
     ) -> torch.Tensor:
         """H W_root of the own rows of h that the layer gives Z of, after dropout."""
         rows = first_rows(drop.inner(adjacency.inner_rows(h)), adjacency.num_rows)
         assert self.root is not None
         return rows_times(rows, self.root, recorder, adjacency.fixed)
 
-    def transforms_first(self, adjacency: AnyAdjacency, static: Static | None) -> bool | None:
+    def transforms_first(self, adjacency: Propagation, static: Static | None) -> bool | None:
         """Whether A (H W) is taken instead of (A H) W; None where A H is kept."""
         f_in, f_out = self.weight.shape
         if static is not None:
@@ -155,7 +122,6 @@ class AttentionLayer(nn.Module):
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
         adjacency, recorder = strategy.adjacency.at(layer), strategy.comm.recorder
-        assert isinstance(strategy, HaloStrategy) and isinstance(adjacency, Propagation)
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):

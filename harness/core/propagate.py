@@ -8,6 +8,8 @@ travels back through the halo's own backward pass. `propagate_gathered` is the o
                                      5)
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -15,6 +17,8 @@ import torch
 
 from harness.base.autograd import applied
 from harness.comm import work
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
 from harness.comm.recorder import UNCOUNTED, Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.counting import adjoint_times, times
@@ -55,6 +59,46 @@ def checked(rows: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor, what
     if (tuple(rows.shape), rows.dtype, rows.device) != (shape, like.dtype, like.device):
         raise WrongRows(f"gave {list(rows.shape)} of {rows.dtype} on {rows.device}; needed are {wanted}")
     return rows
+
+
+class Strategy:
+    """Whom the layers of a model ask for remote rows: a system, or a pass over rows of another kind. It has a
+    `name`, by which messages call it.
+
+    adjacency   a propagation matrix, or one for each layer: `at(layer)` gives the layer's
+    """
+
+    name: str
+    comm: Comm
+    adjacency: Any
+
+    def halo(self, layer: int, h: torch.Tensor) -> Pending:
+        """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
+        raise NotImplementedError
+
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor:
+        """(A_ii h + A_ih halo) W  [n, f_out]. Overridden only where the backward pass is the system's own."""
+        return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
+
+
+class ExactForward(Strategy):
+    """The strategy of evaluation, and of exact extra steps: every halo row fresh.
+
+    kept   {layer: what it takes in}, of what has passed since it was set; None: nothing is kept
+    """
+
+    name = "the exact forward pass"
+    kept: dict[int, torch.Tensor] | None = None
+
+    def __init__(self, adjacency: Propagation, comm: Comm, plan: HaloPlan, purpose: str):
+        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
+
+    def halo(self, layer: int, h: torch.Tensor) -> Pending:
+        if self.kept is not None:
+            self.kept[layer] = h
+        return self.comm.exchange(self.plan, h, layer, self.purpose)
 
 
 class HaloDropout:

@@ -25,38 +25,27 @@ from harness.base.autograd import applied
 from harness.base.heap import give_back_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
-from harness.comm.recorder import Recorder
 from harness.comm.rows import scatter_add_rows
 from harness.comm.sparse import fetch_rows
 from harness.comm.work import pack, stream
-from harness.core.adjacency import scales, shape_of
+from harness.core.adjacency import Propagation, scales
 from harness.core.config import ModelConfig
 from harness.core.counting import times
-from harness.core.features import (
-    Features,
-    Rows,
-    SparseRows,
-    TakesFeatures,
-    rows_times,
-    saves,
-    sparse_rows,
-)
+from harness.core.features import Features, Rows, SparseRows, rows_times, saves, sparse_rows
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, SparseOperator
-from harness.core.order import FEATURES, HIDDEN
-from harness.core.propagate import HaloDropout
+from harness.core.propagate import ExactForward, HaloDropout
 from harness.data.partition.shard import ReplicaShard
 
 
-class ReplicaAdjacency(TakesFeatures):
+class ReplicaAdjacency(Propagation):
     """A_i: the worker's own edges over all its replicas, and the masters' self-loops.
 
     degrees  [r] that its scales are made of; None: the whole graph's
     apart    mirrors have self-loops too: each replica is a vertex by itself
     """
 
-    num_halo = 0  # nothing is aggregated from elsewhere
-    fixed = True  # there are as many rows in every epoch
+    fixed = True
 
     def __init__(
         self,
@@ -68,53 +57,38 @@ class ReplicaAdjacency(TakesFeatures):
         apart: bool = False,
     ):
         self.normalisation, self.kernel = normalisation, kernel
-        self.num_inner = self.num_rows = shard.num_replicas
-        self.num_own = shard.num_masters  # rows that are this worker's vertices; the others are mirrors
         self.num_looped = shard.num_replicas if apart else shard.num_masters
         row, column = scales(shard.degrees if degrees is None else degrees, normalisation)
-        self.edges = SparseOperator(
-            shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device
+        super().__init__(
+            SparseOperator(shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device),
+            None,
         )
+        self.num_own = shard.num_masters  # the others are mirrors
         self.loops: torch.Tensor | None = None  # [num_looped, 1] the diagonal of A
         if normalisation != "mean":
             loops = row if column is None else row * column
             self.loops = torch.as_tensor(loops[: self.num_looped, None]).to(device)
 
-    def at(self, layer: int) -> ReplicaAdjacency:
-        """The matrix of layer `layer`: this one in all of them."""
-        return self
-
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A_i x  [r, F], differentiable."""
         return applied(_Aggregate, x, self)
 
-    def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
-        """As `Propagation.transform_first`, without rows of a halo."""
-        passes = FEATURES if first else HIDDEN
-        order = self.edges.kernel.order
-        return order.transform_first([shape_of(self.edges)], self.num_inner, 0, f_in, f_out, passes)
-
     @property
     def num_entries(self) -> int:
         """Edges and self-loops."""
-        return self.edges.num_entries + (self.num_looped if self.loops is not None else 0)
-
-    @property
-    def recorder(self) -> Recorder:
-        """Who counts what is computed with it."""
-        return self.edges.kernel.recorder
+        return super().num_entries + (self.num_looped if self.loops is not None else 0)
 
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, adjacency: ReplicaAdjacency) -> torch.Tensor:
         ctx.adjacency, ctx.due = adjacency, adjacency.recorder.due(ctx.needs_input_grad[0])
-        return _with_loops(adjacency, adjacency.edges.forward(x), x)
+        return _with_loops(adjacency, adjacency.inner.forward(x), x)
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
         adjacency = ctx.adjacency
-        x_grad = _with_loops(adjacency, adjacency.edges.adjoint(g), g)
+        x_grad = _with_loops(adjacency, adjacency.inner.adjoint(g), g)
         adjacency.recorder.work(*ctx.due)
         return x_grad, None
 
@@ -243,13 +217,10 @@ def _compact(x: torch.Tensor, kernel: Kernel) -> Rows:
     return sparse_rows(x, kernel) if saves(int(torch.count_nonzero(x)), x) else x
 
 
-class ExactSynchronised:
-    """The strategy of evaluation, and of exact extra steps: every part fresh."""
+class ExactSynchronised(ExactForward):
+    """The same over a vertex-cut: every part fresh."""
 
-    name = "the exact forward pass"
-
-    def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
-        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
+    adjacency: ReplicaAdjacency
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout

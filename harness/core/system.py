@@ -27,13 +27,12 @@ import torch
 from harness.base.target import target_of
 from harness.comm.flight import HaloPlan
 from harness.comm.sparse import fetch_halo
-from harness.core.adjacency import Propagation
 from harness.core.combine import Combine, Exact
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
-from harness.core.propagate import HaloDropout, Pending, checked, propagate
+from harness.core.propagate import HaloDropout, Strategy, checked
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
-from harness.data.partition.shard import ReplicaShard, Shard
+from harness.data.partition.shard import ReplicaShard
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Ready:
         return self.rows
 
 
-class System(Generic[S, A]):
+class System(Strategy, Generic[S, A]):
     """Base of every communication strategy over an edge-cut partition; over a vertex-cut it is
     `ReplicaSystem`.
     """
@@ -196,10 +195,6 @@ class System(Generic[S, A]):
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
         self.combiner, self.features_wire = context.combiner, context.features_wire
 
-    def halo(self, layer: int, h: torch.Tensor) -> Pending:
-        """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
-        raise NotImplementedError
-
     def input_halo(self, x: Any) -> Any:
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then.
 
@@ -212,16 +207,6 @@ class System(Generic[S, A]):
         """The remote features [m, F] of `plan`, given this worker's own x [n, F]; they travel as
         `features_wire` says."""
         return fetch_halo(self.comm, plan, x, int(self.shard.sizes.max()), "features", self.features_wire)
-
-    def propagate(
-        self: System[Shard, Propagation],
-        layer: int,
-        h: torch.Tensor,
-        weight: torch.Tensor,
-        dropout: HaloDropout,
-    ) -> torch.Tensor:
-        """(A_ii h + A_ih halo) W  [n, f_out]. Overridden only where the backward pass is the system's own."""
-        return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
     def before_epoch(self, epoch: int) -> None:
         """Called inside the train clock, before the forward pass."""

@@ -25,10 +25,10 @@ from harness.core.inputs import Static
 from harness.core.kernels.spmm import Kernel, make_kernel
 from harness.core.masked_labels import LabelInput, MaskedLabels
 from harness.core.mixins import BesideClock, FitsDevices, OwnLoss, WeighsLoss, evaluation_weights
-from harness.core.models import Model, Strategy
+from harness.core.models import Model
 from harness.core.optimisers import Optimiser
 from harness.core.order import Order
-from harness.core.propagate import HaloDropout, WrongRows
+from harness.core.propagate import HaloDropout, Strategy, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.straggler import Straggler
