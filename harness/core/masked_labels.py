@@ -56,9 +56,9 @@ def visible(ids: torch.Tensor, share: float, seed: int, epoch: int) -> torch.Ten
 class LabelInput:
     """X' of one worker's own rows. E becomes the model's parameter `label_embedding`.
 
-    shown     ([t] int64, labels): this worker's training vertices as places among the rows that training
-              takes, and a table of labels that has a vertex's label at its place
-    train     ([t] int64, labels [n]): the same among all own rows, which evaluation takes
+    rows      [t] int64: this worker's training vertices as places among the rows that training takes
+    own       [t] int64: the same vertices, in the same order, among all own rows, which evaluation takes
+    labels    [t] int64: their labels
     count     training vertices of all workers
     widths    [L + 1]: features, hidden layers, classes
     """
@@ -68,16 +68,16 @@ class LabelInput:
         masked: MaskedLabels,
         model: Model,
         cut: EdgeCut,
-        shown: tuple[torch.Tensor, torch.Tensor],
-        train: tuple[torch.Tensor, torch.Tensor],
+        rows: torch.Tensor,
+        own: torch.Tensor,
+        labels: torch.Tensor,
         count: int,
         widths: list[int],
         seed: int,
     ):
         self.share, self.cut, self.count, self.seed = masked.share, cut, count, seed
         self.recorder = cut.kernel.recorder
-        (self.rows, labels), (own, own_labels) = shown, train
-        self.labels, self.all = labels[self.rows], (own, own_labels[own])
+        self.rows, self.own, self.labels = rows, own, labels
         self.ids = cut.ids[0][0][self.rows].long()
         first: Any = model.layers[0]
         first.first = False  # its input is no longer the features, and has a gradient
@@ -101,7 +101,7 @@ class LabelInput:
         """X' [n, f0] of all own rows, all training vertices visible."""
         cut = self.cut
         x = cut.x if cut.own is cut.features else dense(cut.features, cut.x.device)
-        return self._shown(x, *self.all)
+        return self._shown(x, self.own, self.labels)
 
     def _shown(self, x: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         added = F.embedding(labels, self.embedding)

@@ -104,8 +104,10 @@ class Trainer:
         self.label_input: LabelInput | None = None
         if labels is not None:
             assert isinstance(cut, EdgeCut), "systems over a vertex-cut refuse it"
-            count, shown, train = self.train_count, (self.train_rows, self.targets), (masks[0], self.labels)
-            self.label_input = LabelInput(labels, self.model, cut, shown, train, count, widths, seed)
+            own, count = masks[0], self.train_count
+            self.label_input = LabelInput(
+                labels, self.model, cut, self.train_rows, own, self.labels[own], count, widths, seed
+            )
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
         self.combiner = (combine or traits.combine).make(self.parameters, comm, seed)
