@@ -136,18 +136,6 @@ def test_other_exchanges_of_rows_may_take_it(pool, name, rtol):
     assert 0 < rows[1] < rows[0]
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(pool):
-    graph = sparse_graph(6, vertices=30, trained=5)
-    how = Settings(model=systems.small("gcn", 3, dropout=0.4), dtype="float32", epochs=6, rows="needed")
-    once, resumed = (
-        systems.run(pool, graph, systems.block("vanilla"), 3, "random", replace(how, stop_at=stop))
-        for stop in (None, 4)
-    )
-    assert once.losses == resumed.losses
-    for mine, theirs in zip(once.workers, resumed.workers):
-        assert mine["sent"] == theirs["sent"]
-
-
 def test_what_cannot_do_without_rows_says_why():
     needed = replace(facts_of("gcn"), rows="needed")
     able = {"vanilla", "zero_halo", "adaqp", "pipegcn", "lean", "varco", "sylvie", "replicate"}
