@@ -161,8 +161,7 @@ def test_an_attempt_after_finalising_goes_over_the_parquet_files(tmp_path):
 @pytest.mark.parametrize(
     "table, left, said",
     [
-        ("epochs", 0.0, r"has epoch \d of 1 workers out of 2: a stream is damaged"),
-        ("epochs", 0.9, r"has epoch \d of 1 workers out of 2: a stream is damaged"),
+        ("epochs", 0.9, "does not have every epoch of every worker"),
         ("comm", 0.8, "comm does not add up to epochs"),
         ("spans", 0.8, "spans does not add up to epochs"),
     ],
@@ -231,7 +230,7 @@ def test_tables_and_files_of_another_kind_are_one_sentence(tmp_path):
             _ = reader.Trace(run).epochs
         pq.write_table(table, run / "epochs.parquet")
     files.write_yaml_atomic(run / "config.yaml", "just text")
-    with pytest.raises(InputError, match="is not the config of a run"):
+    with pytest.raises(InputError, match="config.yaml is damaged: it does not hold a block of keys"):
         _ = reader.Trace(run).config
     files.write_json_atomic(run / "summary.json", {"schema": "x"})
     with pytest.raises(InputError, match="does not say which trace schema it has"):

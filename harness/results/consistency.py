@@ -1,11 +1,17 @@
 """Whether the tables of a run can be what its workers traced, whoever wrote the files."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from harness.base.errors import InputError
-from harness.results.reader import AGAIN, BY, Trace
-from harness.results.schema import RUN, SCORES
+from harness.results.reader import BY, Trace
+from harness.results.schema import AGAIN, RUN, SCORES, UPDATE
+
+if TYPE_CHECKING:
+    import pandas as pd  # workers write traces, and need none
 
 # Columns that are never null and never below 0. `rest_s` is a difference that may round to below 0, so it is
 # not among them.
@@ -18,11 +24,12 @@ COUNTS = {
 }
 
 
-def check(trace: Trace, spans: bool = True) -> None:
+def check(trace: Trace, spans: bool = True, whole: bool | None = None) -> None:
     """Raise InputError, which names the table, where rows are doubled, missing or null, where a score is not
     between 0 and 1, or where the tables contradict each other in the bytes, the operations or the epochs.
 
     spans   whether the table `spans` is there
+    whole   whether every epoch of every worker has to be there; None: where the run has finished
     """
     epochs, comm = trace.epochs, trace.comm
     for name, frame in (("epochs", epochs), ("comm", comm)):
@@ -44,8 +51,8 @@ def check(trace: Trace, spans: bool = True) -> None:
     told = epochs["bytes_sent"].set_axis(_round(epochs))
     if (sent.reindex(told.index, fill_value=0) != told).any() or sent.sum() != told.sum():
         raise _wrong(trace, "comm", "does not add up to epochs.bytes_sent")
-    if trace.finished:
-        _check_finished(trace, epochs, spans)
+    if trace.finished if whole is None else whole:
+        _check_whole(trace, spans)
 
 
 def _round(frame: pd.DataFrame) -> np.ndarray:
@@ -53,20 +60,26 @@ def _round(frame: pd.DataFrame) -> np.ndarray:
     return np.asarray(frame["epoch"], np.int64) * 2**16 + np.asarray(frame["worker"], np.int64)
 
 
-def _check_finished(trace: Trace, epochs: pd.DataFrame, spans: bool) -> None:
-    """InputError where a finished run lacks an epoch of a worker, or operations of an epoch."""
+def _check_whole(trace: Trace, spans: bool) -> None:
+    """InputError where an epoch of a worker, an update of an asynchronous run, or operations are missing."""
+    epochs, metrics = trace.epochs, trace.metrics
+    updates = metrics.loc[metrics["name"] == UPDATE, "value"]
     numbers = epochs.groupby("worker")["epoch"]
     count = numbers.count()
-    of_run = count.loc[[RUN]] if RUN in count.index else count
-    summary = trace.summary or {}
+    of_run = count.loc[count.index == RUN] if len(updates) or RUN in count.index else count
+    workers = trace.config.get("workers", len(count))
     if (
-        epochs.empty
-        or (count != numbers.max() + 1).any()
+        (count != numbers.max() + 1).any()
         or of_run.nunique() != 1
-        or len(count.drop(RUN, errors="ignore")) != trace.config.get("workers", len(count))
-        or summary.get("epochs") != of_run.iloc[0]
+        or len(count.drop(RUN, errors="ignore")) != workers
+        or (trace.summary or {}).get("epochs", of_run.iloc[0]) != of_run.iloc[0]
     ):
         raise _wrong(trace, "epochs", "does not have every epoch of every worker")
+    if RUN in count.index:
+        # A run that diverged is stopped where its workers meet; some have made later updates by then.
+        due = workers * of_run.iloc[0]
+        if not np.array_equal(np.sort(updates[updates < due]), np.arange(due)):
+            raise _wrong(trace, "metrics", f"does not have each of {due} updates of the weights once")
     if spans and trace.spans["flops"].sum() != epochs["flops"].sum():
         raise _wrong(trace, "spans", "does not add up to epochs.flops")
 

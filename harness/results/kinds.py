@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.errors import InputError
+from harness.base.machine import check_machine
+from harness.comm.meeting import first_line
+from harness.results.files import read_json
+from harness.results.schema import SCHEMA_VERSION, check_version
 
 Kinds = tuple[type, ...]
 TEXT, WHOLE, NUMBER, YES, BLOCK, LIST = (str,), (int,), (int, float), (bool,), (dict,), (list,)
@@ -17,6 +21,16 @@ WORDS: dict[type, str] = {
 BLOCKS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "evaluate", "cluster", "score",
           "combine", "straggler", "labels")  # fmt: skip
 ATTEMPT = "attempts.*."
+# The keys that a file must have; of `resolved.json` those of each attempt.
+NEEDED = {
+    "config.yaml": ("system", "dataset"),
+    "environment.json": ("processor", "cores"),
+    "summary.json": ("epochs", "diverged"),
+    "resolved.json": (
+        "attempts",
+        *(ATTEMPT + name for name in ("first_epoch", "device", "threads", "transport", "kernel")),
+    ),
+}
 # By file and key; "*" is each element of a list, or each value of a block. A key may be absent.
 KINDS: dict[str, dict[str, Kinds]] = {
     "config.yaml": {
@@ -86,13 +100,38 @@ KINDS: dict[str, dict[str, Kinds]] = {
 }  # fmt: skip
 
 
-def check(path: Path, value: Any, mend: str) -> None:
-    """InputError at the first value of a file that is of another kind than KINDS names.
+def read(path: Path, mend: str) -> dict[str, Any]:
+    """The object in a file of JSON. InputError where the file cannot be read, is of another schema version,
+    or `check` refuses its content.
 
-    path    the file; its name chooses the keys of KINDS
-    value   what the file holds
     mend    what the user can do, the end of the error's sentence
     """
+    try:
+        value = read_json(path)
+    except (OSError, ValueError) as error:
+        check_machine(error, path)
+        raise InputError(f"{path} cannot be read ({first_line(error)}); {mend}") from None
+    if isinstance(value, dict):
+        check_version(value.get("schema", SCHEMA_VERSION), path)
+    check(path, value, mend)
+    found: dict[str, Any] = value
+    return found
+
+
+def check(path: Path, value: Any, mend: str) -> None:
+    """InputError where what a file holds is no block of keys, lacks one of NEEDED, or has a value of another
+    kind than KINDS names.
+
+    path    the file; its name chooses the keys
+    mend    as `read` takes it
+    """
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is damaged: it does not hold a block of keys; {mend}")
+    for key in NEEDED.get(path.name, ()):
+        block, _, name = key.rpartition(".")
+        for _, held in _at(value, block.split(".") if block else []):
+            if isinstance(held, dict) and name not in held:
+                raise InputError(f"{path} is damaged: it lacks {key.replace('*.', '')}; {mend}")
     for key, kinds in KINDS.get(path.name, {}).items():
         for name, found in _at(value, key.split(".")):
             if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):

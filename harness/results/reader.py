@@ -19,16 +19,16 @@ from harness.base import checksum, yaml_text
 from harness.base.checksum import Damaged
 from harness.base.errors import InputError
 from harness.base.machine import check_machine, check_room
+from harness.comm.meeting import first_line
 from harness.results import kinds, resolved
 from harness.results.batch import sealed_batches
-from harness.results.files import check_file, read_json, read_yaml_text
+from harness.results.files import check_file, read_yaml_text
 from harness.results.identity import canonical
-from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
+from harness.results.schema import AGAIN, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY, check_version
 
 if TYPE_CHECKING:
     import pandas as pd  # arrow imports pandas when a frame is asked for; a worker asks for none
 
-AGAIN = "run it again with fresh=true"
 # Errors that a file without a checksum may lead to, whose objects lack keys or hold values of another kind.
 MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # Arrow ends the process where it cannot allocate a Python object (a cell that is a list) while it makes a
@@ -76,23 +76,13 @@ class Trace:
             config = yaml_text.parsed(read_yaml_text(path))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             check_machine(error, path)
-            raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
-        if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
-            raise InputError(
-                f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}"
-            )
+            raise InputError(f"{path} cannot be read ({first_line(error)}); {AGAIN}") from None
         kinds.check(path, config, AGAIN)
         return canonical(config)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        environment = self._json("environment.json")
-        lacking = {"processor", "cores"} - environment.keys()
-        if lacking:
-            raise InputError(
-                f"{self.run_dir}/environment.json is damaged: it names no processor and cores; {AGAIN}"
-            )
-        return environment
+        return self._json("environment.json")
 
     @cached_property
     def resolved(self) -> dict[str, Any] | None:
@@ -108,8 +98,8 @@ class Trace:
     @cached_property
     def shards(self) -> dict[str, Any]:
         """Statistics of the partition the run used."""
-        stats = self._json("shards.json").get("stats")
-        if not isinstance(stats, dict):
+        stats: dict[str, Any] | None = self._json("shards.json").get("stats")
+        if stats is None:
             raise InputError(f"{self.run_dir}/shards.json is damaged: it holds no statistics; {AGAIN}")
         return stats
 
@@ -119,18 +109,14 @@ class Trace:
         (docs/trace.md). Empty where shards.json does not say."""
         if not (self.run_dir / "shards.json").is_file():
             return {}
-        graph = self._json("shards.json").get("graph")
-        return graph if isinstance(graph, dict) else {}
+        return self._json("shards.json").get("graph") or {}
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
         """None until the run has finished. `files` holds the checksums of the other files."""
         if not (self.run_dir / "summary.json").is_file():
             return None
-        summary = self._json("summary.json")
-        if not {"epochs", "diverged"} <= summary.keys():
-            raise InputError(f"{self.run_dir}/summary.json is damaged: it holds no summary of a run; {AGAIN}")
-        return summary
+        return self._json("summary.json")
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
@@ -182,17 +168,7 @@ class Trace:
         return path
 
     def _json(self, name: str) -> dict[str, Any]:
-        path = self.run_dir / name if name == "summary.json" else self._whole(name)
-        try:
-            value = read_json(path)
-        except (OSError, ValueError) as error:
-            check_machine(error, path)
-            raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
-        if not isinstance(value, dict):
-            raise InputError(f"{path} does not hold an object; {AGAIN}")
-        _check_version(value.get("schema", SCHEMA_VERSION), path)
-        kinds.check(path, value, AGAIN)
-        return value
+        return kinds.read(self.run_dir / name if name == "summary.json" else self._whole(name), AGAIN)
 
 
 def checksums(run_dir: Path) -> dict[str, str]:
@@ -289,7 +265,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         check_file(path)
         check_room(ROOM, path)
         with pq.ParquetFile(path, pre_buffer=False) as file:  # pre-buffering would start a thread
-            _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
+            check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             parts = file.iter_batches(use_threads=False)  # reading works where no thread can be started
             table = pa.Table.from_batches(_bounded(parts, path), file.schema_arrow)
         return _columns(table, schema, path)
@@ -297,7 +273,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         if isinstance(error, InputError):
             raise
         check_machine(error, path)
-        raise InputError(f"{path} is damaged ({_first_line(error)}); {AGAIN}") from None
+        raise InputError(f"{path} is damaged ({first_line(error)}); {AGAIN}") from None
 
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
@@ -307,7 +283,7 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
         check_file(path)
         check_room(ROOM, path)
         with pa.ipc.open_stream(path) as stream:
-            _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
+            check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)
             batches.extend(_bounded(sealed_batches(stream), path))
     except (Damaged, UnicodeDecodeError) as error:  # UnicodeDecodeError: a column's name is damaged
@@ -339,26 +315,6 @@ def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError):
         raise InputError(f"{path} does not hold the columns of this table; {AGAIN}") from None
-
-
-def _check_version(version: Any, path: Path) -> None:
-    try:
-        number = int(version)
-    except (TypeError, ValueError):
-        raise InputError(f"{path} does not say which trace schema it has; {AGAIN}") from None
-    if number > SCHEMA_VERSION:
-        raise InputError(
-            f"{path} has trace schema {number}, newer than this program's {SCHEMA_VERSION}; update halobench"
-        )
-    if number < SCHEMA_VERSION:
-        raise InputError(
-            f"{path} has trace schema {number}, older than this program's {SCHEMA_VERSION}; {AGAIN}"
-        )
-
-
-def _first_line(error: Exception) -> str:
-    text = error.args[0] if isinstance(error, KeyError) and error.args else error
-    return (str(text).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 BUNDLE = "submission.yaml"  # the file that marks a folder of runs made by `halobench submit`

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.errors import InputError
-from harness.base.machine import check_machine
 from harness.results import kinds
-from harness.results.files import read_json, write_json_atomic
+from harness.results.files import write_json_atomic
 from harness.results.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
+ANEW = "start the run anew with fresh=true"
 AUTO = ("device", "threads", "transport", "kernel")  # the keys that may be `auto`
 HELD = ("device", "threads", "kernel")  # another value of these gives other bits
 
@@ -22,21 +22,11 @@ HELD = ("device", "threads", "kernel")  # another value of these gives other bit
 def read(run_dir: Path) -> dict[str, Any] | None:
     """The file's content; None where no worker has begun. InputError where it is damaged."""
     path = Path(run_dir) / FILE
-    try:
-        found: dict[str, Any] = read_json(path)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError) as error:
-        check_machine(error, path)
-        raise InputError(f"{path} cannot be read ({error}); start the run anew with fresh=true") from None
-    attempts = found.get("attempts") if isinstance(found, dict) else None
-    if (
-        not isinstance(attempts, list)
-        or not attempts
-        or not all(isinstance(each, dict) and {"first_epoch", *AUTO} <= each.keys() for each in attempts)
-    ):
-        raise InputError(f"{path} is damaged: it lists no attempts; start the run anew with fresh=true")
-    kinds.check(path, found, "start the run anew with fresh=true")
+    found = kinds.read(path, ANEW)
+    if not found["attempts"]:
+        raise InputError(f"{path} is damaged: it lists no attempts; {ANEW}")
     return found
 
 

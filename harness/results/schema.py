@@ -4,12 +4,17 @@ The same words travel inside the files, as field metadata ("unit", "meaning"); d
 printed values from the columns. SCHEMA_VERSION rises with any change to a column, and files of another
 version are refused."""
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 
+from harness.base.errors import InputError
 from harness.comm.work import Work
 
 SCHEMA_VERSION = 5
 VERSION_KEY = b"halobench_schema"
+AGAIN = "run it again with fresh=true"
 RUN = -1  # stands for the worker in rows that are epochs of an asynchronous run
 UPDATE = "update"  # the metric of a round of such a run: the number of the update of the weights that it made
 
@@ -125,3 +130,16 @@ NOT_FINITE = "not_finite_logits"
 # metrics of a worker on a GPU: the most bytes of GPU memory so far that tensors took, and that torch held
 PEAK_ALLOCATED, PEAK_RESERVED = "gpu_peak_allocated_bytes", "gpu_peak_reserved_bytes"
 TABLES: dict[str, pa.Schema] = {"epochs": EPOCHS, "comm": COMM, "spans": SPANS, "metrics": METRICS}
+
+
+def check_version(version: Any, path: Path) -> None:
+    """InputError where a file of a trace says that it is of another schema version than this program's."""
+    try:
+        number = int(version)
+    except (TypeError, ValueError):
+        raise InputError(f"{path} does not say which trace schema it has; {AGAIN}") from None
+    if number != SCHEMA_VERSION:
+        age, mend = ("newer", "update halobench") if number > SCHEMA_VERSION else ("older", AGAIN)
+        raise InputError(
+            f"{path} has trace schema {number}, {age} than this program's {SCHEMA_VERSION}; {mend}"
+        )

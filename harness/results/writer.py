@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.base import disk
-from harness.base.errors import InputError, writing
+from harness.base.errors import writing
 from harness.comm.recorder import Epoch, Span
-from harness.results import reader
+from harness.results import consistency, reader
 from harness.results.batch import record_batch, write_sealed
 from harness.results.files import MEND
-from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
+from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
 ORDER = ("comm", "spans", "metrics", "epochs")
@@ -171,11 +170,12 @@ def finalise(run_dir: Path) -> None:
     """Turn the streams of all workers and attempts into the four parquet files, then remove the streams.
 
     A run stopped in the middle of this is finalised by calling it again. The files carry the schema version,
-    the composed config and the environment as metadata. InputError where an epoch of a worker is missing."""
+    the composed config and the environment as metadata. InputError where the tables contradict each other, or
+    an epoch of a worker is missing: a mean over what is left would be a wrong value."""
     run_dir = Path(run_dir)
     stream, merged = run_dir / "stream", run_dir / "stream.merged"
     trace, tables = reader.Trace(run_dir), reader.Tables(run_dir)
-    _check_complete(tables, int(trace.config["workers"]))
+    consistency.check(reader.Trace(run_dir), whole=True)  # a trace of its own, whose tables are let go of
     metadata = {
         VERSION_KEY: str(SCHEMA_VERSION),
         b"halobench_config": json.dumps(trace.config, default=str),
@@ -189,52 +189,3 @@ def finalise(run_dir: Path) -> None:
     if stream.exists():
         os.replace(stream, merged)  # at once: half a folder of streams would read as a shorter run
         disk.remove_tree(merged)
-
-
-def _check_complete(tables: reader.Tables, workers: int) -> None:
-    """InputError where streams lack something: a mean over what is left would be a wrong value."""
-    epochs = tables.table("epochs")
-    have = reader.frame_of(epochs.select(["epoch", "worker"]), tables.run_dir / "stream")
-    if have.empty:
-        raise InputError(f"{tables.run_dir} holds no finished epoch to finalise; {reader.AGAIN}")
-    metrics = tables.table("metrics")
-    made = metrics.filter(pc.equal(metrics["name"], UPDATE))["value"].to_pylist()
-    if made or (have["worker"] == RUN).any():
-        _check_rounds(tables, workers, made)
-    else:
-        count = have.groupby("epoch")["worker"].nunique()
-        count = count.reindex(range(int(have["epoch"].max()) + 1), fill_value=0)
-        if (count != workers).any():
-            gap = int((count != workers).to_numpy().argmax())  # its index is the epoch
-            raise InputError(
-                f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: "
-                f"a stream is damaged; {reader.AGAIN}"
-            )
-    for total, table, part in (("bytes_sent", "comm", "bytes"), ("flops", "spans", "flops")):
-        if pc.sum(epochs[total]) != pc.sum(tables.table(table)[part], min_count=0):
-            raise InputError(
-                f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}, "
-                f"so a stream is damaged; {reader.AGAIN}"
-            )
-
-
-def _check_rounds(tables: reader.Tables, workers: int, made: list[float]) -> None:
-    """InputError where an asynchronous run lacks a round, an epoch of the run or an update, or has one twice.
-
-    made   the numbers of the updates that the rounds made
-    """
-    epochs = tables.table("epochs")
-    damaged = f"a stream is damaged; {reader.AGAIN}"
-    for worker in (*range(workers), RUN):  # the run's epochs last: their number is needed below
-        numbers = epochs.filter(pc.equal(epochs["worker"], worker))["epoch"].to_pylist()
-        if not numbers or sorted(numbers) != list(range(len(numbers))):
-            whose = "the run's epochs" if worker == RUN else f"worker {worker}'s rounds"
-            raise InputError(f"{tables.run_dir}/stream does not have all of {whose}: {damaged}")
-    # A run that diverged is stopped where its workers meet; some have made updates of a later epoch by then.
-    if sorted(update for update in made if update < workers * len(numbers)) != list(
-        range(workers * len(numbers))
-    ):
-        raise InputError(
-            f"{tables.run_dir}/stream has {len(made)} updates of the weights, where {len(numbers)} epochs of "
-            f"{workers} have each of {workers * len(numbers)} once: {damaged}"
-        )

@@ -29,8 +29,9 @@ from harness.model.replay.program import (
     Work,
 )
 from harness.model.replay.roofline import Roofline
-from harness.results.reader import AGAIN, Trace
+from harness.results.reader import Trace
 from harness.results.rounds import Rounds, epochs_of_run
+from harness.results.schema import AGAIN
 from harness.results.summary import summarise
 
 CLOCKS = ("wall", "cpu")

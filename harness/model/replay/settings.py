@@ -24,7 +24,8 @@ from harness.model.replay.platform import Platform, instant, platform_of
 from harness.model.replay.program import Program, blocking, grown, held_up
 from harness.model.replay.read import CLOCKS, clock_of, program_of
 from harness.model.replay.roofline import Roofline
-from harness.results.reader import AGAIN, MISSHAPEN, Trace
+from harness.results.reader import MISSHAPEN, Trace
+from harness.results.schema import AGAIN
 
 PRESETS = Path(CONF) / "cluster"
 MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
