@@ -38,7 +38,7 @@ def changed(folder: Path, run: Path, table: str, change) -> None:
     pq.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False), path)
     told = files.read_json(run / "summary.json")
     (run / "summary.json").unlink()
-    found = summarise(bundles.Submitted(run))
+    found = summarise(bundles.Submitted(run).trace)
     files.write_json_atomic(
         run / "summary.json", {**told, **{k: found[k] for k in found.keys() - bundles.OF_SPANS}}
     )

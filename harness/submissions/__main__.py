@@ -2,20 +2,15 @@
 
 import random
 import shlex
-import sys
 from collections import Counter
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 from harness.base.bounds import MOST
 from harness.base.errors import InputError, check_place, within
-from harness.base.places import ROOT
 from harness.base.scratch import scratch
 from harness.base.subcommand import AS_WRITTEN, RUN_HELP, Parser, command
-from harness.base.target import ALLOW, untrusted
+from harness.base.target import ALLOW
 from harness.cli.page.layout import write
-from harness.results.environment import revision
-from harness.run import config as configs
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
 from harness.submissions import check as checks
@@ -48,7 +43,6 @@ def main(words: list[str], program: str) -> None:
     given = parser.parse_args(words)
     head = bundles.Submission(given.out.name, given.by, given.licence, given.track, given.trials, given.note)
     made = bundles.gather(given.runs, given.out, head, given.code)
-    _check_code(made, given.code)
     if wrong := list(checks.of_rules(made)):
         for problem in wrong:
             print(f"wrong: {problem}")
@@ -60,30 +54,6 @@ def main(words: list[str], program: str) -> None:
         print(f"the graph {path} is not in it: whoever checks the bundle needs that file")
     allow = f"{ALLOW}={','.join(path.stem for path in given.code)} " if given.code else ""
     print(f"next: {allow}halobench submit check {shlex.quote(str(given.out))}")
-
-
-def _check_code(made: bundles.Bundle, code: list[Path]) -> None:
-    """Raise InputError where the files `code` are not those that the runs of this revision were computed by.
-    The user has named these files, so they are imported; no other module that only a run names is."""
-    before, here = list(sys.path), revision(ROOT)
-    sys.path += [str(path.parent.resolve()) for path in code]
-    stems = {path.stem for path in code}
-    try:
-        for path in code:
-            spec = PathFinder.find_spec(path.stem)
-            found = Path(spec.origin) if spec and spec.origin else path
-            if found.read_bytes() != path.read_bytes():
-                raise InputError(f"code={path} is not the {path.stem} that runs import here: give {found}")
-        for run in made.runs.values():
-            config = configs.stored(run.run_dir)
-            others = {module.partition(".")[0] for module in untrusted(config)} - stems
-            if run.module not in stems or others or run.environment.get("revision") != here:
-                continue
-            if checks.by_other_code(run, configs.check(config)):
-                said = f"{run.run_dir} was computed by other code than is here and in {run.module}.py"
-                raise InputError(f"{said}: make its runs again with stale=rerun")
-    finally:
-        sys.path[:] = before
 
 
 @command("halobench submit check")

@@ -12,9 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -26,10 +25,9 @@ from harness.base.disk import refuse_links
 from harness.base.errors import InputError, choice, typed, writing
 from harness.base.target import TREE
 from harness.base.terminal import printable
-from harness.results import consistency, files, resolved, track
-from harness.results.identity import identity
+from harness.results import consistency, files, track
 from harness.results.reader import BUNDLE, Trace, find_runs, frame_of
-from harness.results.report.groups import flatten
+from harness.results.report.groups import Group, Run
 from harness.results.report.labels import labels
 from harness.results.summary import graph_name, summarise
 
@@ -91,33 +89,23 @@ class Submission:
             )
 
 
-class Submitted(Trace):
-    """A run of a bundle, whose spans were left out."""
+class Submitted(Run):
+    """A run of a bundle, which leaves out its spans. Nothing is read of it before it is asked for, so that
+    `check` can say what is wrong with each."""
+
+    def __init__(self, path: Path):
+        self.trace, self.path = _Spanless(path), path
 
     @cached_property
-    def spans(self) -> pd.DataFrame:
-        return frame_of(self._tables.table("spans"), self.run_dir)
+    def summary(self) -> dict[str, Any]:
+        """What its summary.json says. InputError where the run had not finished."""
+        if self.trace.summary is None:
+            raise InputError(f"{self.path} has not finished: let it finish, or leave it out")
+        return self.trace.summary
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Its summary. InputError where the run had not finished."""
-        if self.summary is None:
-            raise InputError(f"{self.run_dir} has not finished: let it finish, or leave it out")
-        return self.summary
-
-    @cached_property
-    def keys(self) -> dict[str, Any]:
-        """The keys of its config that say what was run (`harness.results.identity`), in one level."""
-        return flatten(identity(self.config, (self.resolved or {}).get("asynchronous", True)))
-
-    @property
-    def seed(self) -> Any:
-        return self.keys.get("seed")
-
-    @property
-    def role(self) -> str:
-        """ "reference" of exact training, "control", or ""."""
-        return resolved.role(self.resolved, self.keys)
+    def name(self) -> str:
+        return self.system
 
     @property
     def own_graph(self) -> bool:
@@ -129,25 +117,27 @@ class Submitted(Trace):
         """The first part of the name of its system's module."""
         return str(self.keys.get("system._target_", "")).partition(".")[0]
 
-    @property
-    def name(self) -> str:
-        return track.of(self.keys)[0]
-
     def setting(self, track: str) -> tuple[Any, ...]:
         """What a run has in common with those that it is ranked with: graph, workers, epochs and the keys of
         SETTING. The partition is not among them, since a system over vertex-cuts brings its own."""
         blocks = [block for block in SETTING if track == "fixed" or block not in TUNED]
         alike = sorted((k, str(v)) for k, v in self.keys.items() if k.partition(".")[0] in blocks)
-        return graph_name(self), self.keys.get("workers"), self.keys.get("epochs"), tuple(alike)
+        return graph_name(self.trace), self.keys.get("workers"), self.keys.get("epochs"), tuple(alike)
 
     def check(self) -> None:
         """Raise InputError where its files contradict each other or its summary does not follow from them."""
-        told = self.told
-        consistency.check(self, spans=False)
-        found = summarise(self)
+        told = self.summary
+        consistency.check(self.trace, spans=False)
+        found = summarise(self.trace)
         for key in sorted((told.keys() | found.keys()) - OF_SPANS):
             if not same(told.get(key), found.get(key)):
-                raise InputError(f"{self.run_dir}/summary.json: its {key} does not follow from its tables")
+                raise InputError(f"{self.path}/summary.json: its {key} does not follow from its tables")
+
+
+class _Spanless(Trace):
+    @cached_property
+    def spans(self) -> pd.DataFrame:
+        return frame_of(self._tables.table("spans"), self.run_dir)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -168,18 +158,23 @@ class Bundle:
     runs: dict[str, Submitted]
 
     @cached_property
-    def rows(self) -> list[list[Submitted]]:
-        """The runs, grouped: those of a row differ in their seed alone and are in ascending order of it."""
-        together: dict[str, list[Submitted]] = defaultdict(list)
+    def rows(self) -> list[Group]:
+        """The runs, grouped: those of a row differ in their seed alone. Its label says what tells it apart
+        from the others."""
+        together: dict[str, list[Run]] = defaultdict(list)
         for run in self.runs.values():
             keys = sorted((key, str(value)) for key, value in run.keys.items() if key != "seed")
             together[repr(keys)].append(run)
-        return [sorted(runs, key=lambda run: (str(type(run.seed)), run.seed)) for runs in together.values()]
+        names = labels([runs[0] for runs in together.values()])
+        return [Group(runs, label=name) for runs, name in zip(together.values(), names)]
 
     @property
-    def labels(self) -> list[str]:
-        """What to call each row."""
-        return labels([row[0] for row in self.rows])
+    def by_setting(self) -> dict[tuple[Any, ...], list[Group]]:
+        """The rows that are ranked together, by what they have in common."""
+        together: dict[tuple[Any, ...], list[Group]] = defaultdict(list)
+        for row in self.rows:
+            together[cast(Submitted, row.first).setting(self.head.track)].append(row)
+        return together
 
 
 def read(folder: Path) -> Bundle:
@@ -236,18 +231,15 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
         if not path.is_file():
             raise InputError(f"code={path} is not a file: give the Python file of a system")
     found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
-    found = {name: run for name, run in found.items() if track.of(run.keys)[1] in ("", head.track)}
+    found = {name: run for name, run in found.items() if run.track in ("", head.track)}
     if not found:
         raise InputError(f"track={head.track} has no run in {' '.join(paths)}: give the other track")
     stems = {path.stem for path in code}
     for run in found.values():
         run.check()
         if run.module not in TREE and run.module not in stems:
-            spec = PathFinder.find_spec(run.module)
-            found_at = Path(spec.origin) if spec and spec.origin else Path("PATH/TO", f"{run.module}.py")
-            where = found_at if found_at.stem == run.module else f"a file {run.module}.py"
-            raise InputError(f"{run.run_dir} runs code of {run.module}: add --code {where}")
-    digests = {name: digest(run.run_dir / "summary.json") for name, run in found.items()}
+            raise InputError(f"{run.path} runs code of {run.module}: add --code PATH/TO/{run.module}.py")
+    digests = {name: digest(run.path / "summary.json") for name, run in found.items()}
     return Bundle(folder, dataclasses.replace(head, runs=digests), found)
 
 
@@ -259,7 +251,7 @@ def write(bundle: Bundle, code: Sequence[Path] = ()) -> Bundle:
     for name, run in bundle.runs.items():
         (folder / RUNS / name).mkdir(parents=True)
         for file in FILES:
-            shutil.copyfile(run.run_dir / file, folder / RUNS / name / file)
+            shutil.copyfile(run.path / file, folder / RUNS / name / file)
     if code:
         (folder / CODE).mkdir()
     for path in code:

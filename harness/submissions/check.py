@@ -16,7 +16,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -101,8 +100,8 @@ def quick(bundle: Bundle) -> list[str]:
 
 def _of_files(bundle: Bundle) -> Iterator[str]:
     for name, run in bundle.runs.items():
-        if digest(run.run_dir / "summary.json") != bundle.head.runs[name]:
-            yield f"{run.run_dir}/summary.json is not the one that the bundle was made of"
+        if digest(run.path / "summary.json") != bundle.head.runs[name]:
+            yield f"{run.path}/summary.json is not the one that the bundle was made of"
             continue
         try:
             code = bundle.folder / CODE / f"{run.module}.py"
@@ -113,81 +112,71 @@ def _of_files(bundle: Bundle) -> Iterator[str]:
         except InputError as error:
             yield str(error)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            yield f"{run.run_dir} is damaged ({type(error).__name__}: {error})"
+            yield f"{run.path} is damaged ({type(error).__name__}: {error})"
 
 
 def of_rules(bundle: Bundle) -> Iterator[str]:
     """Where a bundle's rows break the rules: seeds, and exact training and the control beside each row."""
-    seeds = {tuple(run.seed for run in row) for row in bundle.rows}
-    every = sorted({seed for each in seeds for seed in each}, key=str)
+    every = sorted({seed for row in bundle.rows for seed in row.seeds}, key=str)
     if len(every) < SEEDS:
         yield f"the bundle has {len(every)} seeds: give at least {SEEDS}"
-    named = [f"{label} on {graph_name(row[0])}" for row, label in zip(bundle.rows, bundle.labels)]
-    for row, name in zip(bundle.rows, named):
-        lacking = [seed for seed in every if seed not in [run.seed for run in row]]
-        if lacking:
-            yield f"{name} lacks seed {', '.join(map(str, lacking))}, which other rows have"
-        if len({run.seed for run in row}) < len(row):
-            yield f"{name} has a seed twice"
-    roles: dict[tuple[Any, ...], set[str]] = {}
-    for row in bundle.rows:
-        roles.setdefault(row[0].setting(bundle.head.track), set()).add(row[0].role)
-    for row, name in zip(bundle.rows, named):
-        there = roles[row[0].setting(bundle.head.track)]
-        for role, what in (("reference", "exact training"), ("control", "the control")):
-            if role not in there:
-                yield f"{name} has no runs of {what} at its setting beside it"
+    for rows in bundle.by_setting.values():
+        roles = {row.first.role for row in rows}
+        for row in rows:
+            name = f"{row.label} on {graph_name(row.first.trace)}"
+            lacking = [str(seed) for seed in every if seed not in row.seeds]
+            if lacking:
+                yield f"{name} lacks seed {', '.join(lacking)}, which other rows have"
+            if len(row.seeds) < len(row.runs):
+                yield f"{name} has a seed twice"
+            for role, what in (("reference", "exact training"), ("control", "the control")):
+                if role not in roles:
+                    yield f"{name} has no runs of {what} at its setting beside it"
 
 
 def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[str]]:
     """The runs as this checkout would make them, in `places`; and a sentence for each that cannot be made or
     was computed otherwise. Raises InputError where a run's code is not allowed or its graph is missing."""
-    made, wrong = {}, []
-    foreign: dict[str, list[str]] = defaultdict(list)  # runs by the modules that nobody allowed
-    absent: dict[str, list[str]] = defaultdict(list)  # and by what their graph's reader says
-    older: dict[str, list[str]] = defaultdict(list)  # and by what else computed them
+    made, wrong, barred = {}, [], []
+    foreign: set[str] = set()  # modules that nobody allowed, of the runs in `barred`
+    absent: dict[str, list[str]] = defaultdict(list)  # runs by what to do about their graph
+    older: dict[str, list[str]] = defaultdict(list)  # runs by what else computed them
     where = {"results": str(places.results), "cache": str(places.cache), "data_dir": str(places.data_dir),
              "run_dir": None, "launch": "local", "progress": False, "fresh": False}  # fmt: skip
-    # Each run's config is checked as if it were to be run here; what stands in the way goes into one of the
-    # groups above, to be said once for many runs.
     for name, run in bundle.runs.items():
         try:
-            config = configs.stored(run.run_dir)
-            if said := _of_own_graph(run):
-                absent[said].append(name)
+            config = configs.stored(run.path)
             if modules := untrusted(config):
-                foreign[",".join(modules)].append(name)
-                continue
-            made[name] = configs.check({**config, **where})
+                foreign.update(modules)
+                barred.append(name)
+            else:
+                made[name] = configs.check({**config, **where})
         except InputError as error:
             wrong.append(f"{name} cannot be made again: {error}")
             continue
-        try:
-            if not run.own_graph:
-                made[name].dataset.fingerprint(places.data_dir, run.seed)
-        except InputError as error:
-            absent[str(error)].append(name)
+        if said := _of_graph(run, made.get(name), places):
+            absent[said].append(name)
+        if name not in made:
+            continue
         # A system's own facts must be the same here, unless other code computed the run.
-        told = run.resolved or {}
-        differing = {key: value for key, value in made[name].facts.items() if told.get(key) != value}
-        if not by_other_code(run, made[name]):
-            for key, value in differing.items():
-                wrong.append(
-                    f"{name}/resolved.json says {key}={told.get(key)!r}; its system says {key}={value!r}"
-                )
+        if {str(each.get("code")) for each in run.attempts} == {made[name].code}:
+            told = run.trace.resolved or {}
+            wrong += [
+                f"{name}/resolved.json says {key}={told.get(key)!r}; its system says {key}={value!r}"
+                for key, value in made[name].facts.items()
+                if told.get(key) != value
+            ]
         else:
-            mend = f"check with revision {run.environment.get('revision')}"
+            mend = f"check with revision {run.trace.environment.get('revision')}"
             if run.module not in TREE:
                 mend += f", or, where {run.module}.py has changed, make them again with stale=rerun"
             older[mend].append(name)
-    for mend, names in older.items():
-        wrong.append(f"{_some(names)}: computed by other code than is here; {mend}")
+    wrong += [f"{_some(names)}: computed by other code than is here; {mend}" for mend, names in older.items()]
     lacks = [f"the graph of {_some(names)} ({says})" for says, names in absent.items()]
-    if foreign:
-        allow = ",".join(sorted({module for each in foreign for module in each.split(",")}))
+    if barred:
         lacks.append(
-            f"leave to import the code of {_some([name for names in foreign.values() for name in names])}"
-            f" (read {bundle.folder / CODE}, and where you trust it set {ALLOW}={allow} in the environment)"
+            f"leave to import the code of {_some(barred)} (read {bundle.folder / CODE}, and where you trust"
+            f" it set {ALLOW}={','.join(sorted(foreign))} in the environment)"
         )
     if lacks:
         beside = f"; what is wrong already: {'; '.join(wrong)}" if wrong else ""
@@ -197,19 +186,21 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
     return made, wrong
 
 
-def by_other_code(run: Submitted, here: configs.Run) -> bool:
-    """Whether a run was computed by other code than would compute it here."""
-    return {str(each.get("code")) for each in (run.resolved or {}).get("attempts", [])} != {here.code}
+def _of_graph(run: Submitted, here: configs.Run | None, places: Places) -> str:
+    """What to do so that a run's graph is here; "" where it is, or where its code may not say.
 
-
-def _of_own_graph(run: Submitted) -> str:
-    """What to do so that the file of a run's own graph is here; "" where it is, or where there is none."""
+    here   the run as this checkout would make it; None where its code is not allowed"""
     if not run.own_graph:
+        try:
+            if here is not None:
+                here.dataset.fingerprint(places.data_dir, run.seed)
+        except InputError as error:
+            return str(error)
         return ""
     path = Path(os.path.expanduser(run.keys["dataset.path"]))
     if not path.is_file():
         return f"copy its file to {path.absolute()}"
-    known = run.graph.get("files", {}).get(path.name, {})
+    known = run.trace.graph.get("files", {}).get(path.name, {})
     same = "sha256" not in known or known["sha256"] == identity_of(path).get("sha256")
     return "" if same else f"another file is at {path.absolute()}: put that of the runs there"
 
@@ -220,24 +211,24 @@ def _some(names: Sequence[str]) -> str:
 
 def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
     """What differs from the graph and the partition that are made here, and from the bytes of a dry run."""
-    name, workers = run.run_dir.name, here.settings.workers
+    name, workers = run.path.name, here.settings.workers
     try:
         folder, graph = shards_of(here)
     except InputError as error:
         yield f"{name} cannot be made here: {error}"
         return
-    if content(run.graph) != content(graph):
+    if run.content != content(graph):
         yield f"{name} was trained on a graph of other files, or another generator, than are here"
         return
     stats = json.loads((folder / "stats.json").read_text())
-    differing = [key for key, value in stats.items() if run.shards.get(key) != value]
+    differing = [key for key, value in stats.items() if run.trace.shards.get(key) != value]
     if differing:
         yield f"{name}/shards.json differs from the partition that is made here in {', '.join(differing)}"
         return
     described = here.cluster if here.cluster.devices else here.cluster.with_devices([Device()] * workers)
     shards = [io.load(folder, rank) for rank in range(workers)]
     place = "cpu" if here.settings.transport == "sockets" else "memory"
-    sent = run.comm.groupby("epoch")["bytes"].sum()
+    sent = run.trace.comm.groupby("epoch")["bytes"].sum()
     for epoch, planned in enumerate(traffic(here, shards, place, described)):
         least, most = (sum(int(each.sum()) for each in end.values()) for end in (planned.least, planned.most))
         told = int(sent.get(epoch, 0))
@@ -259,19 +250,19 @@ def _made_again(bundle: Bundle, name: str, run: configs.Run, places: Places) -> 
 
 def _of_another(bundle: Bundle, run: Submitted, again: Trace) -> Iterator[str]:
     """What differs between a run and `again`, the same run made again."""
-    name, told, found = run.run_dir.name, run.told, again.summary or {}
+    name, told, found = run.path.name, run.summary, again.summary or {}
     if abs(told["bytes_total"] - found["bytes_total"]) > VALUES * found["bytes_total"]:
         yield f"{name} says that it sent {told['bytes_total']} bytes; made again {found['bytes_total']}"
-    ours, theirs = (each.epochs.groupby("epoch")["loss"].first()[:FIRST] for each in (again, run))
+    ours, theirs = (each.epochs.groupby("epoch")["loss"].first()[:FIRST] for each in (again, run.trace))
     if not np.allclose(ours, theirs, rtol=LOSS):
         yield f"{name} has another loss in the first epochs than made again"
     key = f"test_{told['score']}" if told["score"] != "acc" else "test"
-    row = next(each for each in bundle.rows if run in each)
+    row = next(each.runs for each in bundle.rows if run in each.runs)
     for at in ("final", "best"):
         if not told[at] or not found[at]:
             continue
         value, other = 100 * told[at][key], 100 * found[at][key]
-        others = [100 * each.told[at][key] for each in row if each is not run]
+        others = [100 * each.summary[at][key] for each in row if each is not run]
         reach = min(estimate([*others, other]).half or POINTS, POINTS)
         if not abs(value - other) <= reach:
             yield (

@@ -8,14 +8,18 @@ Rows that lose score, the control and rows that diverged have no rank."""
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from harness.cli.page.layout import Cell, Table, rendered
 from harness.results import resolved
 from harness.results.report import columns
 from harness.results.report.advice import keeps
-from harness.results.report.estimate import Estimate, estimate
+from harness.results.report.columns import Column
+from harness.results.report.compare import change
+from harness.results.report.estimate import Estimate
+from harness.results.report.groups import Group
 from harness.results.report.labels import labels
+from harness.results.report.table import competes, estimate_of
 from harness.results.summary import graph_name
 from harness.results.track import system_of
 from harness.submissions.bundle import Bundle, Submitted
@@ -35,59 +39,34 @@ KINDS = {
 
 @dataclass
 class Row:
-    """Runs of a bundle that differ in their seed alone, beside the runs of exact training in the same bundle
-    at the same setting; of several rows of these, `exact` is the one that sends the fewest bytes."""
+    """A row of a bundle, and exact training of the same bundle at the same setting: of several such rows the
+    one that sends the fewest bytes."""
 
     bundle: Bundle
-    runs: list[Submitted]
-    exact: list[Submitted]
+    group: Group
+    exact: Group
 
     @property
     def first(self) -> Submitted:
-        return self.runs[0]
+        return cast(Submitted, self.group.first)
 
     @property
-    def diverged(self) -> bool:
-        return any(run.told["diverged"] is not None for run in self.runs)
-
-    @property
-    def score(self) -> Estimate:
-        """Its test score (%) over its seeds; without a value where a run diverged."""
-        return estimate([] if self.diverged else map(score, self.runs))
+    def score(self) -> Column:
+        return columns.LEADING[self.first.summary["score"]][0]
 
     @property
     def ahead(self) -> Estimate:
         """Its score minus that of exact training, in points, paired over seeds."""
-        exact = {run.seed: score(run) for run in self.exact}
-        pairs = [(score(run), exact.get(run.seed)) for run in self.runs]
-        return estimate([] if self.diverged else (a - b for a, b in pairs if a is not None and b is not None))
-
-    @property
-    def sent(self) -> Estimate:
-        """MB per epoch."""
-        return estimate(map(megabytes, self.runs))
-
-    @property
-    def milliseconds(self) -> str:
-        """Milliseconds per epoch: wall time, or "CPU" time of the busiest worker where workers outnumbered
-        cores."""
-        wall = self.first.told["clock"] == "wall"
-        seconds = [(run.told if wall else run.told["cpu_slowest"])["epoch_s"] for run in self.runs]
-        return f"{1e3 * sum(seconds) / len(seconds):.1f}{'' if wall else ' CPU'}"
+        return change(self.group, self.exact, self.score)
 
     @property
     def ranked(self) -> bool:
-        return not self.diverged and self.first.role != "control" and keeps(self.ahead)
+        return competes(self.group) and keeps(self.ahead)
 
 
-def score(run: Submitted) -> float | None:
-    """The leading test score (%) of the epoch whose validation score was best."""
-    return columns.LEADING[run.told["score"]][0].value(run.told)
-
-
-def megabytes(run: Submitted) -> float:
-    """MB per epoch that a run sends."""
-    return columns.ALL["mb_epoch"].value(run.told) or 0.0
+def megabytes(group: Group) -> float:
+    """MB per epoch that the runs of a row send, in the mean."""
+    return estimate_of(group, columns.ALL["mb_epoch"]).mean
 
 
 def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:
@@ -95,45 +74,47 @@ def rankings(bundles: Sequence[Bundle]) -> dict[tuple[Any, ...], list[Row]]:
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for bundle in bundles:
         track = bundle.head.track
-        by_setting: dict[tuple[Any, ...], list[list[Submitted]]] = defaultdict(list)
-        for runs in bundle.rows:
-            by_setting[runs[0].setting(track)].append(runs)
-        for setting, rows in by_setting.items():
-            exact = min(
-                (runs for runs in rows if runs[0].role == "reference"),
-                key=lambda runs: sum(map(megabytes, runs)) / len(runs),
-            )
-            found[_kind(rows[0][0]), track, setting] += [Row(bundle, runs, exact) for runs in rows]
-    order = lambda row: (not row.ranked, row.sent.mean, row.first.name)  # noqa: E731
+        for setting, rows in bundle.by_setting.items():
+            exact = min((row for row in rows if row.first.role == "reference"), key=megabytes)
+            found[_kind(cast(Submitted, exact.first)), track, setting] += [
+                Row(bundle, row, exact) for row in rows
+            ]
+    order = lambda row: (not row.ranked, megabytes(row.group), row.first.name)  # noqa: E731
     by = lambda it: (list(KINDS).index(it[0][0]), it[0][1])  # noqa: E731
     return {key: sorted(rows, key=order) for key, rows in sorted(found.items(), key=by)}
 
 
 def _kind(run: Submitted) -> str:
-    return "own" if run.own_graph else "twin" if run.told["twin"] else "real"
+    return "own" if run.own_graph else "twin" if run.summary["twin"] else "real"
 
 
 def table(caption: str, rows: Sequence[Row]) -> Table:
     """The rows of a ranking in the order of `rankings`; rows that send equally many bytes share a rank."""
     cells, rank, before = [], 0, None
     for at, (row, label) in enumerate(zip(rows, labels([row.first for row in rows])), 1):
-        if row.ranked and row.sent.mean != before:
-            rank, before = at, row.sent.mean
-        exact = sum(map(megabytes, row.exact)) / len(row.exact)
+        sent, exact = megabytes(row.group), megabytes(row.exact)
+        if row.ranked and sent != before:
+            rank, before = at, sent
         words = [
             str(rank) if row.ranked else "",
             label + _beside(row.first),
             row.bundle.head.name,
-            "diverged" if row.diverged else f"{row.score:.2f}",
-            f"{row.ahead:+.2f}" if row.runs is not row.exact else "",
-            f"{row.sent:.3f}",
-            f"{row.sent.mean / exact:.3f}" if exact else "",
-            row.milliseconds,
-            str(len(row.runs)),
-            resolved.machine(row.first.environment),
+            "diverged" if row.group.diverged else f"{estimate_of(row.group, row.score):.2f}",
+            f"{row.ahead:+.2f}" if row.group is not row.exact else "",
+            f"{estimate_of(row.group, columns.ALL['mb_epoch']):.3f}",
+            f"{sent / exact:.3f}" if exact else "",
+            _milliseconds(row.group),
+            str(len(row.group.runs)),
+            resolved.machine(row.first.trace.environment),
         ]
         cells.append([Cell(word, best=row.ranked and rank == 1) for word in words])
     return Table(caption, HEADINGS, cells)
+
+
+def _milliseconds(group: Group) -> str:
+    """Milliseconds per epoch: wall time, or, where workers outnumber cores, "CPU" time of the busiest one."""
+    seconds = estimate_of(group, columns.TIMES[group.clock][0]).mean
+    return f"{1e3 * seconds:.1f}{'' if group.clock == 'wall' else ' CPU'}"
 
 
 def _beside(run: Submitted) -> str:
@@ -177,4 +158,4 @@ def page(bundles: Sequence[Bundle], command: str) -> str:
 
 
 def graphs_of(bundle: Bundle) -> str:
-    return ", ".join(sorted({graph_name(run) for run in bundle.runs.values()}))
+    return ", ".join(sorted({graph_name(run.trace) for run in bundle.runs.values()}))

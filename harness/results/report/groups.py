@@ -17,8 +17,9 @@ from harness.base.errors import InputError, choice
 from harness.data.config import LABELS_PER_CLASS
 from harness.results import consistency, resolved, track
 from harness.results.identity import identity
-from harness.results.reader import AGAIN, MISSHAPEN, Trace, find_runs
+from harness.results.reader import MISSHAPEN, Trace, find_runs
 from harness.results.report.estimate import Estimate, estimate
+from harness.results.schema import AGAIN
 from harness.results.summary import summarise
 
 if TYPE_CHECKING:
@@ -41,14 +42,22 @@ class Run:
     """One run as the report sees it: finished, or as far as it has come. InputError where it is damaged."""
 
     def __init__(self, path: Path):
-        self.trace = Trace(path)
-        self.path = Path(path)
+        self.trace, self.path = Trace(path), Path(path)
         consistency.check(self.trace)
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        """The keys of its config that say what was run (`harness.results.identity`), in one level."""
         # Where no worker has begun nothing says whether the system is asynchronous: all its keys count.
-        config = identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
-        self.keys = flatten(config)
-        self.finished = self.trace.finished
-        self.seed = self.keys.get("seed")
+        return flatten(identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True)))
+
+    @property
+    def finished(self) -> bool:
+        return self.trace.finished
+
+    @property
+    def seed(self) -> Any:
+        return self.keys.get("seed")
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -2,22 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from harness.results.report.groups import differing, knob
-
-
-class Named(Protocol):
-    """A run as far as `labels` looks at it: its system's name, and its config's keys."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def keys(self) -> dict[str, Any]: ...
+from harness.results.report.groups import Run, differing, knob
 
 
-def labels(runs: Sequence[Named], unsaid: Collection[str] = ()) -> list[str]:
+def labels(runs: Sequence[Run], unsaid: Collection[str] = ()) -> list[str]:
     """The name of each run: its system, and the keys that differ among the runs of that system.
 
     unsaid   keys, or whole blocks, that names leave out; they always leave out data set, seed and label
