@@ -66,7 +66,7 @@ def run_job(
     # Not before: it brings in statistics that nothing up to here has to wait for.
     from harness.results.report import single
 
-    console.print(single.at_end(run.directory, run.settings.verbose))
+    console.print(single.run_table(run.directory, run.settings.verbose))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
     if not run.settings.verbose and not wait:  # in a sweep it would be said for each run

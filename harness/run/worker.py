@@ -37,9 +37,9 @@ if __name__ == "__main__":
         # Imported here, since this brings in statistics for which no training should wait.
         from rich.console import Console
 
-        from harness.results.report.single import at_end
+        from harness.results.report.single import run_table
         from harness.run.config import stored
 
         run_dir = Path(sys.argv[1])
-        Console().print(at_end(run_dir, bool(stored(run_dir).get("verbose"))))
+        Console().print(run_table(run_dir, bool(stored(run_dir).get("verbose"))))
         print(run_dir)

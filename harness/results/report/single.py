@@ -15,29 +15,35 @@ from harness.results.report.table import compared_by
 from harness.results.summary import PARTS
 
 
-def at_end(run_dir: Path | str, verbose: bool) -> RenderableType:
-    """What a run prints at its end: with `verbose` its `run_table`; else its score, bytes and time, how they
-    compare with exact training where such a run has finished in the same folder, and notes."""
-    if verbose:
-        return run_table(run_dir)
+def run_table(run_dir: Path | str, verbose: bool = True) -> RenderableType:
+    """What a run prints at its end: its score, bytes and time, how they compare with exact training where
+    such a run has finished in the same folder, and notes. With `verbose`, instead of the comparison, all
+    scores, the parts of an epoch's time, memory, and bytes by layer and purpose."""
     run = Run(Path(run_dir))
-    s, grid = run.summary, tables.pairs(_heading(run))
+    s, grid, epochs = run.summary, tables.pairs(_heading(run)), Group([run]).epochs
+    if verbose and epochs != str(s["epochs"]):
+        grid.add_row("epochs", epochs)
     if s["best"] and s["diverged"] is None:
-        name, test, val = _leading(s)
-        best = s["best"]
-        at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
-        grid.add_row("score", f"test {name} {_percent(best[test])} {at}")
+        _add_scores(grid, s, verbose)
     sent = sum(s["bytes_epoch"].values()) / 1e6
     after = " after the first" if s["epochs"] > 1 else ""
-    grid.add_row("sent", f"{sent:.3f} MB per epoch{after}, {s['bytes_total'] / 1e6:.1f} MB in all")
+    first = f", {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch" if verbose else ""
+    grid.add_row("sent", f"{sent:.3f} MB per epoch{after}, {s['bytes_total'] / 1e6:.1f} MB in all{first}")
     wall = s["clock"] == "wall"
-    seconds = s["epoch_s"] if wall else s["cpu_slowest"]["epoch_s"]
-    grid.add_row("time", f"{seconds:.4f} {'s' if wall else 'CPU s of the busiest worker'} per epoch")
-    if sides := exact_beside(run):
-        grid.add_row("beside exact", _beside(*sides))
-    for note in s["notes"][s["epochs"] > 1 :]:  # the first note says only that means leave out epoch 1
+    parts, unit = (s, "s") if wall else (s["cpu_slowest"], "CPU s of the busiest worker")
+    time = f"{parts['epoch_s']:.4f} {unit} per epoch"
+    if verbose:
+        peak = f"peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, largest {s['peak_rss_max'] / 2**30:.2f} GiB"
+        grid.add_row("time", f"{time} = {_shares(parts, wall)}")
+        grid.add_row("all workers", f"{s['cpu_s']:.4f} CPU s per epoch; {peak}")
+    else:
+        grid.add_row("time", time)
+        if sides := exact_beside(run):
+            grid.add_row("beside exact", _beside(*sides))
+    # The first note of a run of several epochs says only that means leave out the first.
+    for note in s["notes"][not verbose and s["epochs"] > 1 :]:
         grid.add_row("note", note)
-    return grid
+    return Lines(grid, _bytes(s)) if verbose else grid
 
 
 def _beside(ours: Group, exact: Group) -> str:
@@ -64,71 +70,49 @@ def _heading(run: Run) -> str:
     )
 
 
-def run_table(run_dir: Path | str) -> RenderableType:
-    """One run: scores, where an epoch's time goes, bytes by layer and purpose, peak memory, notes."""
-    run = Run(Path(run_dir))
-    s, group = run.summary, Group([run])
-    grid = tables.pairs(_heading(run))
-    if group.epochs != str(s["epochs"]) or not run.finished:
-        grid.add_row("epochs", group.epochs)
-    if s["best"] and s["diverged"] is None:
-        _add_scores(grid, s)
-    wall = s["clock"] == "wall"
-    parts, unit, whose = (s, "s", "") if wall else (s["cpu_slowest"], "CPU s", " of the busiest worker")
-    waited = {"exposed_s": "exposed communication"} if wall else {"wait_s": "waiting"}
-    names = {"compute_s": "compute", **waited, "rest_s": "rest"}
-    if not wall:
-        names |= {"sampler_s": "sampling beside it"} if parts.get("sampler_s") else {}
-        names["other_threads_s"] = "other threads"
-    grid.add_row("epoch", f"{parts['epoch_s']:.4f} {unit}{whose} = {_shares(parts, unit, names)}")
-    peak = f"peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, largest {s['peak_rss_max'] / 2**30:.2f} GiB"
-    grid.add_row("all workers", f"{s['cpu_s']:.4f} CPU s per epoch; {peak}")
-    first = f"{s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch"
-    grid.add_row("sent", f"{s['bytes_total'] / 1e6:.1f} MB in all, {first}")
-    for note in s["notes"]:
-        grid.add_row("note", note)
+def _bytes(s: dict[str, Any]) -> Table:
+    """Bytes of an epoch, by purpose and by layer."""
     headings = ["MB sent per epoch", *(part.replace("_", " ") for part in (*PARTS, "sum"))]
     sent = tables.shown(headings, box=None, padding=(0, 2, 0, 0), header_style="dim")
     sent.columns[0].style = "dim"
     for purpose, by_part in {**s["bytes_epoch_by_purpose"], "sum": s["bytes_epoch"]}.items():
-        sent.add_row(
-            purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}"
-        )
-    return Lines(grid, sent)
+        sizes = [*(by_part[part] for part in PARTS), sum(by_part.values())]
+        sent.add_row(purpose, *(f"{size / 1e6:.3f}" for size in sizes))
+    return sent
 
 
 def _percent(share: float | None) -> str:
     return "none" if share is None else f"{100 * share:.2f} %"
 
 
-def _shares(values: dict[str, float], unit: str, names: dict[str, str]) -> str:
-    """The parts of an epoch, with the words of `names` for their keys and each part's share of `epoch_s`."""
-    whole = values["epoch_s"]
+def _shares(parts: dict[str, float], wall: bool) -> str:
+    """The parts of an epoch in seconds of the run's clock, each with its share of the epoch."""
+    waited = {"exposed_s": "exposed communication"} if wall else {"wait_s": "waiting"}
+    names = {"compute_s": "compute", **waited, "rest_s": "rest"}
+    if not wall:
+        names |= {"sampler_s": "sampling beside it"} if parts.get("sampler_s") else {}
+        names["other_threads_s"] = "other threads"
+    unit, whole = "s" if wall else "CPU s", parts["epoch_s"]
     return " + ".join(
-        f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items()
+        f"{parts[key]:.4f} {unit} {name} ({100 * parts[key] / whole:.0f} %)" for key, name in names.items()
     )
 
 
-def _leading(s: dict[str, Any]) -> tuple[str, str, str]:
-    """The name of the leading score, and its keys of test and validation vertices."""
+def _add_scores(grid: Table, s: dict[str, Any], verbose: bool) -> None:
+    """Add the leading score at the best validation; with `verbose` also that of the last evaluation, and the
+    other scores at the best validation."""
+    best, last, auc = s["best"], s["final"], s["score"] == "auc"
     accuracy = "F1" if s["multilabel"] else "accuracy"
-    return ("AUC", "test_auc", "val_auc") if s["score"] == "auc" else (accuracy, "test", "val")
-
-
-def _add_scores(grid: Table, s: dict[str, Any]) -> None:
-    """Add the leading score at the best validation and at the last evaluation, and the other scores at the
-    best validation."""
-    best, last = s["best"], s["final"]
-    leading, test, val = _leading(s)
-    at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
-    grid.add_row(
-        f"test {leading}",
-        f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch'] + 1})",
-    )
-    other = ("accuracy", "test") if s["score"] == "auc" else ("AUC", "test_auc")
-    beside = [
-        f"{name} {_percent(best[key])}" for name, key in (other, ("balanced accuracy", "test_balanced"))
-    ]
-    beside += [f"{name.replace('_', ' ')} {_percent(best[f'test_{name}'])}" for name in s["scores"]]
+    leading, test, val = ("AUC", "test_auc", "val_auc") if auc else (accuracy, "test", "val")
+    said = f"test {leading} {_percent(best[test])} at the best validation ({_percent(best[val])}, epoch"
+    said += f" {best['epoch'] + 1})"
+    if not verbose:
+        grid.add_row("score", said)
+        return
+    grid.add_row("score", f"{said}; {_percent(last[test])} at the last epoch ({last['epoch'] + 1})")
+    other = {"accuracy": "test"} if auc else {"AUC": "test_auc"}
+    other |= {"balanced accuracy": "test_balanced"}
+    other |= {name.replace("_", " "): f"test_{name}" for name in s["scores"]}
+    beside = ", ".join(f"{name} {_percent(best[key])}" for name, key in other.items())
     majority = (s["majority"] or {}).get("test")
-    grid.add_row("beside it", f"{', '.join(beside)}; the same answer for every vertex: {_percent(majority)}")
+    grid.add_row("beside it", f"{beside}; the same answer for every vertex: {_percent(majority)}")
