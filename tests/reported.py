@@ -36,7 +36,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def run_markdown(capsys, *paths) -> str:
-    assert main(["table", "--markdown", "--all", *map(str, paths)]) == 0
+    assert main(["table", "--format", "markdown", "--all", *map(str, paths)]) == 0
     return capsys.readouterr().out
 
 

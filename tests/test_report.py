@@ -219,7 +219,7 @@ def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     run = traces.prepare(tmp_path / "b", traces.config(seed=2))
     traces.stream(run, range(2), speed=5.0, close=False)
     traces.prepare(tmp_path / "c", traces.config(seed=3))
-    assert main(["table", "--markdown", "--all", str(tmp_path)]) == 0
+    assert main(["table", "--format", "markdown", "--all", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert said.err == f"left out {tmp_path / 'c'}: it has not finished an epoch\n"
     assert "Unfinished runs stand in rows of their own" in said.out
@@ -244,7 +244,7 @@ def test_a_metric_that_a_system_records_is_a_column_by_its_name(tmp_path, capsys
     assert main(["table", str(tmp_path), "--format", "csv", "--metric", "gap"]) == 0
     shown = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("system")["metric_gap"]
     assert shown["with"] == 3 and np.isnan(shown["without"])
-    assert main(["table", "--markdown", str(tmp_path), "--metric", "gap"]) == 0
+    assert main(["table", "--format", "markdown", str(tmp_path), "--metric", "gap"]) == 0
     shown = {row["system"]: row["gap"] for row in rows(capsys.readouterr().out)}
     assert shown == {"with": "3", "without": "-"}
     assert main(["table", str(tmp_path), "--metric", "gab"]) == 2

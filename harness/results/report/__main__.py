@@ -1,6 +1,6 @@
 """The commands of the report; they read traces and run nothing.
 
-halobench report RUN... [--columns A,B | --all] [--format FORMAT | --csv FILE]
+halobench report RUN... [--columns A,B | --all] [--format FORMAT]
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench report plot RUN... [--x KEY] [--pareto] [--front] [--out DIR]"""
@@ -85,16 +85,11 @@ def main(words: list[str], program: str) -> None:
     which.add_argument(
         "--all", dest="columns", action="store_const", const=None, help="every column, and what it is"
     )
-    printed = tables.add_mutually_exclusive_group()
-    printed.add_argument(
+    tables.add_argument(
         "--format",
         choices=tuple(formats.FORMATS),
         help="print it so: best values are marked in each, csv has every column, its numbers in full"
         " precision, latex the columns that compare systems",
-    )
-    printed.add_argument("--csv", metavar="FILE", type=Path, help="write what --format csv prints to FILE")
-    printed.add_argument(
-        "--markdown", dest="format", action="store_const", const="markdown", help="as --format markdown"
     )
     plots.add_argument(
         "--out",
@@ -188,18 +183,15 @@ def _plot(given: argparse.Namespace) -> None:
 
 
 def _table(given: argparse.Namespace) -> None:
-    if given.columns and (whole := "csv" if given.csv else given.format) not in (None, "markdown"):
-        raise InputError(f"--columns is for text and markdown, and {whole} has every column: leave it out")
+    names, form = given.columns, given.format
+    if names and form not in (None, "markdown"):
+        raise InputError(f"--columns is for text and markdown, and {form} has every column: leave it out")
     compared, console = _load(given, metrics=given.metric), Terminal()
-    names = given.columns
     formats.check_columns(names or (), compared)
-    if given.csv:
-        with writing(given.csv, "give another --csv"):
-            given.csv.write_text(formats.csv(compared) + "\n")
-    elif given.format == "markdown":
+    if form == "markdown":
         print(printable(formats.markdown(compared, names)))
-    elif given.format:
-        print(printable(formats.FORMATS[given.format](compared)))
+    elif form:
+        print(printable(formats.FORMATS[form](compared)))
     elif console.is_terminal:
         for part in formats.rich_tables(compared, console.width, names):
             console.print(part)
