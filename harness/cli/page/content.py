@@ -14,13 +14,13 @@ from harness.base.errors import InputError
 from harness.cli.page import svg
 from harness.cli.page.layout import Cell, Picture, Table
 from harness.cli.runs import state
-from harness.results.report import curves, plot, scatter, sweep_plots
+from harness.results.report import curves, plot, sweep_plots
 from harness.results.report.advice import Advice, advise, comparable
-from harness.results.report.columns import TIMES
+from harness.results.report.columns import TIMES, Column
 from harness.results.report.compare import differing
 from harness.results.report.groups import Group
 from harness.results.report.style import SCORE_TITLES, STYLE, names_of, strokes_of, told_apart
-from harness.results.report.table import CLOCKS, Section, sections
+from harness.results.report.table import CLOCKS, Section, estimate_of, sections
 from harness.run import repeat_command
 
 WORDS = ("system", "partition", "by seed")  # columns that are sorted as text
@@ -134,42 +134,36 @@ def _part(anchor: str, part: Section, apart: str, environments: Environments) ->
         anchor,
         apart,
         advise(part),
-        [_scatter(f"{anchor}-{cost.key}", cost, part) for cost in costs] if len(part.groups) > 1 else [],
+        [_against(f"{anchor}-{cost.key}", cost, part) for cost in costs] if len(part.groups) > 1 else [],
         _table(part, repeats),
         part.notes("Bold"),
         repeats,
     )
 
 
-def _scatter(name: str, cost, part: Section) -> Picture:
-    points = scatter.points(cost, part)
+def _against(name: str, cost: Column, part: Section) -> Picture:
+    """The leading score against a cost. Where the pointer rests on a point, its values are shown."""
+    score = part.compared[0]
     what = f"{SCORE_TITLES[part.score]} against {sweep_plots.axis_name(cost, part)}"
-    best = "; ".join(point.says for point in points if point.on_front)
+    values = [(estimate_of(group, score), estimate_of(group, cost)) for group in part.groups]
+    says = [
+        f"{row}: {score.heading} {s:{score.digits}}, {cost.heading} {c:{cost.digits}}"
+        for row, (s, c) in zip(told_apart(part.groups), values)
+    ]
+    best = "; ".join(says[at] for at in sweep_plots.front_of(cost, part))
     picture = svg.element(
-        scatter.over_cost(cost, part),
+        sweep_plots.pareto(part, titled=False, costs=[cost]),
         name,
         f"{what}. On the Pareto front: {best}.",
-        {point.gid: point.says for point in points},
+        {f"row{at}": each for at, each in enumerate(says)},
     )
-    letters = [(point.letter, point.says + _role(point)) for point in points if point.letter]
-    floor = scatter.lowest(points)
-    below = "; triangles lie below the picture" if any(p.score.mean < floor for p in points) else ""
-    return picture, f"{what}; bars are 95 % intervals over seeds{below}.", letters
-
-
-def _role(point: scatter.Point) -> str:
-    role = {"reference": " (exact training)", "control": " (the control)"}.get(point.group.first.role, "")
-    return role + (", on the front" if point.on_front else "")
+    return picture, f"{what}; bars are 95 % intervals over seeds."
 
 
 def _curves(anchor: str, part: Section) -> list[Picture]:
-    """Curves of the rows with a letter in the scatters, at most CURVES of them, and where their time goes."""
-    named = {
-        id_of: None
-        for cost in part.compared[1:]
-        for id_of in (id(point.group) for point in scatter.points(cost, part) if point.letter)
-    }
-    chosen = [group for group in part.groups if id(group) in named][:CURVES]
+    """Curves of the rows that are not grey against their costs, at most CURVES of them, and where their time
+    goes."""
+    chosen = part.groups if len(part.groups) <= sweep_plots.MANY else sweep_plots.matter(part)[:CURVES]
     if not chosen:
         return []
     few = Section(part.dataset, part.clock, part.machine, chosen)
@@ -182,7 +176,7 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     drawn["Where an epoch's time goes"] = plot.breakdown(few, names)
     said = ", ".join(told_apart(chosen))
     return [
-        (svg.element(figure, f"{anchor}-curve{number}", f"{what}: {said}."), f"{what}.", [])
+        (svg.element(figure, f"{anchor}-curve{number}", f"{what}: {said}."), f"{what}.")
         for number, (what, figure) in enumerate(drawn.items(), 1)
     ]
 

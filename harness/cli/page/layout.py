@@ -11,7 +11,7 @@ import harness
 from harness.base.errors import writing
 
 HERE = Path(__file__).parent
-Picture = tuple[Markup, str, list[tuple[str, str]]]  # the picture, its caption, its letters and what they say
+Picture = tuple[Markup, str]  # the picture, and its caption
 
 
 @dataclass(frozen=True)

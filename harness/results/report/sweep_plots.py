@@ -34,6 +34,7 @@ from harness.results.report.table import Section, competes, estimate_of
 MANY = 7  # with more rows than this, those that do not `matter` are grey
 SPAN = 30.0  # an axis is logarithmic where its largest value is more than so many times its least
 WIDE = 26  # characters per line of a name
+TICKS = 8  # with more values than this, the ticks of an axis are round numbers instead of the values
 
 
 def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequence[str] = ()) -> None:
@@ -74,11 +75,11 @@ def over_knob(x: str, section: Section) -> Figure:
     known = {repr(v): v for line in lines.values() for v, group in line if x in group.first.keys}
     values = _in_order(known.values())
     places, ticks, log = _places(values)
-    figure, panels = _panels(3, len(lines))
     strokes, telling = strokes_of(line[0][1] for line in lines.values()), set(map(row_of, matter(section)))
     grey = []
     if len(lines) > MANY:
         grey = [name for name, line in lines.items() if not telling & {row_of(group) for _, group in line}]
+    figure, panels = _panels(3, list(lines), grey)
     # A panel each for score, bytes and time.
     for column, ax in zip(section.compared, panels):
         for name, line in lines.items():
@@ -98,8 +99,8 @@ def over_knob(x: str, section: Section) -> Figure:
             ax.set_xscale("log")
         if ticks:
             ax.set_xticks(range(len(ticks)), ticks)
-        else:
-            ax.set_xticks(apart(list(places.values()), log))
+        elif len(places) <= TICKS:
+            ax.set_xticks(list(places.values()))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             ax.xaxis.set_minor_locator(NullLocator())
         ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
@@ -115,69 +116,84 @@ def in_words(key: str) -> str:
     return " ".join([each for each in rest if each not in ("name", "_target_")] or [block]).replace("_", " ")
 
 
-DIGIT = 0.035  # the width of a digit, as a share of the axis
-
-
-def apart(values: Sequence[float], log: bool) -> list[float]:
-    """Of ascending values those whose numbers fit below the axis side by side, the first and the last too."""
-    scale = math.log if log else float
-    whole = scale(values[-1]) - scale(values[0])
-
-    def fit(left: float, right: float) -> bool:
-        return scale(right) - scale(left) >= DIGIT * whole * (
-            0.5 + (len(f"{left:g}") + len(f"{right:g}")) / 2
-        )
-
-    kept = list(values[:1])
-    for value in values[1:-1]:
-        if fit(kept[-1], value) and fit(value, values[-1]):
-            kept.append(value)
-    return kept + [value for value in values[-1:] if value != kept[0]]
-
-
-def pareto(section: Section, key: str | None = None, titled: bool = True) -> Figure:
-    """The leading score against bytes and against time of an epoch: a point per group, and a grey line, the
-    Pareto front, through those that can win (`table.competes`) and that no other beats in both.
+def pareto(
+    section: Section, key: str | None = None, titled: bool = True, costs: Sequence[Column] = ()
+) -> Figure:
+    """The leading score against what it costs: a point per group with its 95 % intervals over seeds, and a
+    grey line, the Pareto front, through those that can win (`table.competes`) and that no other beats in
+    both. The `gid` of a point is "row" and its place in `section.groups`.
 
     key      a key that the groups' labels leave out (`groups.load`); here it is part of their names
-    titled   whether the title will be shown; what names then leave out stands in it
+    titled   whether there is a title; what names then leave out stands in it
+    costs    a panel for each; none given: bytes and time of an epoch
     """
-    score, *costs = section.compared
+    score, *usual = section.compared
+    costs = costs or usual
     section = replace(section, groups=[_with_value(key, group) for group in section.groups])
     names = names_of(section.groups, brief=titled)
-    figure, panels = _panels(2, len(names))
     strokes = strokes_in(section, strokes_of(section.groups))
     grey = [name for name, g in zip(names, section.groups) if strokes[row_of(g)] is BACKGROUND]
+    figure, panels = _panels(len(costs), names, grey)
     for cost, ax in zip(costs, panels):
         points = [(estimate_of(g, cost), estimate_of(g, score)) for g in section.groups]
-        known = [x.mean for x, y in points if not math.isnan(y.mean)]
-        log = bool(known) and min(known) > 0 and _is_wide(known)
-        for (x, y), name, group in zip(points, names, section.groups):
+        known = [(x, y) for x, y in points if not math.isnan(y.mean)]
+        log = bool(known) and min(x.mean for x, _ in known) > 0 and _is_wide([x.mean for x, _ in known])
+        for number, ((x, y), name, group) in enumerate(zip(points, names, section.groups)):
             if math.isnan(y.mean):
                 continue
             style = {**strokes[row_of(group)], "linestyle": "", "zorder": 2 - (name in grey)}
-            bars = whiskers([x]), whiskers([y])
-            ax.errorbar(x.mean, y.mean, bars[1], bars[0], capsize=2, label=name, clip_on=log, **style)
+            ax.errorbar(
+                x.mean,
+                y.mean,
+                whiskers([y]),
+                whiskers([x]),
+                capsize=2,
+                label=name,
+                gid=f"row{number}",
+                **style,
+            )
         best = [(x.mean, y.mean) for x, y in (points[i] for i in front_of(cost, section))]
         if len(best) > 1:  # one point, or none where every run diverged, makes no line
             ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
         ax.set_xlabel(axis_name(cost, section))
         ax.set_ylabel(axis_name(score, section))
-        if log:
-            ax.set_xscale("log")
-        else:
-            ax.set_xlim(left=max(0.0, ax.get_xlim()[0]))
-        ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
+        if known:
+            _limit(ax, [x for x, _ in known], [y for _, y in known], log)
     _legend(figure, panels[0], grey)
-    title(
-        figure,
-        f"{SCORE_TITLES[section.score]} against its cost",
-        section.dataset,
-        section.groups,
-        "bars: 95 % interval over seeds",
-        unsaid(section.groups),
-    )
+    if titled:
+        title(
+            figure,
+            f"{SCORE_TITLES[section.score]} against its cost",
+            section.dataset,
+            section.groups,
+            "bars: 95 % interval over seeds",
+            unsaid(section.groups),
+        )
     return figure
+
+
+def _limit(ax: Axes, costs: list[Estimate], scores: list[Estimate], log: bool) -> None:
+    """Set the limits of a panel. Bars of few seeds can be far longer than the picture, so they are cut where
+    they reach further beyond the points than the points lie apart."""
+    low, high = _reach(scores)
+    ax.set_ylim(max(0.0, low), high)
+    low, high = _reach(costs)
+    least = min(cost.mean for cost in costs)
+    if log:
+        ax.set_xscale("log")
+        ax.set_xlim(max(low, least / 1.3), high)
+    else:
+        ax.set_xlim(max(0.0, low), high)
+
+
+def _reach(values: list[Estimate]) -> tuple[float, float]:
+    """The ends of an axis that holds the means and their intervals, cut as `_limit` says."""
+    means = np.array([value.mean for value in values])
+    halves = np.array([value.half or 0.0 for value in values])  # None: of one seed
+    room = max(np.ptp(means), 0.1 * means.max()) or 1.0
+    low = max((means - halves).min(), means.min() - room)
+    high = min((means + halves).max(), means.max() + room)
+    return low - 0.05 * room, high + 0.05 * room
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -287,19 +303,25 @@ def _draw(ax: Axes, points: list[tuple[float, Estimate]], name: str, style: dict
         )
 
 
-def _panels(count: int, names: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(3.4 * count + 2.4, max(3.9, 0.3 * names + 1.2)), layout="constrained")
-    return figure, list(figure.subplots(1, count))
+def _panels(count: int, names: Collection[str], grey: Collection[str]) -> tuple[Figure, list[Axes]]:
+    """So many panels side by side, and room for their names as `_legend` writes them."""
+    lines = 2 * (len(names) - len(grey)) + len(_others(grey).splitlines())
+    figure = Figure(figsize=(3.4 * count + 2.4, max(3.9, 0.15 * lines + 1.2)), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
 def _legend(figure: Figure, ax: Axes, grey: Collection[str]) -> None:
     """Names beside the panels; those of what is grey together, as the last."""
     found = [(handle, label) for handle, label in zip(*ax.get_legend_handles_labels()) if label not in grey]
     if grey:
-        found.append((Line2D([], [], **BACKGROUND), f"others: {', '.join(grey)}"))
+        found.append((Line2D([], [], **BACKGROUND), _others(grey)))
     handles = [handle for handle, _ in found]
     told = [wrapped(label, WIDE) for _, label in found]
     figure.legend(handles, told, loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
+
+
+def _others(grey: Collection[str]) -> str:
+    return wrapped(f"others: {', '.join(grey)}", WIDE)
 
 
 def _with_value(key: str | None, group: Group) -> Group:
