@@ -4,8 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli.page import svg
-from harness.results.report import scatter
+from harness.cli.page import content, svg
 from harness.results.report.advice import advise, comparable
 from tests.reported import read_once, runs, section_of
 
@@ -87,8 +86,8 @@ def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
     assert not found.decided
     assert "Take frugal to send the fewest bytes" in found.sentence
     assert found.sentence.startswith("What remote rows are worth on metis cannot be told by test accuracy")
-    assert "which has none of them and sends 0.000 MB per epoch. More seeds, fewer training" in found.sentence
-    assert any("over 3 seeds, not told from 0." in reason for reason in found.reasons)
+    assert "which has none of them. More seeds, fewer training vertices" in found.sentence
+    assert any("accuracy cannot tell whether a system uses remote" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize(
@@ -123,21 +122,15 @@ def test_rows_of_another_setting_are_not_compared(beside, tmp_path):
     assert "hidden" in section.groups[-1].label or "hidden" in section.groups[0].label
 
 
-def test_a_scatter_names_every_row_and_letters_the_front(beside, tmp_path):
+def test_a_picture_against_a_cost_tells_the_values_of_each_row_and_names_the_front(beside, tmp_path):
     runs(tmp_path, "frugal", EXACT, size=100)
     runs(tmp_path, "worse", [0.7, 0.7, 0.7], size=500)
     section = section_of(beside, tmp_path)
-    cost = section.compared[1]
-    points = scatter.points(cost, section)
-    lettered = {point.group.label: point.letter for point in points}
-    assert lettered == {"frugal": "A", "exact": "B", "worse": "C", "nothing": "D"}
-    assert [point.named for point in points] == [True, True, False, True]
-    assert [point.on_front for point in points] == [True, False, False, False]
-    figure = scatter.over_cost(cost, section)
-    text = svg.element(figure, "here", "What it shows", {point.gid: point.says for point in points})
+    text, _ = content._against("here", section.compared[1], section)
     root = ElementTree.fromstring(text)
-    titles = [each.text for each in root.iter(f"{{{svg.SVG}}}title")]
-    assert sorted(titles) == sorted(point.says for point in points)
+    titles = {each.text.split(":")[0]: each.text for each in root.iter(f"{{{svg.SVG}}}title")}
+    assert sorted(titles) == ["exact", "frugal", "nothing", "worse"] and "70.00" in titles["worse"]
+    assert root.attrib["aria-label"].endswith(f"On the Pareto front: {titles['frugal']}.")
     assert root.attrib["role"] == "img" and not {"width", "height"} & root.attrib.keys()
     ids = [each.attrib["id"] for each in root.iter() if "id" in each.attrib]
     assert all(each.startswith("here-") for each in ids)

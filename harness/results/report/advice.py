@@ -9,13 +9,19 @@ remote rows are worth."""
 
 import math
 from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from harness.base.terminal import counted
 from harness.results import track
 from harness.results.report.columns import Column
-from harness.results.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting
+from harness.results.report.compare import (
+    PLACES,
+    ahead_of_controls,
+    cannot_tell,
+    paired,
+    ratio,
+    reference_of,
+    setting,
+)
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, among
 from harness.results.report.style import SCORE_NAMES, told_apart
@@ -88,7 +94,8 @@ def advise(section: Section) -> Advice:
     names = dict(zip(map(id, section.groups), told_apart(section.groups)))
     choices = [_cheapest(cost, kept, exact) for cost in costs]
     # The sentences: what to take, and what that rests on.
-    blind = _blind(section, score)
+    controls = ahead_of_controls(section.groups, score)
+    blind = {control.partition for control, _, ahead in controls if ahead.n and ahead.side() <= 0}
     said = [_said(choice, exact, names, ahead[id(choice.best)], score) for choice in choices]
     if len(kept) == 1:  # exact training is always among them
         alone = f"take {names[id(kept[0])]}, exact training itself: no other row keeps its"
@@ -98,20 +105,17 @@ def advise(section: Section) -> Advice:
         f"{len(scored)} rows are compared, {len(kept)} keep the score: they are not told to be below exact"
         f" training, and in the mean at most {TOLERATED:g} point below it.",
         *([_lost(lost, names, ahead)] if lost else []),
-        *blind.values(),
+        *cannot_tell(section.groups, score),
     ]
     text = "; ".join(said)
     taken = f"{text[0].upper()}{text[1:]}."
     # What leaves the advice undecided stands before the sentence.
     without = [choice.best.partition for choice in choices if choice.best.partition in blind]
     if without:
-        more = " or fewer training vertices"
-        if any(partition != "random" for partition in without):
-            more = ", fewer training vertices or partition=random"
         untold = (
             f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"
             f" {SCORE_NAMES[section.score]}: exact training is not told to be ahead of the control, which has"
-            f" none of them{_sent_by_control(section, without, costs[0])}. More seeds{more} may show it."
+            " none of them. More seeds, fewer training vertices or partition=random may show it."
         )
         return Advice(False, f"{untold} {taken}", reasons, choices)
     controlled = {group.partition for group in finished if group.first.role == "control"}
@@ -124,14 +128,6 @@ def advise(section: Section) -> Advice:
     if all(choice.rivals for choice in choices):
         return Advice(False, f"Cannot tell one system from the others: {text}.", reasons, choices)
     return Advice(True, taken, reasons, choices)
-
-
-def _sent_by_control(section: Section, partitions: Collection[str], cost: Column) -> str:
-    """What the control sends, as the end of a sentence; "" where these partitions have not exactly one."""
-    controls = [g for g in section.groups if g.first.role == "control" and g.partition in partitions]
-    if len(controls) != 1:
-        return ""
-    return f" and sends {estimate_of(controls[0], cost).mean:.3f} MB per epoch"
 
 
 def _unknown(why: str) -> Advice:
@@ -157,17 +153,6 @@ def _cheapest(cost: Column, kept: list[Group], exact: list[Group]) -> Choice:
     rivals = [g for g in others if paired(g, best, cost.value).side() <= 0]
     following = next((g for g in others if g not in rivals), None)
     return Choice(cost, best, ratio(best, cheapest, cost.value), rivals, following)
-
-
-def _blind(section: Section, score: Column) -> dict[str, str]:
-    """By partition on which the control does as well as exact training: a sentence with the difference."""
-    return {
-        control.partition: f"On {control.partition} exact training minus the control, which has no remote"
-        f" rows, is {ahead:+.2f} points over {counted(ahead.n, 'seed')},"
-        f" {'below' if ahead.side() else 'not told from'} 0."
-        for control, _, ahead in ahead_of_controls(section.groups, score)
-        if ahead.n and ahead.side() <= 0
-    }
 
 
 def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Estimate, score: Column) -> str:

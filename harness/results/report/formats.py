@@ -44,31 +44,39 @@ def check_columns(names: Sequence[str], groups: list[Group]) -> None:
 
 
 def rich_tables(groups: list[Group], width: int, names: Names = None) -> list[RenderableType]:
-    """The tables for a terminal of `width` characters. What all rows share stands in the title. Where all
-    columns do not fit side by side, scores, times and bytes have tables of their own."""
+    """The tables for a terminal of `width` characters. Of all columns, scores, times and bytes have tables of
+    their own, and what all rows share stands in the title."""
     shown: list[RenderableType] = []
     for section in sections(groups):
         title, frame, notes = _view(section, names)
+        frames = [frame]
         if names is None:
             cells = section.cells()
             keys = [key for key in KEYS if key not in cells.shared]
-            blocks = [frame.columns[places] for places in cells.blocks]
-            laid = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
-            if _too_wide(laid[0], width):
-                laid = [_rich(section, frame[[*keys, *block]]) for block in blocks]
+            frames = [frame[[*keys, *frame.columns[places]]] for places in cells.blocks]
             title = _titled(section, cells.shared.values(), "\n")
-        else:
-            laid = [tables.shown(*_rows(frame), LEFT)]
-            if _too_wide(laid[0], width):
-                laid = [_rich(section, frame)]
+        laid = [_laid(section, each, width) for each in frames]
         laid[0].title = title
         shown += [*laid, *(Text(note, style="dim") for note in notes), Text()]
     return shown
 
 
-def _too_wide(table: Table, width: int) -> bool:
-    console = Terminal(width=10_000)
-    return Measurement.get(console, console.options, table).maximum > width
+def _laid(section: Section, frame: pd.DataFrame, width: int) -> Table:
+    """A table for a terminal. Where it would be wider, it has one knob per line, and an interval below its
+    mean."""
+    table, console = tables.shown(*_rows(frame), LEFT), Terminal(width=10_000)
+    if Measurement.get(console, console.options, table).maximum <= width:
+        return table
+    table = tables.shown([heading.replace(" ", "\n") for heading in map(str, frame)], words=LEFT)
+    for group, row in zip(section.groups, frame.to_dict("records")):
+        table.add_row(
+            *(
+                cell.replace(" ", "\n  ") if heading == "system" else cell.replace(" ± ", "\n± ")
+                for heading, cell in row.items()
+            ),
+            style=None if group.finished else "yellow",
+        )
+    return table
 
 
 def _titled(section: Section, shared: Iterable[str], between: str) -> str:
@@ -83,20 +91,6 @@ def _view(section: Section, names: Names) -> tuple[str, pd.DataFrame, list[str]]
     shared = [told for key, told in section.cells().shared.items() if key not in cells.text]
     more = "--all prints every column and says what it is, --columns a,b those that are named."
     return _titled(section, shared, "; "), cells.marked(MARK), [*section.notes(MARK, short=True), more]
-
-
-def _rich(section: Section, frame: pd.DataFrame) -> Table:
-    table = tables.shown([heading.replace(" ", "\n") for heading in map(str, frame)], words=LEFT)
-    for group, row in zip(section.groups, frame.to_dict("records")):
-        # One knob per line, and an interval below its mean.
-        table.add_row(
-            *(
-                cell.replace(" ", "\n  ") if heading == "system" else cell.replace(" ± ", "\n± ")
-                for heading, cell in row.items()
-            ),
-            style=None if group.finished else "yellow",
-        )
-    return table
 
 
 def plain(groups: list[Group], names: Names = None) -> str:
