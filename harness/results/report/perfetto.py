@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 TRAINING = 0  # the track of the training thread; those of operations in flight follow
 Event = dict[str, Any]
-# A span, its track, and its start and length in microseconds.
-Placed = tuple[Any, int, float, float]
 
 
 def write(trace: Trace, path: Path, first: int = 0, last: int | None = None) -> int:
@@ -38,25 +36,26 @@ def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Ev
 
     Operations that never completed have no end and are left out."""
     spans = trace.spans
-    there = spans[(spans["epoch"] >= first) & (spans["epoch"] <= (math.inf if last is None else last))]
+    there = spans[spans["epoch"].between(first, math.inf if last is None else last)]
     there = there.dropna(subset=["end_s"]).sort_values("start_s", kind="stable")
     if there.empty:
         epochs = f"{first + 1}-{'' if last is None else last + 1}"
         raise InputError(f"--epochs {epochs}: {trace.run_dir} has no spans there; give other epochs")
-    origin = float(there["start_s"].min())
-    placed: list[Placed] = []
+    there["ts"] = 1e6 * (there["start_s"] - there["start_s"].min())
+    there["dur"] = 1e6 * (there["end_s"] - there["start_s"])
     for worker in sorted(set(there["worker"])):
         own = there[there["worker"] == worker]
-        tracks, rows = _tracks(own), list(own.itertuples())
+        tracks = _tracks(own)
+        there.loc[own.index, "track"] = tracks
         yield from _names(int(worker), max(tracks) + 1)
-        placed += [_placed(span, track, origin) for span, track in zip(rows, tracks)]
-    for span, track, start, length in placed:
+    rows: list[Any] = list(there.astype({"track": int}).itertuples())
+    for span in rows:
         yield {
             "ph": "X",
             "pid": int(span.worker),
-            "tid": track,
-            "ts": start,
-            "dur": length,
+            "tid": span.track,
+            "ts": span.ts,
+            "dur": span.dur,
             "name": span.name if span.layer < 0 else f"{span.name}, layer {span.layer}",
             "cat": span.kind,
             "args": {
@@ -67,7 +66,7 @@ def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Ev
                 "id": span.id,
             },
         }
-    yield from _arrows(placed)
+    yield from _arrows(rows)
 
 
 def _tracks(own: pd.DataFrame) -> list[int]:
@@ -92,29 +91,24 @@ def _names(worker: int, tracks: int) -> Iterator[Event]:
         yield {"ph": "M", "pid": worker, "tid": track, "name": "thread_name", "args": {"name": name}}
 
 
-def _placed(span: Any, track: int, origin: float) -> Placed:
-    return span, track, 1e6 * (span.start_s - origin), 1e6 * (span.end_s - span.start_s)
-
-
-def _arrows(placed: list[Placed]) -> Iterator[Event]:
+def _arrows(spans: list[Any]) -> Iterator[Event]:
     """The events of all arrows. An arrow begins and ends in the middle of the slices that it joins, since an
     end on the border of a slice belongs to none. It never leads back in time."""
-    operations = {(each[0].worker, each[0].id): each for each in placed if each[0].kind == "comm"}
-    waits = [each for each in placed if each[0].kind == "wait" and each[0].id]
+    operations = {(span.worker, span.id): span for span in spans if span.kind == "comm"}
     pairs = [
-        ("rows", sender, operations[peer, sender[0].id])
+        ("rows", sender, operations[peer, sender.id])
         for sender in operations.values()
-        for peer in sender[0].peers
-        if (peer, sender[0].id) in operations
+        for peer in sender.peers
+        if (peer, sender.id) in operations
     ]
     pairs += [
-        ("waited for", operations[wait[0].worker, wait[0].id], wait)
-        for wait in waits
-        if (wait[0].worker, wait[0].id) in operations
+        ("waited for", operations[span.worker, span.id], span)
+        for span in spans
+        if span.kind == "wait" and span.id and (span.worker, span.id) in operations
     ]
     for number, (name, source, target) in enumerate(pairs):
-        begin = source[2] + source[3] / 2
-        end = max(begin, target[2] + target[3] / 2)
-        for ph, (span, track, _, _), ts in (("s", source, begin), ("f", target, end)):
-            event = {"ph": ph, "pid": int(span.worker), "tid": track, "ts": ts, "id": number}
+        begin = source.ts + source.dur / 2
+        end = max(begin, target.ts + target.dur / 2)
+        for ph, span, ts in (("s", source, begin), ("f", target, end)):
+            event = {"ph": ph, "pid": int(span.worker), "tid": span.track, "ts": ts, "id": number}
             yield {**event, "name": name, "cat": "flow", **({"bp": "e"} if ph == "f" else {})}
