@@ -191,14 +191,11 @@ class Tables:
         self.run_dir = Path(run_dir)
         self.attempts: dict[int, dict[int, dict[str, Path]]] = {}  # attempt -> worker -> table -> path
         self.first: dict[int, dict[int, int | None]] = {}  # attempt -> worker -> epoch in the file's name
-        for path in (self.run_dir / "stream").glob("*.arrow"):
-            named = STREAM.fullmatch(path.name)
-            if named and named["table"] in TABLES:
-                workers = self.attempts.setdefault(int(named["attempt"]), {})
-                worker = RUN if named["worker"] is None else int(named["worker"])
-                workers.setdefault(worker, {})[named["table"]] = path
-                first = None if named["first"] is None else int(named["first"])
-                self.first.setdefault(int(named["attempt"]), {})[worker] = first
+        for named, path in streams(self.run_dir):
+            attempt, worker = int(named["attempt"]), RUN if named["worker"] is None else int(named["worker"])
+            self.attempts.setdefault(attempt, {}).setdefault(worker, {})[named["table"]] = path
+            first = None if named["first"] is None else int(named["first"])
+            self.first.setdefault(attempt, {})[worker] = first
         # attempt -> worker -> first and last finished epoch
         self.epochs: dict[int, dict[int, tuple[int, int]]] = {}
         for attempt, workers in self.attempts.items():
@@ -236,6 +233,14 @@ class Tables:
         return pa.concat_tables(parts).sort_by([(column, "ascending") for column in BY[name]])
 
 
+def streams(run_dir: Path) -> Iterator[tuple[re.Match[str], Path]]:
+    """The streams of a run that has not finished, each with what its name says (STREAM)."""
+    for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
+        named = STREAM.fullmatch(path.name)
+        if named and named["table"] in TABLES:
+            yield named, path
+
+
 def frame_of(table: pa.Table, path: Path) -> pd.DataFrame:
     """A table that was read from `path`, as a DataFrame. LimitReached where there is not enough memory."""
     check_room(ROOM + GROWN * table.nbytes, path)
@@ -254,9 +259,8 @@ def check_streams(run_dir: Path, attempt: int) -> None:
     """Raise InputError where a stream of an earlier attempt is damaged: without this check the damage would
     come out only when all other epochs have been computed. Streams of this attempt are not read, since other
     workers may be writing them."""
-    for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
-        named = STREAM.fullmatch(path.name)
-        if named and named["table"] in TABLES and int(named["attempt"]) < attempt:
+    for named, path in streams(run_dir):
+        if int(named["attempt"]) < attempt:
             _read_stream(path, TABLES[named["table"]])
 
 

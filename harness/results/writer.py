@@ -148,8 +148,7 @@ class TraceWriter:
 
 def attempts(run_dir: Path) -> int:
     """How many starts a run has had, by the highest attempt number among its streams; 0 without streams."""
-    named = (reader.STREAM.fullmatch(path.name) for path in (Path(run_dir) / "stream").glob("*.arrow"))
-    return max((int(name["attempt"]) + 1 for name in named if name), default=0)
+    return max((int(named["attempt"]) + 1 for named, _ in reader.streams(run_dir)), default=0)
 
 
 def _seconds(spans: Iterable[Span], kind: str) -> float:
