@@ -49,11 +49,6 @@ class Estimate:
             return 0
         return 1 if away > 0 else -1
 
-    @property
-    def percent_more(self) -> Estimate:
-        """Of a ratio: by how many percent it is above 1."""
-        return Estimate(100 * (self.mean - 1), self.half and 100 * self.half, self.n)
-
 
 def estimate(values: Iterable[float | None]) -> Estimate:
     """The estimate from one value per seed; None and NaN are left out. Its mean is NaN where none is left."""

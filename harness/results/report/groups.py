@@ -122,11 +122,6 @@ class Run:
         the trace does not say."""
         return str((self.trace.resolved or {}).get("combine", ""))
 
-    @property
-    def steps(self) -> int:
-        """Optimiser steps per epoch."""
-        return self.trace.steps
-
     def key(self) -> str:
         """A text that is equal for repeats of a run: the config without seed and places, what `auto` became,
         what the graph was made of, the machine, and whether the run has finished."""
@@ -171,7 +166,8 @@ class Group:
     @property
     def more_steps(self) -> str:
         """The end of the label: how many optimiser steps an epoch has, "" where it has one."""
-        return f" ({self.first.steps} steps per epoch)" if self.first.steps > 1 else ""
+        steps = self.first.trace.steps
+        return f" ({steps} steps per epoch)" if steps > 1 else ""
 
     @property
     def clock(self) -> str:

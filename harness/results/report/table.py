@@ -113,9 +113,6 @@ class Section:
         told = {seed: format(estimate([value.mean]), ".1f") for seed, value in values.items()}
         return " ".join("diverged" if seed in group.diverged else value for seed, value in told.items())
 
-    def less_exact(self, group: Group) -> str:
-        return less_exact(group, self.groups)
-
     def ahead_of_fixed(self, group: Group) -> Estimate:
         """Of a tuned row the leading score less that of its default setting, in points, paired over seeds."""
         return _ahead_of(fixed_of(group, self.groups), group, self.score)
@@ -257,7 +254,7 @@ class Section:
                     text["MB / exact"] = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
                 if several and number == 0 and at == 1:
                     text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
-                    text["minus exact"] = list(map(self.less_exact, self.groups))
+                    text["minus exact"] = [less_exact(g, self.groups) for g in self.groups]
                     gains = [_points(self.ahead_of_fixed(g), g) for g in self.groups]
                     text |= {"minus fixed": gains} if any(gains) else {}
             blocks.append(list(range(first, len(text))))
@@ -272,7 +269,7 @@ class Section:
         epochs that rows do not share, and that are no columns, stand behind the row's name."""
         whole = self.cells()
         text = whole.text.copy()
-        text["minus exact"] = list(map(self.less_exact, self.groups))
+        text["minus exact"] = [less_exact(g, self.groups) for g in self.groups]
         text["note"] = list(map(self._said, self.groups))
         if not names:
             usual = TUNED if "minus fixed" in text else SHORT

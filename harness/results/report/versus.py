@@ -146,7 +146,8 @@ def _said(line: PairRow, score: str) -> str:
         word = {0: "is not told apart from B", 1: "is better than B", -1: "is worse than B"}[line.told]
         return f"{word} in {score} ({line.change:+.2f} points)"
     verb, what = ("sends", "bytes") if line.column.key == "mb_epoch" else ("needs", "time")
-    more = line.share.percent_more
+    share = line.share
+    more = Estimate(100 * (share.mean - 1), share.half and 100 * share.half, share.n)
     if not line.told:
         return f"is not told apart from it in {what} ({more:+.1f} %)"
     less = Estimate(abs(more.mean), more.half, more.n)
