@@ -44,8 +44,7 @@ Decisions
 - extra_work is a share of the operations that a worker's products take per epoch at extra_work=0, by the
   closed forms of systems/parts/recompute.py: 1 is as much again. By these no worker exceeds it. Metrics:
   `extra_work`, the share used; `replicated` by layer, the rows computed for others; `structure_bytes`, the
-  bytes of asking for edges; `bound`: any choice of rows that takes as many operations receives at least this
-  share of the bytes (where workers do not depend on each other: 2 layers and features=once, or rows=all).
+  bytes of asking for edges.
 - a larger extra_work never sends more bytes. Under features=once no choice of `replicate` that fits the
   budget sends fewer, of mode=cache and hybrid with a `row` of 1, 2, 4 .. 256, other knobs at their defaults:
   these choices are compared with cuts for budgets of 1/16, 1/11, 1/8 .. up to extra_work, and of those that
@@ -99,21 +98,15 @@ class Lean(ComputesOthers, MessageSystem):
     refuses: ClassVar = Refuses(needed_rows="", attention="", labels="")
 
     def supports(self, run):
-        if not run.matrix and self.extra_work:
-            return (
-                f"system.extra_work={self.extra_work} cannot be: lean knows what a row of model={run.model}"
-                " costs by its products with a propagation matrix alone; give system.extra_work=0"
-            )
-        if self.extra_work and not run.fewer_rows:
-            return (
-                f"system.extra_work={self.extra_work} cannot be: the layers of model={run.model} give as many"
-                " rows as they take; give system.extra_work=0"
-            )
-        if run.labels and self.extra_work:
-            return (
-                f"system.extra_work={self.extra_work} cannot be: lean knows no labels of vertices whose rows"
-                " it computes for others; give system.extra_work=0"
-            )
+        model, why = f"model={run.model}", ""
+        if not run.matrix:
+            why = f"lean knows what a row of {model} costs by its products with a propagation matrix alone"
+        elif not run.fewer_rows:
+            why = f"the layers of {model} give as many rows as they take"
+        elif run.labels:
+            why = "lean knows no labels of vertices whose rows it computes for others"
+        if why and self.extra_work:
+            return f"system.extra_work={self.extra_work} cannot be: {why}; give system.extra_work=0"
         return super().supports(run)
 
     def traits(self):
@@ -148,9 +141,7 @@ class Lean(ComputesOthers, MessageSystem):
         # The cheapest choice within the budget, some choices of `replicate` among those compared.
         costs = [Replicate(mode="cache"), *(Replicate(row=2.0**k) for k in range(9))]
         others = [Chooser(each, known, widths) for each in costs]
-        self.extension, self.used, self.bound = least(
-            known, top, widths, needed, comm, travels, self.extra_work, others
-        )
+        self.extension, self.used = least(known, top, widths, needed, comm, travels, self.extra_work, others)
         return known.shard, self.extension.rows
 
     def before_epoch(self, epoch):
@@ -159,8 +150,6 @@ class Lean(ComputesOthers, MessageSystem):
             return
         self.extension.record(self.recorder, epoch)
         self.recorder.metric("extra_work", self.used)
-        if self.bound is not None:
-            self.recorder.metric("bound", self.bound)
         if self.features == "refetch":
             self.extension.fill(self.x, lambda plan, x: self.comm.exchange(plan, x, 0, "features").wait())
 
