@@ -90,18 +90,8 @@ from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.mixins import FitsDevices
 from harness.core.system import Refuses, System, Traits, without_effect
-from systems.parts.jaca import (
-    FIXED,
-    POLICIES,
-    TIERS,
-    Halos,
-    Part,
-    Tiers,
-    capacities,
-    direct_fetch,
-    shares,
-)
-from systems.parts.rapa import Step, apart, restrict
+from systems.parts.jaca import FIXED, POLICIES, TIERS, Halos, Tiers, capacities, direct_fetch
+from systems.parts.rapa import apart, restrict
 from systems.parts.tier_rows import Request, TierRows
 
 
@@ -201,7 +191,7 @@ class Capgnn(FitsDevices, System):
 
     def restrict(self, shard, comm):
         """RAPA: the halo vertices that this worker keeps."""
-        self.balancing: list[Step] = []
+        self.balancing: list[dict[str, float]] = []
         per_host = comm.size // self.hosts
         start = comm.rank // per_host * per_host
         self.among = range(start, start + per_host)  # the workers of this host
@@ -228,15 +218,15 @@ class Capgnn(FitsDevices, System):
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
         self.halos = Halos(self.shard, self.comm, self.policy == "low_overlap", self.hosts)
         sizes = self.sizes(self.halos, list(widths.values()))
-        exclusive = self.tiers == "exclusive"
         whose = (self.halos, self.shard, self.comm, self.plan)
-        self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, exclusive=exclusive)
+        self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, self.tiers == "exclusive")
         self.rows = TierRows(self.cache, self.comm, widths, self.among)
 
     def sizes(self, halos: Halos, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
         if self.capacity_share is not None:
-            local, shared = shares(halos, self.capacity_share)
+            most = [*map(len, halos.ids), len(halos.union)]
+            *local, shared = (int(self.capacity_share * vertices) for vertices in most)
         else:
             reserved = self.reserved_device_mb, self.reserved_host_mb
             local, shared = capacities(halos, self.cluster, widths, self.top_k, *reserved)
@@ -248,9 +238,8 @@ class Capgnn(FitsDevices, System):
 
     def before_epoch(self, epoch):
         self.epoch = epoch
-        for iteration, step in enumerate(self.balancing if epoch == 0 else ()):
-            told = {"rapa_vertices": step.vertices, "rapa_edges": step.edges, "rapa_lambda": step.cost}
-            for name, value in told.items():
+        for iteration, size in enumerate(self.balancing if epoch == 0 else ()):
+            for name, value in size.items():
                 self.recorder.metric(name, value, iteration)
         if self.cache is None:
             return
@@ -334,12 +323,6 @@ class Capgnn(FitsDevices, System):
         if self.cache is not None:
             self.rows.take_in(epoch)
 
-    # -- backward pass --
-
-    def gradient_part(self, request: Request) -> Part:
-        """The halo rows whose gradients return to their owners."""
-        return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
-
     def state_dict(self):
         for request in self.ahead.values():
             self.collect(request)
@@ -376,7 +359,9 @@ class CachedHalo(Crossing):
         return rows
 
     def send_back(self, g):
-        self.part, self.flight = self.system.gradient_part(self.request), None
+        exact = self.system.gradients == "exact"  # then all rows' gradients return to the owners
+        self.part = (self.system.all_rows if exact else self.request.fetch).gradient
+        self.flight = None
         if self.part.anyone:
             with self.recorder.inside("rest", "pack", self.layer):
                 self.sent = g.index_select(0, self.part.places)

@@ -19,6 +19,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.cluster import Cluster
 from harness.data.partition.shard import Shard
+from systems.parts.neighbours import everybodys
 from systems.parts.rowcache import NONE, Queue, Selection, Tier
 
 POLICIES = ("jaca", "low_overlap", "fifo", "lru")
@@ -37,26 +38,17 @@ class Halos:
     worth    [u] what vertices are ranked by, highest first: R(v), or -R(v) with `lowest`
     """
 
-    def __init__(self, shard: Shard, comm: Comm, lowest: bool = False, hosts: int = 1):
-
-        def tell(array: np.ndarray) -> list[np.ndarray]:
-            told = comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")
-            return [each.cpu().numpy().copy() for each in told]
-
+    def __init__(self, shard: Shard, comm: Comm, lowest: bool, hosts: int):
         self.hosts, self.rank = hosts, comm.rank
-        self.ids, self.counts = tell(shard.halo), np.stack(tell(shard.halo_counts))
-        everything = np.concatenate(self.ids)
+        self.counts = everybodys(comm, shard.halo_counts).reshape(comm.size, -1)
+        everything = everybodys(comm, shard.halo)
+        self.ids = np.split(everything, np.cumsum(self.counts.sum(1))[:-1])
         self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
         self.worth = -self.ratio if lowest else self.ratio
         workers = np.arange(len(self.ids))
         self.owners = [np.repeat(workers, counts) for counts in self.counts]
         self.owner = np.concatenate(self.owners)[first]
         self.keys = [np.searchsorted(self.union, ids) for ids in self.ids]
-
-    def mine(self, p: int, of_places: np.ndarray) -> np.ndarray:
-        """The part of worker p's places that this worker owns, of an array [m_p]."""
-        start = int(self.counts[p, : self.rank].sum())
-        return of_places[start : start + int(self.counts[p, self.rank])]
 
     def count(self, comm: Comm) -> None:
         """Count in the running epoch what it cost to tell everybody."""
@@ -130,11 +122,6 @@ def capacities(
     ]
     shared = min(fitting(cluster.host_memory_gb, reserved_host_mb, widths), len(halos.best_of_all(top_k)))
     return local, int(shared)
-
-
-def shares(halos: Halos, share: float) -> tuple[list[int], int]:
-    """This share of the most that each worker's tier, and the global one, could hold, in vertices."""
-    return [int(share * len(ids)) for ids in halos.ids], int(share * len(halos.union))
 
 
 def global_tier(halos: Halos, capacity: int, best: np.ndarray) -> Selection:
@@ -230,12 +217,13 @@ class Tiers:
         local: list[int],
         shared: int,
         top_k: int,
-        exclusive: bool = False,
+        exclusive: bool,
     ):
         self.halos, self.comm, self.exclusive = halos, comm, exclusive
         self.local_row = np.searchsorted(shard.inner, halos.union)  # of keys that this worker owns
         self.segments = [rows.cpu().numpy() for rows in plan.send_rows.split(plan.send_counts)]
         me, places = comm.rank, [len(ids) for ids in halos.ids]
+        self.queues: dict[str, Queue] = {}  # the tiers whose contents change
         if policy in FIXED:
             tiers = [Selection(m, c, halos.best(p, top_k)) for p, (m, c) in enumerate(zip(places, local))]
             self.held = [tier.slots != NONE for tier in tiers]
@@ -244,8 +232,8 @@ class Tiers:
             self.shared: Tier = global_tier(halos, shared, best)
             self.found, self.shared_found = self.local.slots, self.shared.slots
         else:
-            self.local = Queue(places[me], local[me], policy)
-            self.shared = Queue(len(halos.union), shared, policy)
+            self.local = self.queues["local"] = Queue(places[me], local[me], policy)
+            self.shared = self.queues["shared"] = Queue(len(halos.union), shared, policy)
         self.taken = np.empty(0, np.int64)  # keys that the global tier takes in at the end of the epoch
         self.fetches: dict[bool, Fetch] = {}
 
@@ -290,13 +278,9 @@ class Tiers:
         used = in_shared if expired else [a | b for a, b in zip(in_shared, self.held)]
         direct = self._part([~mask for mask in used])
         gradient = self._part([np.ones_like(mask) for mask in used]) if expired else direct
-        local = np.empty(0, np.int64) if expired else np.flatnonzero(self.held[me])
+        local = np.flatnonzero(self.held[me] & (not expired))
         shared = np.flatnonzero(in_shared[me] if expired else in_shared[me] & ~self.held[me])
-        mine = (
-            np.flatnonzero((self.shared_found != NONE) & (halos.owner == me))
-            if expired
-            else np.empty(0, np.int64)
-        )
+        mine = np.flatnonzero(expired & (self.shared_found != NONE) & (halos.owner == me))
         # Places whose rows go to the own tier: of those it is to hold, all in a refresh, else the new ones.
         keep = np.flatnonzero((self.local.slots != NONE) & (expired | (self.found == NONE)))
         either = in_shared[me] | self.held[me]
@@ -321,10 +305,8 @@ class Tiers:
     def _part(self, masks: list[np.ndarray]) -> Part:
         """The places [m_p] bool of every worker p, as an exchange."""
         halos, me = self.halos, self.comm.rank
-        rows = [
-            segment[halos.mine(p, masks[p])] if p != me else segment
-            for p, segment in enumerate(self.segments)
-        ]
+        # Of every other worker's places those whose vertices this worker owns.
+        rows = [rows[mask[owners == me]] for rows, mask, owners in zip(self.segments, masks, halos.owners)]
         receive = np.bincount(halos.owners[me][masks[me]], minlength=self.comm.size)
         plan = HaloPlan(self._tensor(np.concatenate(rows)), [len(r) for r in rows], receive.tolist())
         return Part(plan, self._tensor(np.flatnonzero(masks[me])), any(mask.any() for mask in masks))
@@ -351,21 +333,14 @@ class Tiers:
         return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(self.comm.device)
 
     def state_dict(self) -> dict:
-        return {name: tier.state_dict() for name, tier in self._queues().items()}
+        return {name: tier.state_dict() for name, tier in self.queues.items()}
 
     def load_state_dict(self, state: dict) -> None:
-        for name, tier in self._queues().items():
+        for name, tier in self.queues.items():
             tier.load_state_dict(state[name])
-
-    def _queues(self) -> dict[str, Queue]:
-        """The tiers whose contents change."""
-        tiers = {"local": self.local, "shared": self.shared}
-        return {name: tier for name, tier in tiers.items() if isinstance(tier, Queue)}
 
 
 def direct_fetch(plan: HaloPlan, device: torch.device) -> Fetch:
     """No tiers: every row from its owner, in every epoch."""
-    none, host = torch.empty(0, dtype=torch.int64, device=device), torch.empty(0, dtype=torch.int64)
-    part = Part(plan, torch.arange(plan.num_halo, device=device), True)
-    counts = [0] * len(plan.send_counts)
-    return Fetch(part, part, none, none, none, host, counts, none, host, False, none, none, 0, 0, 0)
+    part, none = Part(plan, torch.arange(plan.num_halo, device=device), True), torch.empty(0)
+    return Fetch(part, part, none, none, none, none, [], none, none, False, none, none, 0, 0, 0)

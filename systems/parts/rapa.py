@@ -17,59 +17,46 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.core.cluster import GIB, TIMES, Cluster, Device, relative
-from harness.data.partition.shard import Csr, Shard
+from harness.data.partition.shard import Shard
+from systems.parts.neighbours import everybodys
+from systems.parts.sampling import columns_of
 
 Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
 
 MIB = 1024**2
 
 
-@dataclass
-class Prices:
-    """What each worker pays per outer edge (eq. 13), and per edge of any kind and per inner vertex (eq. 14).
-    Times are relative to the slowest.
+def prices(devices: list[Device], alpha: float) -> np.ndarray:
+    """[3, P] what each worker pays per outer edge, (H2D + D2H) (1 - 1/P) + IDT / P (eq. 13), and per edge of
+    any kind, alpha SpMM, and per inner vertex, (1 - alpha) MM (eq. 14). Times are relative to the slowest.
     """
-
-    outer: np.ndarray  # [P] (H2D + D2H) (1 - 1/P) + IDT / P
-    edge: np.ndarray  # [P] alpha SpMM
-    vertex: np.ndarray  # [P] (1 - alpha) MM
-
-    @staticmethod
-    def of(devices: list[Device], workers: int, alpha: float) -> Prices:
-        """The prices on these devices; alpha weighs edges against vertices (eq. 14)."""
-        mm, spmm, h2d, d2h, idt = (np.array(relative(devices, name)) for name in TIMES)
-        return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
-
-    def weakest_first(self) -> list[int]:
-        """Workers by what a vertex and an outer edge cost them together, dearest first, ties by rank."""
-        return np.argsort(-(self.outer + self.edge + self.vertex), kind="stable").tolist()
+    mm, spmm, h2d, d2h, idt = (np.array(relative(devices, name)) for name in TIMES)
+    workers = len(devices)
+    return np.stack([(h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm])
 
 
+@dataclass
 class Subgraph:
-    """G_i while halo vertices are taken from it. `kept` [m] bool; `ratio` [m] how many workers' halos hold
-    the vertex (C of eq. 16).
+    """G_i while halo vertices are taken from it: `kept` [m] bool.
 
-    i           the worker's number among those of `prices`
+    ratio       [m] how many workers' halos hold the vertex (C of eq. 16)
+    outer_price, edge_price, vertex_price   the worker's, of `prices`
     available   bytes of device memory; fixed, a_vertex, an_edge  the bytes of eq. (15), features among
                 a_vertex
     """
 
-    def __init__(
-        self,
-        shard: Shard,
-        i: int,
-        ratio: np.ndarray,
-        prices: Prices,
-        available: float,
-        fixed: float,
-        a_vertex: float,
-        an_edge: float,
-    ):
-        self.shard, self.ratio, self.available = shard, ratio, available
-        self.fixed, self.a_vertex, self.an_edge = fixed, a_vertex, an_edge
-        self.outer_price = prices.outer[i]
-        self.edge_price = prices.edge[i]
-        self.vertex_price = prices.vertex[i]
+    shard: Shard
+    ratio: np.ndarray
+    outer_price: float
+    edge_price: float
+    vertex_price: float
+    available: float
+    fixed: float
+    a_vertex: float
+    an_edge: float
+
+    def __post_init__(self):
+        shard = self.shard
         self.kept = np.ones(shard.num_halo, bool)
         self.edges = np.bincount(shard.halo_edges.indices, minlength=shard.num_halo)  # of every halo vertex
         self.sources = _back_edges(shard)
@@ -78,13 +65,14 @@ class Subgraph:
     def num_outer(self) -> int:
         return int(self.edges[self.kept].sum())
 
-    @property
-    def num_edges(self) -> int:
-        return self.shard.inner_edges.num_entries + self.num_outer
-
-    @property
-    def num_vertices(self) -> int:
-        return self.shard.num_inner + int(self.kept.sum())
+    def size(self) -> dict[str, float]:
+        """Its vertices and edges, and what it costs, by metric."""
+        outer = self.num_outer
+        return {
+            "rapa_vertices": self.shard.num_inner + int(self.kept.sum()),
+            "rapa_edges": self.shard.inner_edges.num_entries + outer,
+            "rapa_lambda": float(self.cost(outer)),
+        }
 
     def cost(self, outer: Count) -> Count:
         """lambda_i = T_comp + T_comm with this many outer edges, eqs. (13)-(15)."""
@@ -153,37 +141,27 @@ def _back_edges(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows[there], columns[there], np.diff(inner.indptr)
 
 
-@dataclass
-class Step:
-    """A worker after an iteration of Algorithm 2; its first Step is before any iteration."""
-
-    vertices: int
-    edges: int
-    cost: float
-
-
-def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float, among: range) -> list[Step]:
+def balance(
+    subgraph: Subgraph, comm: Comm, order: list[int], threshold: float, among: range
+) -> list[dict[str, float]]:
     """Algorithm 2: adjust the workers in `order`, weakest first, until std(lambda) < threshold * mean or none
     can improve.
 
-    Each worker adjusts its own subgraph and tells the others its new cost.
+    Each worker adjusts its own subgraph and tells the others its new cost. Returns its `size` before the
+    first iteration and after each.
 
     order   counted from the first worker of `among`
     among   the workers of this host, whose costs are balanced; other hosts balance theirs at the same time
     """
 
     def told_by_all(own: float) -> np.ndarray:
-        packed = torch.tensor([own], dtype=torch.float64, device=comm.device)
-        return np.array([float(t) for t in comm.all_gather(packed, -1, "rapa")])
+        return everybodys(comm, np.array([own]))
 
     def told(own: float) -> np.ndarray:
         return told_by_all(own)[among.start : among.stop]
 
-    def step() -> Step:
-        return Step(subgraph.num_vertices, subgraph.num_edges, float(subgraph.cost(subgraph.num_outer)))
-
-    history = [step()]
-    costs = told(history[0].cost)
+    history = [subgraph.size()]
+    costs = told(history[0]["rapa_lambda"])
     done = False
     while True:
         settled = True
@@ -193,7 +171,7 @@ def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float, 
                 settled = subgraph.adjust(costs.mean())
             costs = told(float(subgraph.cost(subgraph.num_outer)))
         if not done:
-            history.append(step())
+            history.append(subgraph.size())
         none_can = told(float(settled)).all()
         done = done or bool(costs.std() < threshold * costs.mean() or none_can)
         # A host that is done keeps step with those that are not.
@@ -223,7 +201,7 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
         halo_degrees=shard.halo_degrees[kept],
         send_rows=shard.send_rows[sent],
         send_counts=counted(by_peer[sent]),
-        halo_edges=_columns(shard.halo_edges, kept),
+        halo_edges=columns_of(shard.halo_edges, np.flatnonzero(kept)),
     )
     if degrees == "global":
         return smaller
@@ -243,14 +221,6 @@ def apart(shard: Shard, comm: Comm, among: range) -> Shard:
     return without(shard, (owners >= among.start) & (owners < among.stop), comm, "local")
 
 
-def _columns(block: Csr, kept: np.ndarray) -> Csr:
-    """The block with some of its columns."""
-    there = kept[block.indices]
-    ends = np.concatenate([[0], np.cumsum(there)])[block.indptr]
-    number = (np.cumsum(kept) - 1).astype(block.indices.dtype)
-    return Csr(ends.astype(block.indptr.dtype), number[block.indices[there]], int(kept.sum()))
-
-
 def restrict(
     shard: Shard,
     comm: Comm,
@@ -263,30 +233,20 @@ def restrict(
     edge_bytes: float,
     beta_mb: float,
     among: range,
-) -> tuple[Shard, list[Step]]:
-    """The worker's balanced shard, and the steps of `balance` that led to it. `among`: the workers of its
+) -> tuple[Shard, list[dict[str, float]]]:
+    """The worker's balanced shard, and the sizes by which `balance` came to it. `among`: the workers of its
     host; the halo has no vertices of other workers.
     """
-    ids = np.concatenate(
-        [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]
-    )
-    ratio = np.bincount(ids, minlength=shard.num_vertices)[shard.halo]
+    ratio = np.bincount(everybodys(comm, shard.halo), minlength=shard.num_vertices)[shard.halo]
     for name in TIMES:  # on every worker alike: one host's devices may all state what another's lack
-        relative(cluster.devices[: comm.size], name)
-    devices = cluster.devices[among.start : among.stop] if len(among) < comm.size else cluster.devices
-    prices = Prices.of(devices, len(among), alpha)
+        relative(cluster.devices, name)
+    pays = prices(cluster.devices[among.start : among.stop], alpha)
     memory = cluster.devices[comm.rank].memory_gb
     available = float("inf") if memory is None else memory * GIB
-    feature_bytes = shard.features.shape[1] * 4
-    subgraph = Subgraph(
-        shard,
-        comm.rank - among.start,
-        ratio,
-        prices,
-        available,
-        beta_mb * MIB,
-        vertex_bytes + feature_bytes,
-        edge_bytes,
-    )
-    history = balance(subgraph, comm, prices.weakest_first(), threshold, among)
+    a_vertex = vertex_bytes + shard.features.shape[1] * 4
+    of_memory = available, beta_mb * MIB, a_vertex, edge_bytes
+    subgraph = Subgraph(shard, ratio, *pays[:, comm.rank - among.start], *of_memory)
+    # The weakest first: whom a vertex and an outer edge cost most together, ties by rank.
+    weakest_first = np.argsort(-pays.sum(0), kind="stable").tolist()
+    history = balance(subgraph, comm, weakest_first, threshold, among)
     return without(shard, subgraph.kept, comm, degrees), history

@@ -205,17 +205,21 @@ class HaloSampler:
 
     def propagation(self, drawn: torch.Tensor) -> Propagation:
         """A_ii, and A_ih over the halo rows drawn [k] int64, ascending, on the CPU."""
-        which, block = drawn.numpy(), self.block
-        place = np.full(block.num_columns, -1, np.int32)
-        place[which] = np.arange(len(which), dtype=np.int32)
-        values = np.empty(0, np.float32) if block.values is None else block.values
-        indptr, indices, values = _take_columns(block.indptr, block.indices, values, place)
-        column = None if self.column is None else self.column[which]
-        taken = Csr(indptr, indices, len(which), None if block.values is None else values)
+        which = drawn.numpy()
+        taken, column = columns_of(self.block, which), None if self.column is None else self.column[which]
         halo = SparseOperator(taken, self.row, column, kernel=self.full.kernel, device=self.full.device)
         made = Propagation(self.full.inner, halo, drawn.to(self.full.device, non_blocking=True))
         made.features = self.full.features
         return made
+
+
+def columns_of(block: Csr, which: np.ndarray) -> Csr:
+    """The block with its columns `which` [k], ascending, alone; entries stay in their order."""
+    place = np.full(block.num_columns, -1, np.int32)
+    place[which] = np.arange(len(which), dtype=np.int32)
+    values = np.empty(0, np.float32) if block.values is None else block.values
+    indptr, indices, values = _take_columns(block.indptr, block.indices, values, place)
+    return Csr(indptr, indices, len(which), None if block.values is None else values)
 
 
 @numba.njit(cache=True, nogil=True)
