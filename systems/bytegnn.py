@@ -275,8 +275,7 @@ class Bytegnn(SampledBatches):
 
     def fetch(self, dag: Dag[Making], chain: Chain, names: np.ndarray) -> None:
         """The tasks that fetch the features of those `names` that are other workers'."""
-        low, high = self.names.bounds[self.comm.rank], self.names.bounds[self.comm.rank + 1]
-        remote = names[(names < low) | (names >= high)]
+        remote = names[~self.names.own(names)]
         width = self.own.own["features"].shape[1]
         for chunk in self.split_up(remote) if len(remote) else ():
             run = partial(self.fetch_rows, dag, chunk)
@@ -315,7 +314,7 @@ class Bytegnn(SampledBatches):
         tell(self.recorder, tally.seconds, self.scheduler.running, tally.ahead / taken)
         # An NSC task's layer is that whose block its hop makes; a fetch's, that of the last block made.
         for (kind, layer), spent in sorted(tally.spent.items()):
-            self.recorder.metric(f"{kind}_s", spent.total, layer)
-            self.recorder.metric(f"{kind}_tasks", spent.count, layer)
+            self.recorder.metric(f"{kind}_s", sum(spent), layer)
+            self.recorder.metric(f"{kind}_tasks", len(spent), layer)
         self.recorder.metric("launches", tally.begun)
         self.recorder.metric("queue", tally.waiting / taken)

@@ -343,11 +343,9 @@ class Selection:
 
     def __init__(self, comm, out: list[int], into: list[int], purpose: str, device: torch.device):
         self.comm, self.out, self.into, self.purpose = comm, out, into, purpose
-        workers = torch.arange(len(out), device=device)
-        # the receiver of every row that could be sent
-        self.peer = workers.repeat_interleave(torch.tensor(out, device=device))
+        # the number of every row that could be sent, among those for its receiver
+        self.number = torch.cat([torch.arange(count, dtype=torch.int32) for count in out]).to(device)
         self.out_end = torch.tensor(out, device=device).cumsum(0)
-        self.out_start = torch.tensor([0, *out], device=device).cumsum(0)[:-1]
         self.in_start = torch.tensor([0, *into], device=device).cumsum(0)[:-1]
 
     def exchange(self, rows: torch.Tensor, wire: torch.Tensor, layer: int, direction: str, ids: bool):
@@ -358,13 +356,12 @@ class Selection:
         if not ids:
             received = comm.exchange_now(wire, self.out, self.into, layer, direction, self.purpose)
             return torch.arange(len(received), device=rows.device), received
-        peer = self.peer[rows]
         # Rows ascend, and so do their receivers. To count these by search is one read of the device, where a
         # bincount takes two.
         ends = torch.searchsorted(rows, self.out_end).tolist()
         send = [end - start for start, end in zip([0, *ends], ends)]
         receive = comm.exchange_counts(send, layer, direction, "counts")
-        id = (rows - self.out_start[peer]).to(torch.int32)[:, None].view(torch.uint8)
+        id = self.number[rows][:, None].view(torch.uint8)
         if hollow(wire):  # of a dry run, whose ids are real
             wire = torch.zeros(wire.shape, dtype=torch.uint8)
         sent = torch.cat([id, wire], 1)

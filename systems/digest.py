@@ -170,12 +170,6 @@ class Digest(StaleSystem):
         size = torch.linalg.vector_norm(both[1])
         self.recorder.metric("gradient_error", float(torch.linalg.vector_norm(both[0] - both[1]) / size))
 
-    def state_dict(self):
-        return {"representations": self.representations.state_dict()}
-
-    def load_state_dict(self, state):
-        self.representations.load_state_dict(state["representations"])
-
 
 def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]) -> None:
     """Copy values into the parameters, in place."""

@@ -195,14 +195,14 @@ class DigestA(StaleSystem, AsynchronousSystem):
 
     def state_dict(self):
         return {
-            "representations": self.representations.state_dict(),
+            **super().state_dict(),
             "weights": self.weights,
             "version": self.version,
             "server": self.server.read() if self.comm.rank == 0 else None,
         }
 
     def load_state_dict(self, state):
-        self.representations.load_state_dict(state["representations"])
+        super().load_state_dict(state)
         self.weights, self.version = state["weights"], state["version"]
         if self.comm.rank == 0:
             self.server.load(*state["server"])

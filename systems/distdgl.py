@@ -78,8 +78,9 @@ from systems.parts.tasks import Dag, Scheduler, tell
 
 @dataclass
 class Making:
-    """A step whose structure is drawn ahead."""
+    """A step whose structure is drawn ahead, and its number over epochs."""
 
+    number: int
     epoch: int
     step: int
     drawn: Drawn | None = None
@@ -130,9 +131,8 @@ class Distdgl(SampledBatches):
             self.out_degrees = everybodys(self.comm, out.astype(np.int32))
         self.ahead: Scheduler[Making] | None = None
         if self.beside is not None:
-            begin = lambda number, epoch, step: Making(epoch, step)  # noqa: E731
             self.ahead = Scheduler(
-                self.comm, begin, self.draw_ahead, self.seeds.steps, context.epochs, depth=self.prefetch
+                self.comm, Making, self.draw_ahead, self.seeds.steps, context.epochs, depth=self.prefetch
             )
             context.closing.callback(self.ahead.close)
 

@@ -52,7 +52,6 @@ which no other system here has; the training thread pulls histories before a ste
 the paper's code copies them beside the computation.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -60,20 +59,18 @@ import numpy as np
 import torch
 
 from harness.base.bounds import number, word
-from harness.comm.comm import Comm
 from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
-from harness.core.features import as_precise
+from harness.core.features import as_precise, precision
 from harness.core.mixins import BesideClock
 from harness.core.system import Ready, Traits, without_effect
 from systems.parts.feature_cache import KeptRows, in_order
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names, everybodys
+from systems.parts.sampled import FEATURES
 from systems.parts.seeds import ClusterBatches, metis_clusters
-
-FEATURES = Purpose("ids", "features", 0)
 
 
 @dataclass
@@ -118,10 +115,11 @@ class Gas(BesideClock, BatchSystem):
         # A worker's shard has all edges into its own vertices: structure is asked of nobody.
         lists = Own(comm, lists_of(shard, local=self.outside == "drop"))
         self.expander = Expander(self.names, lists)
-        dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         hidden = range(1, self.num_layers) if self.outside == "history" else ()
         # By hidden layer: the history [n, f_l] of the own vertices.
-        self.history = {layer: np.zeros((shard.num_inner, self.widths[layer]), dtype) for layer in hidden}
+        self.history = {
+            layer: np.zeros((shard.num_inner, self.widths[layer]), precision()) for layer in hidden
+        }
         own = {"features": as_precise(shard.features)}
         own |= {_name(layer): rows for layer, rows in self.history.items()}
         others = comm.size > 1 and self.outside == "history"
@@ -167,7 +165,8 @@ class Gas(BesideClock, BatchSystem):
         rows, seeds = self.batches.rows(step)
         inside = self.recorder.inside
         with inside("rest", "subgraph"):
-            found, sources = self.expander.hop(rows + np.int32(self.first), 0, ALL, 0)
+            names = rows + np.int32(self.first)
+            found, sources = self.expander.block(names, self.expander.choose(names, 0, ALL, 0))
             if self.outside != "history":
                 found, sources = alone(found, self.outside), sources[: len(rows)]
         with inside("rest", "gather", 0):
@@ -193,7 +192,7 @@ class Gas(BesideClock, BatchSystem):
     def strategy(self, batch):
         if not self.history:
             return super().strategy(batch)
-        return HistoryPass(batch, self.comm, self.name, self.pulled, self.push)
+        return HistoryPass(batch, self)
 
     def push(self, layer: int, h: torch.Tensor) -> None:
         """Write the batch's fresh rows h [b, f_l] into the own history of a hidden layer."""
@@ -220,16 +219,9 @@ class HistoryPass(BlockPass):
     """The strategy of one step: a hidden layer takes the batch's own rows h [n, f_l] fresh, and pushes them;
     for rows outside the batch it takes `pulled` {layer: [m, f_l]}."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        comm: Comm,
-        name: str,
-        pulled: Mapping[int, torch.Tensor],
-        push: Callable[[int, torch.Tensor], None],
-    ):
-        super().__init__(batch, comm, name)
-        self.pulled, self.push = pulled, push
+    def __init__(self, batch: Batch, system: Gas):
+        super().__init__(batch, system.comm, system.name)
+        self.pulled, self.push = system.pulled, system.push
 
     def halo(self, layer: int, h: torch.Tensor) -> Ready:
         if layer == 0:

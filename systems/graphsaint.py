@@ -55,7 +55,7 @@ from harness.base.bounds import number, word
 from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
-from harness.core.features import given
+from harness.core.features import given, precision
 from harness.core.system import Traits, without_effect
 from harness.data.partition.shard import Csr
 from systems.parts.neighbours import everybodys
@@ -113,7 +113,6 @@ class Graphsaint(BatchSystem):
         # The most vertices that a worker draws from, and all workers' training vertices.
         most, self.total = int(sizes.max()), int(seeds.sum())
         self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))
-        self.dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         self.own_features = given(shard.features, self.device)
         self.labels = targets(shard.labels, self.device)
 
@@ -139,7 +138,7 @@ class Graphsaint(BatchSystem):
             edges, places = induced(self.among, rows, self.place)
             held = self.counts.vertices[rows]
             scales = np.repeat(held, np.diff(edges.indptr)) / self.counts.edges[places]
-            edges.values = (scales if edges.values is None else scales * edges.values).astype(self.dtype)
+            edges.values = (scales if edges.values is None else scales * edges.values).astype(precision())
         # One block without outside sources serves every layer.
         with inside("rest", "blocks"):
             alone = Sampled(
@@ -160,7 +159,7 @@ class Graphsaint(BatchSystem):
             table = self.own_features
             x = torch.from_numpy(table[self.own[rows]]) if isinstance(table, Csr) else table[taken]
             self.recorder.work(moved(x, of=len(self.own_features)))
-        weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(self.dtype))
+        weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(precision()))
         return Batch(
             x,
             blocks,

@@ -173,7 +173,8 @@ class Grappa(BatchSystem):
         """The features [q, f0] of the names `sources`. Those that are not here are fetched; of other workers'
         vertices, those of `sources` are kept from now on and no others."""
         rank, size, before = self.comm.rank, self.comm.size, self.second
-        remote = np.sort(sources[(sources < self.first) | (sources >= self.first + len(self.x))])
+        own = self.names.own(sources)
+        remote = np.sort(sources[~own])
         missing = np.setdiff1d(remote, self.held, assume_unique=True)
         shift = second - rank
         rows = [self.sent(p, (p + shift) % size, before) for p in range(size)]
@@ -188,7 +189,6 @@ class Grappa(BatchSystem):
             places = order[np.searchsorted(here, remote, sorter=order)]
             self.held = remote
             self.store = torch.cat([self.store, arrived]).index_select(0, self._on_device(places))
-            own = (sources >= self.first) & (sources < self.first + len(self.x))
             at = np.where(own, sources - self.first, len(self.x) + np.searchsorted(remote, sources))
             x = torch.cat([self.x, self.store]).index_select(0, self._on_device(at))
             self.recorder.work(moved(self.store), moved(x, of=len(self.x) + len(self.store)))

@@ -34,11 +34,12 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.core.counting import stepped
 from harness.core.mixins import OwnLoss
-from harness.core.system import Ready, Refuses, System, Traits, without_effect
+from harness.core.system import Refuses, System, Traits, without_effect
+from systems.local import Local
 
 
 @dataclass
-class Llcg(OwnLoss, System):
+class Llcg(OwnLoss, Local):
     """local_steps   K, steps of a round that each worker takes by itself; 1 or more
     server_steps  S, correction steps on the whole graph that end a round; 0 or more
     batch         training vertices of a correction step (all, where there are fewer)
@@ -52,8 +53,6 @@ class Llcg(OwnLoss, System):
     server_lr: float | None = number(None, 0, 10**6)
     features: str = word("once", "refetch")
 
-    degrees: ClassVar[str] = "local"
-    exact_input: ClassVar[bool] = False
     refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
 
     def supports(self, run):
@@ -79,13 +78,7 @@ class Llcg(OwnLoss, System):
         self.counts = [int(count) for count in self.comm.all_gather(mine, -1, "counts")]
         self.server = context.new_optimiser(self.parameters, self.server_lr)
 
-    # -- learn locally --
-
-    def halo(self, layer, h):
-        return Ready(h.new_empty(0, h.shape[1]))
-
-    def input_halo(self, x):
-        return None
+    # -- learn locally: each worker on its own subgraph, as in `local` --
 
     def loss_divisor(self, local, total):
         return max(local, 1)

@@ -79,12 +79,9 @@ class CodedBlocks(Blocks):
         super().__init__(system.comm, system.shard, system.device)
         self.system = system
 
-    def broadcast(self, own, cache, active, rows, layer, direction, purpose):
+    def start(self, blocks, roots, rows, layer, direction, purpose):
         if not self.system.codes(layer, direction):
-            return super().broadcast(own, cache, active, rows, layer, direction, purpose)
-        blocks = list(self.empty(own.shape[1]) if cache is None else cache)
-        roots = self.everyone if active is None else active
-        blocks[self.comm.rank] = own.detach().contiguous()
+            return super().start(blocks, roots, rows, layer, direction, purpose)
         return PendingCoded(self.system, blocks, roots, rows, layer, direction, purpose)
 
 

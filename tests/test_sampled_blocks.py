@@ -49,7 +49,8 @@ def test_every_choice_of_k_among_d_is_as_likely():
     draws of two hops, which are independent."""
     made, vertex = expander(star(6)), np.zeros(1, np.int32)
     keys = [hop_key(*key) for key in itertools.product(range(4), range(10), range(25), (1, 2))]
-    seen = [tuple(sorted(made.hop(vertex, key, 3, 0)[1][1:].tolist())) for key in keys]
+    blocks = [made.block(vertex, made.choose(vertex, key, 3, 0)) for key in keys]
+    seen = [tuple(sorted(sources[1:].tolist())) for _, sources in blocks]
     counted = Counter(seen)
     assert len(counted) == 20 and stats.chisquare(list(counted.values())).pvalue > 0.001
     pairs = Counter(zip(seen[::2], seen[1::2]))
@@ -61,7 +62,8 @@ def test_every_choice_of_k_among_d_is_as_likely():
 def test_draws_are_those_of_the_plain_algorithm(d, most, key, again):
     made, choose = expander(star(d)), distdgl.choose_again if again else distdgl.choose
     made.replace = again
-    found, sources = made.hop(np.zeros(1, np.int32), key, most, 0)
+    vertex = np.zeros(1, np.int32)
+    found, sources = made.block(vertex, made.choose(vertex, key, most, 0))
     wanted = choose(list(range(1, d + 1)), most, key, 0)
     assert sorted(sources[found.halo.indices + 1].tolist()) == sorted(wanted)
     assert found.num_edges == len(wanted) and found.factor[0] == (d / len(wanted) if wanted else 1)

@@ -9,7 +9,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
 from harness.comm.sparse import fetch_rows
-from harness.comm.work import stream
+from harness.comm.work import copied
 from harness.core.adjacency import Adjacency
 from harness.core.context import A
 from harness.core.order import GATHERED
@@ -17,22 +17,16 @@ from harness.core.propagate import Pending, propagate_gathered
 from harness.core.system import Refuses, System
 from harness.data.partition.shard import Shard
 
+BlockRows = list[torch.Tensor]  # by owner: the rows of its block that this worker uses
 
-class BlockRows:
-    """Which rows of the other workers' blocks this worker uses: its halo, or the halo of its out-edges."""
 
-    def __init__(self, counts, rows, device: torch.device):
-        self.groups = [
-            group.long().to(device) for group in torch.as_tensor(rows).split(list(map(int, counts)))
-        ]
-
-    def pick(self, blocks: list[torch.Tensor]) -> torch.Tensor:
-        """The rows in use [m, F] of blocks [n_j, F], grouped by owner."""
-        counts = [len(rows) for rows in self.groups]
-        picked = blocks[0].new_empty(sum(counts), blocks[0].shape[1])
-        for block, rows, place in zip(blocks, self.groups, picked.split(counts)):
-            torch.index_select(block, 0, rows, out=place)
-        return picked
+def picked(blocks: list[torch.Tensor], rows: BlockRows) -> torch.Tensor:
+    """The rows in use [m, F] of blocks [n_j, F], grouped by owner."""
+    counts = list(map(len, rows))
+    found = blocks[0].new_empty(sum(counts), blocks[0].shape[1])
+    for block, used, place in zip(blocks, rows, found.split(counts)):
+        torch.index_select(block, 0, used, out=place)
+    return found
 
 
 class PendingBlocks:
@@ -48,9 +42,9 @@ class PendingBlocks:
     def picked(self) -> torch.Tensor:
         """The rows in use [m, F], once all blocks are here."""
         with self.comm.recorder.inside("rest", "unpack", self.layer):
-            picked = self.rows.pick(self.blocks)
-            self.comm.recorder.work(stream(len(picked), picked.shape[1], picked.element_size(), 1, 1))
-            return picked
+            found = picked(self.blocks, self.rows)
+            self.comm.recorder.work(copied(found))
+            return found
 
 
 class Blocks:
@@ -64,7 +58,8 @@ class Blocks:
         self.everyone = list(range(comm.size))
         # On a symmetric graph the out-edges lead where the in-edges come from.
         self.halo_rows, self.out_rows = (
-            BlockRows(edges.halo_counts, edges.halo_rows, device) for edges in (shard, shard.outward)
+            list(torch.as_tensor(edges.halo_rows).long().to(device).split(edges.halo_counts.tolist()))
+            for edges in (shard, shard.outward)
         )
         # By width: blocks that layers use in turn where nothing is cached; each overwrites them before it
         # reads them.
@@ -92,7 +87,7 @@ class Blocks:
         if form != "dense":
             sizes = [int(size) if j != self.comm.rank else 0 for j, size in enumerate(self.shard.sizes)]
             found = fetch_rows(self.comm, [x] * self.comm.size, sizes, 0, "features", form)
-            return self.halo_rows.pick(list(found.split(sizes)))
+            return picked(list(found.split(sizes)), self.halo_rows)
         return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
 
     def broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
@@ -105,9 +100,12 @@ class Blocks:
             cache = self.scratch[width]
         blocks = list(cache)
         blocks[self.comm.rank] = own.detach().contiguous()
-        flight = self.comm.broadcast_blocks(
-            blocks, self.everyone if active is None else active, layer, direction, purpose
-        )
+        roots = self.everyone if active is None else active
+        return self.start(blocks, roots, rows, layer, direction, purpose)
+
+    def start(self, blocks, roots, rows, layer, direction, purpose) -> PendingBlocks:
+        """Start a broadcast of blocks[j] from each worker j in `roots`."""
+        flight = self.comm.broadcast_blocks(blocks, roots, layer, direction, purpose)
         return PendingBlocks(self.comm, flight, blocks, rows, layer)
 
 

@@ -34,11 +34,6 @@ class Cover:
     entries: np.ndarray
     starts: np.ndarray
 
-    @property
-    def size(self) -> int:
-        """Messages in all."""
-        return int(self.rows.sum()) + len(self.target)
-
 
 def rows_alone(block: Csr, counts: list[int]) -> Cover:
     """Every remote vertex that an edge leaves sends its row: what an exchange without partial sums does."""

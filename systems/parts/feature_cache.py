@@ -54,7 +54,8 @@ class KeptRows:
         """
         own = self.pulls.own["features"]
         # What neither is the worker's own nor is kept is put into the store first, pulled here or before.
-        remote = wanted[(wanted < self.low) | (wanted >= self.low + len(own))]
+        near = self.names.own(wanted)
+        remote = wanted[~near]
         missing = remote[self.slot[remote] < 0]
         before, count = self.taken, len(missing)
         if pulled is None:
@@ -69,9 +70,7 @@ class KeptRows:
         # All rows are then gathered from the own table and the store.
         rows = np.empty((len(wanted), own.shape[1]), own.dtype)
         if isinstance(own, Csr):
-            at = wanted - self.low
-            near = (at >= 0) & (at < len(own))
-            rows[near], rows[~near] = own[at[near]], self.store[self.slot[wanted[~near]]]
+            rows[near], rows[~near] = own[wanted[near] - self.low], self.store[self.slot[remote]]
         else:
             _gather(wanted, self.low, own, self.slot, self.store, rows)
         if not keep:
@@ -123,8 +122,7 @@ def kept_ids(names: Names, share: float, score: np.ndarray | None, seed: int) ->
     """Names of the share of other workers' vertices with the highest score [V], ties by name; where there is
     no score, random ones."""
     everyone = np.arange(len(names.ids), dtype=np.int32)
-    low, high = names.bounds[names.rank], names.bounds[names.rank + 1]
-    remote = everyone[(everyone < low) | (everyone >= high)]
+    remote = everyone[~names.own(everyone)]
     most = round(share * len(remote))
     if score is None:
         return np.sort(remote[permutation(len(remote), seed * 65_537 + names.rank + 1).numpy()[:most]])

@@ -26,7 +26,7 @@ from harness.comm.work import code
 from harness.core.adjacency import Propagation
 from harness.core.counting import times
 from harness.core.draws import draws
-from harness.core.features import rows_times
+from harness.core.features import precision, rows_times
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.needed import PerLayer
 from harness.core.quantise import Code, ColumnCode, RowCode
@@ -150,12 +150,11 @@ def block_of(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: t
     """A block of these entries, ascending in each row, its values in the model's precision."""
     order = np.lexsort((columns, rows))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
-    dtype = np.float64 if torch.get_default_dtype() == torch.float64 else np.float32
     return Csr(
         indptr.astype(np.int32 if len(rows) < 2**31 else np.int64),
         columns[order].astype(np.int32),
         shape[1],
-        values[order].astype(dtype),
+        values[order].astype(precision()),
     )
 
 

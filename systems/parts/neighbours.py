@@ -46,6 +46,10 @@ class Names:
         bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
         return Names(bounds, everybodys(comm, np.asarray(shard.inner)), everybodys(comm, degrees), shard.rank)
 
+    def own(self, names: np.ndarray) -> np.ndarray:
+        """[q] bool: which of `names` [q] this worker owns."""
+        return (names >= int(self.bounds[self.rank])) & (names < int(self.bounds[self.rank + 1]))
+
     def owners(self, names: np.ndarray) -> np.ndarray:
         """The worker that owns each of `names` [q]."""
         return np.searchsorted(self.bounds, names, side="right") - 1
@@ -210,18 +214,13 @@ class Expander:
         # of a name among the sources, while a block is made
         self.place = np.full(len(names.ids), -1, np.int32)
 
-    def hop(self, frontier: np.ndarray, key: int, most: int, layer: int) -> tuple[Sampled, np.ndarray]:
-        """The block of one hop: its destinations are `frontier` [n] int32 names, unique; and the names of all
-        sources that have rows, destinations first.
+    def choose(self, vertices: np.ndarray, key: int, most: int, layer: int) -> Chosen:
+        """What `vertices` [n] int32 names draw, each at its owner.
 
         key     `hop_key` of the hop
         most    the fan-out, or ALL
         layer   the layer that the bytes are counted for
         """
-        return self.block(frontier, self.choose(frontier, key, most, layer))
-
-    def choose(self, vertices: np.ndarray, key: int, most: int, layer: int) -> Chosen:
-        """What `vertices` [n] int32 names draw, each at its owner; arguments as in `hop`."""
         fan_out = FanOut(most, self.replace)
         order, asked = self.names.by_owner(vertices)
 
@@ -246,7 +245,8 @@ class Expander:
         return np.concatenate([frontier, new])
 
     def block(self, frontier: np.ndarray, chosen: Chosen) -> tuple[Sampled, np.ndarray]:
-        """As `hop`, of what `choose` gave for the frontier."""
+        """The block of one hop, whose destinations are `frontier` [n] int32 names, unique, of what `choose`
+        gave for them; and the names of all sources that have rows, destinations first."""
         starts, edges = _starts(chosen.taken), chosen.edges
         n, columns = len(frontier), np.ascontiguousarray(edges[:, 0])
         local, new, leaves = _number(frontier, columns, self.low, self.high, self.place)

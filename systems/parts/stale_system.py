@@ -166,3 +166,9 @@ class StaleSystem(OwnLoss, BesideClock, System):
 
     def loss_divisor(self, local, total):
         return total if self.loss == "global" else max(local, 1)
+
+    def state_dict(self):
+        return {"representations": self.representations.state_dict()}
+
+    def load_state_dict(self, state):
+        self.representations.load_state_dict(state["representations"])

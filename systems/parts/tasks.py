@@ -20,6 +20,7 @@ import heapq
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -31,6 +32,7 @@ from harness.comm.service import ServiceLost
 
 Work = TypeVar("Work")
 Kind = tuple[str, int]  # what a task does, and for which layer
+Spent = dict[Kind, list[float]]  # by kind: the CPU seconds of each task
 
 POLL = 0.005  # seconds between two looks of the coarse scheduler
 C = 100 / math.log(101)
@@ -45,13 +47,6 @@ def score(gap: float, used: float, sample: float, train: float, waiting: int) ->
     """Algorithm 1's score. gap in milliseconds, used in per cent; sample and train in the same unit, since
     only their ratio counts."""
     return gap * idle(used) * sample / (train * (waiting + 1))
-
-
-def turn(order: str, batch: int, cost: float, added: int) -> tuple[float, ...]:
-    """A task's turn; of the ready tasks that of the least turn is run next. order: "dag", of the oldest batch
-    the cheapest task | "fifo", the task that became ready first. batch and added: numbers in the order in
-    which batches were begun and tasks became ready."""
-    return (batch, cost, added) if order == "dag" else (added,)
 
 
 def tell(recorder: Recorder, seconds: float, threads: int, ahead: float) -> None:
@@ -72,9 +67,6 @@ class Mean:
     def add(self, value: float) -> None:
         self.total, self.count = self.total + value, self.count + 1
 
-    def join(self, other: Mean) -> None:
-        self.total, self.count = self.total + other.total, self.count + other.count
-
     @property
     def value(self) -> float:
         return self.total / self.count if self.count else 0.0
@@ -88,7 +80,7 @@ class Dag(Generic[Work]):
     work: Work
     left: int = 0
     begun: float = field(default_factory=time.monotonic)
-    spent: dict[Kind, Mean] = field(default_factory=dict)  # CPU seconds of its tasks, by kind
+    spent: Spent = field(default_factory=lambda: defaultdict(list))
     error: Exception | None = None
     made: bool = False
 
@@ -101,19 +93,19 @@ class Tally:
     waiting   batches that were made when one was taken, summed over those taken
     ahead     batches that were begun beyond the one taken, summed likewise
     taken     batches that were taken
-    spent     CPU seconds of the tasks that made these, by kind
+    spent     what the tasks took that made these
     """
 
     begun: int = 0
     waiting: int = 0
     ahead: int = 0
     taken: int = 0
-    spent: dict[Kind, Mean] = field(default_factory=dict)
+    spent: Spent = field(default_factory=lambda: defaultdict(list))
 
     @property
     def seconds(self) -> float:
         """CPU seconds of all tasks."""
-        return sum(spent.total for spent in self.spent.values())
+        return sum(map(sum, self.spent.values()))
 
 
 class Scheduler(Generic[Work]):
@@ -201,7 +193,7 @@ class Scheduler(Generic[Work]):
                 ) from dag.error
             del self.dags[number]
             for kind, spent in dag.spent.items():
-                self.tally.spent.setdefault(kind, Mean()).join(spent)
+                self.tally.spent[kind] += spent
             self.taken_at = time.monotonic()
             return dag.work
 
@@ -227,8 +219,10 @@ class Scheduler(Generic[Work]):
         with self.changed:
             dag.left += 1
             self.added += 1
-            place = turn(self.order, dag.number, cost, self.added)
-            heapq.heappush(self.ready, (place, dag, run, kind))
+            turn: tuple[float, ...] = (self.added,)
+            if self.order == "dag":
+                turn = dag.number, cost, self.added
+            heapq.heappush(self.ready, (turn, dag, run, kind))
             self.changed.notify_all()
 
     def hold(self, dag: Dag[Work]) -> None:
@@ -261,7 +255,7 @@ class Scheduler(Generic[Work]):
                     self.changed.notify_all()
                 continue  # the batch is never made, and `take` raises the error
             with self.changed:
-                dag.spent.setdefault(kind, Mean()).add(time.thread_time() - began)
+                dag.spent[kind].append(time.thread_time() - began)
                 self.release(dag)
 
     # -- which batches are begun --

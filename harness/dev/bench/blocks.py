@@ -61,7 +61,8 @@ def our_sampler(graph: Graph, seeds: np.ndarray) -> tuple[Callable[[], object], 
         frontier, made = seeds, []
         for hop, most in enumerate(FANOUTS, 1):
             layer = len(FANOUTS) - hop
-            found, frontier = expander.hop(frontier, hop_key(1, 0, 0, hop), most, layer)
+            chosen = expander.choose(frontier, hop_key(1, 0, 0, hop), most, layer)
+            found, frontier = expander.block(frontier, chosen)
             made.append(Block(found, like, layer))
         return made
 
