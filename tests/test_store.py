@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.base.errors import InputError
-from harness.comm import host, redis_store
+from harness.comm import host, redis_store, segments
 from harness.comm.backend import PASSWORD, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
@@ -105,10 +105,10 @@ def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(host.os, "posix_fallocate", full, raising=False)
+    monkeypatch.setattr(segments.os, "posix_fallocate", full, raising=False)
     with pytest.raises(
         InputError,
-        match=r"gives no 4,096 bytes of shared memory \(No space left on device\); free some or give x=0",
+        match=r"no 4,096 bytes of shared memory \(worker 0: No space left on device\); free some or give x=0",
     ):
         host.map_shared(Comm(0, 1, torch.device("cpu"), Recorder()), [4096], "x=0")
 

@@ -1,15 +1,15 @@
 """Workers of one Linux host exchange tensors through memory that they share.
 
-Each worker owns an inbox segment: one ring of messages per sender, and one ring of acknowledgements. Each
-worker also owns a data segment, where the bytes lie that it sends. All workers have mapped all segments
-(`harness.comm.segments`; a ring is in `harness.comm.ring`).
+Each worker owns a piece of memory, which all workers have mapped (`harness.comm.segments`). It begins with
+the worker's inbox: from every sender one ring of messages and one ring of acknowledgements
+(`harness.comm.ring`). Behind it are the worker's data, the bytes that it sends.
 
 One message, from worker a to worker b:
 
-    1. a writes the tensor into a free region of its own data segment.
+    1. a writes the tensor into a free region of its own data.
     2. a puts a record into its message ring in b's inbox: where the bytes lie, how many, of which operation,
        and when.
-    3. b takes the record, copies the bytes from a's data segment into its own tensor, and puts the message's
+    3. b takes the record, copies the bytes from a's data into its own tensor, and puts the message's
        number into its acknowledgement ring in a's inbox.
     4. a takes the acknowledgement. Once all receivers of a region have acknowledged it, the region is free.
 
@@ -50,7 +50,17 @@ import torch
 
 from harness.comm.meeting import Meeting
 from harness.comm.ring import Record, Ring
-from harness.comm.segments import ACKNOWLEDGEMENTS, LEFT, LINE, MESSAGES, RECORDS, ring, share
+from harness.comm.segments import (
+    ACKNOWLEDGEMENTS,
+    LEFT,
+    LINE,
+    MESSAGES,
+    RECORDS,
+    inbox_bytes,
+    pages,
+    ring,
+    share,
+)
 from harness.comm.transport import PeerLost
 
 PATIENCE_S = 0.2  # between two looks at whether a silent peer is still there
@@ -67,28 +77,28 @@ class MemoryTransport:
     def __init__(self, meeting: Meeting):
         self.rank, self.size = rank, size = meeting.rank, meeting.size
         self.peers = [p for p in range(size) if p != rank]
-        self.segments = share(meeting)
-        # The data segments, by worker, as tensors and as numpy arrays. Bytes are copied with numpy: for small
+        self.memory, self.pids = share(meeting)
+        # The memory, by worker, as tensors and as numpy arrays. Bytes are copied with numpy: for small
         # messages, calling a torch operation takes longer than the copy itself.
-        self.bytes = [torch.frombuffer(data, dtype=torch.uint8) for data in self.segments.data]
+        self.bytes = [torch.frombuffer(each, dtype=torch.uint8) for each in self.memory]
         self.arrays = [each.numpy() for each in self.bytes]
-        inboxes, own = self.segments.inboxes, self.segments.inboxes[rank]
+        own = self.memory[rank]
         # By worker: the rings that it fills in this worker's inbox, and those that this worker fills in its.
         self.messages = [ring(own, p, MESSAGES) for p in range(size)]
         self.acknowledgements = [ring(own, p, ACKNOWLEDGEMENTS) for p in range(size)]
-        self.messages_to = [ring(inbox, rank, MESSAGES) for inbox in inboxes]
-        self.acknowledgements_to = [ring(inbox, rank, ACKNOWLEDGEMENTS) for inbox in inboxes]
+        self.messages_to = [ring(inbox, rank, MESSAGES) for inbox in self.memory]
+        self.acknowledgements_to = [ring(inbox, rank, ACKNOWLEDGEMENTS) for inbox in self.memory]
         # Receiving, by sender: how many messages this worker's operations have asked for so far; and, by the
         # message's number, the records that were taken from the ring and whose bytes are not copied yet.
         self.expected = [0] * size
         self.early: list[dict[int, Record]] = [{} for _ in range(size)]
         # Sending, by receiver: {number of an unacknowledged message: its region}.
         self.unread: list[dict[int, int]] = [{} for _ in range(size)]
-        # The own data segment. A region is known by the offset where it begins.
+        # The own data. A region is known by the offset in the memory where it begins.
         self.holds: dict[int, int] = {}  # {region: its unacknowledged messages, plus 1 while it is written}
         self.lengths: dict[int, int] = {}  # {region: its length}
         self.free: dict[int, list[int]] = defaultdict(list)  # {length: the free regions of this length}
-        self.end = 0  # where the part begins that no region has used yet
+        self.end = inbox_bytes(size)  # where the part begins that no region has used yet
         self.once = False  # whether `for_once` is open: what is sent now is sent once in a run
         self.apart: set[int] = set()  # regions of whole pages, made while `once`
         self.passing: set[int] = set()  # those of `apart` whose pages go back to the system when read
@@ -97,12 +107,12 @@ class MemoryTransport:
 
     def close(self) -> None:
         """Tell the others that this worker has left: a worker that still waits for it has lost a peer."""
-        self.segments.inboxes[self.rank][LEFT] = 1
+        self.memory[self.rank][LEFT] = 1
 
     # -- operations --
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """A tensor inside a region of this worker's data segment. Whoever fills it and hands it to `exchange`
+        """A tensor inside a region of this worker's data. Whoever fills it and hands it to `exchange`
         has written it where receivers read it, so step 1 copies nothing."""
         nbytes = math.prod(shape) * dtype.itemsize
         if not nbytes:
@@ -156,7 +166,7 @@ class MemoryTransport:
         self.operation += 1
         assert tensor.data_ptr() not in self.lent, "peers would read it while it is summed up in place"
         # Every worker shows its tensor to all others, and every worker adds up all of them (`Sum`). The
-        # others read a copy in the data segment, so the sum may be written into the tensor while they still
+        # others read a copy in the data, so the sum may be written into the tensor while they still
         # read.
         self._post_to_all(tensor)
         return Sum(self, tensor)
@@ -211,7 +221,7 @@ class MemoryTransport:
         else:
             if self.once:
                 # Make the region of whole pages: only whole pages can be given back to the system.
-                length, self.end = _pages(length), _pages(self.end)
+                length, self.end = pages(length), pages(self.end)
                 self.apart.add(self.end)
             region, self.end = self.end, self.end + length
             if self.end > len(self.bytes[self.rank]):
@@ -237,7 +247,7 @@ class MemoryTransport:
             self.passing.remove(region)
             with contextlib.suppress(AttributeError, OSError):  # files that cannot lose pages keep them
                 # Free its pages for all processes that have them mapped; a later write there gets new pages.
-                self.segments.data[self.rank].madvise(mmap.MADV_REMOVE, region, self.lengths[region])
+                self.memory[self.rank].madvise(mmap.MADV_REMOVE, region, self.lengths[region])
         self.free[self.lengths[region]].append(region)
 
     # -- receiving --
@@ -270,7 +280,7 @@ class MemoryTransport:
         self.acknowledgements_to[sender].put(number)
 
     def view(self, worker: int, at: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
-        """The bytes at `at` of a worker's data segment, as a flat tensor."""
+        """The bytes at `at` of a worker's memory, as a flat tensor."""
         return self.bytes[worker][at : at + nbytes].view(dtype)
 
     def _await(self, records: Ring, peer: int) -> Record:
@@ -286,23 +296,18 @@ class MemoryTransport:
     def _left(self, peer: int) -> bool:
         """Whether a worker's process is gone, or its inbox says that it has left."""
         try:
-            os.kill(self.segments.pids[peer], 0)  # signal 0 is sent to nobody: it asks whether it could be
+            os.kill(self.pids[peer], 0)  # signal 0 is sent to nobody: it asks whether it could be
         except ProcessLookupError:
             return True
         except PermissionError:
             pass  # it is there, and somebody else's
-        return bool(self.segments.inboxes[peer][LEFT])
+        return bool(self.memory[peer][LEFT])
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
     """The bytes of a tensor as a flat array, without a copy."""
     array: np.ndarray = tensor.detach().view(-1).view(torch.uint8).numpy()
     return array
-
-
-def _pages(nbytes: int) -> int:
-    """`nbytes` rounded up to whole pages."""
-    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Copies:

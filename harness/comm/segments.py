@@ -1,22 +1,25 @@
-"""The memory that the workers of one host share: every worker makes two segments and maps those of all.
+"""The memory that the workers of one host share: every worker makes a piece and maps those of the others.
 
-    inbox segment   a head (a byte that says that the owner has left), and for every worker two rings: its
-                    messages to the owner, and its acknowledgements of the owner's
-    data segment    the bytes that its owner sends, in regions that it chooses
+A piece is a file without a name (memfd). Its maker tells the others its process id, the descriptor and a
+random number, which is in the file's label; the others open it through the maker's descriptor in /proc, which
+only processes of the same user may do. The kernel frees a piece with the last process that has it mapped,
+however the processes end.
 
-The owner of an inbox writes its head and takes from its rings; the other workers put into the rings. A data
-segment is written by its owner alone. The segments are files without a name (memfd). Their maker tells the
-others its process id, the descriptors and a label; the others open them through the maker's descriptors in
-/proc, which only processes of the same user may do. The kernel frees a segment with the last process that has
-it mapped, however the processes end.
+The pieces through which workers exchange (`share`) have two parts:
+
+    inbox   a head (a byte that says that the owner has left), and for every worker two rings: its messages to
+            the owner, and its acknowledgements of the owner's
+    data    the bytes that the owner sends, in regions that it chooses
+
+The owner of an inbox writes its head and takes from its rings; the other workers put into the rings. The data
+are written by their owner alone.
 """
 
 import errno
 import mmap
 import os
 import random
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 
 from harness.base.errors import InputError
 from harness.base.machine import LIMITS, LimitReached
@@ -26,41 +29,93 @@ from harness.comm.ring import Ring
 RECORDS = 1024  # messages from one worker to another that may be unacknowledged
 HEAD = LINE = 64  # bytes: a cache line, where regions begin
 LEFT = 0  # the byte in the head of its inbox in which a worker writes that it has left
-ADDRESSES = 1 << 46  # bytes of address space for all data segments together, of the 2^47 that a process has
+ADDRESSES = 1 << 46  # bytes of address space for all data together, of the 2^47 that a process has
 MESSAGES, ACKNOWLEDGEMENTS = 0, 1  # the two rings of each worker in an inbox
 
+# (what is told, this worker's numbers) -> every worker's numbers, by rank. Collective.
+Tell = Callable[[str, list[int]], list[list[int]]]
 
-def make_memory(label: str, length: int) -> int:
-    """Make `length` bytes of zeros; returns their descriptor, to be closed once all workers have mapped them
-    (the maps stay). Raises OSError where the system gives none.
+
+class Unshared(Exception):
+    """The workers cannot share memory; raised on all alike.
+
+    worker, number   the first worker that failed, and the number of its error
+    made             whether all had made their pieces, so that it was mapping them that failed
     """
-    descriptor = os.memfd_create(label)
+
+    def __init__(self, worker: int, number: int, made: bool):
+        super().__init__(f"worker {worker}: {os.strerror(number)}")
+        self.worker, self.number, self.made = worker, number, made
+
+
+def map_pieces(
+    kind: str,
+    rank: int,
+    lengths: Sequence[int],
+    tell: Tell,
+    *,
+    taken: bool = False,
+    begin: Callable[[mmap.mmap], None] = lambda own: None,
+    among: Collection[int] | None = None,
+) -> tuple[dict[int, mmap.mmap], list[int]]:
+    """Every worker p makes a piece of lengths[p] bytes, which are 0 (none where the length is 0). Gives the
+    pieces of the workers `among` (None: of all), by worker, and all workers' process ids. Collective.
+
+    kind    the first part of the pieces' labels
+    taken   take the pages now: without this, too little memory would kill the process at a later write
+    begin   is called with this worker's own piece before any other worker has it
+    """
+    token, descriptor, wrong = random.SystemRandom().getrandbits(62), -1, 0
+    maps: dict[int, mmap.mmap] = {}
     try:
-        os.ftruncate(descriptor, length)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+        try:
+            if lengths[rank]:
+                descriptor = os.memfd_create(_label(kind, token))
+                if taken:
+                    os.posix_fallocate(descriptor, 0, lengths[rank])
+                else:
+                    os.ftruncate(descriptor, lengths[rank])
+                maps[rank] = mmap.mmap(descriptor, lengths[rank])
+                begin(maps[rank])
+        except (OSError, ValueError) as error:
+            wrong = _number(error)
+        told = tell("memory", [os.getpid(), descriptor, token, wrong])
+        _check([number for *_, number in told], made=False)
+        try:
+            for p, (process, theirs, token, _) in enumerate(told):
+                if lengths[p] and p != rank and (among is None or p in among):
+                    maps[p] = _opened(f"/proc/{process}/fd/{theirs}", _label(kind, token), lengths[p])
+        except (OSError, ValueError) as error:
+            wrong = _number(error)
+        _check([number for (number,) in tell("memory is mapped", [wrong])], made=True)
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)  # all workers have mapped it, or none will
+    return maps, [process for process, *_ in told]
 
 
-def open_memory(process: int, descriptor: int, label: str, length: int) -> mmap.mmap:
-    """Map memory that `process` has made, which may be this one. Raises FileNotFoundError where that process
-    has no such memory: in another container or on another host its id means another process.
-    """
-    path = Path(f"/proc/{process}/fd/{descriptor}")
+def _label(kind: str, token: int) -> str:
+    return f"halobench-{kind}-{token:016x}"
+
+
+def _number(error: OSError | ValueError) -> int:
+    return getattr(error, "errno", None) or errno.EINVAL
+
+
+def _check(numbers: list[int], made: bool) -> None:
+    """Raise Unshared where one of the workers' errors has a number other than 0."""
+    for worker, number in enumerate(numbers):
+        if number:
+            raise Unshared(worker, number, made)
+
+
+def _opened(path: str, label: str, length: int) -> mmap.mmap:
+    """Map the memory at the path of a descriptor. Raises ProcessLookupError where other memory is there: in
+    another container or on another host a process id means another process."""
     if os.readlink(path) != f"/memfd:{label} (deleted)":
-        raise FileNotFoundError(f"process {process} is another one here")
+        raise ProcessLookupError(errno.ESRCH, "another process")
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), length)
-
-
-@dataclass
-class Segments:
-    """Each worker's inbox segment, data segment and process id, by worker."""
-
-    inboxes: list[mmap.mmap]
-    data: list[mmap.mmap]
-    pids: list[int]
 
 
 def ring(inbox: mmap.mmap, sender: int, kind: int, new: bool = False) -> Ring:
@@ -68,63 +123,39 @@ def ring(inbox: mmap.mmap, sender: int, kind: int, new: bool = False) -> Ring:
     return Ring(inbox, HEAD + (2 * sender + kind) * Ring.nbytes(RECORDS), RECORDS, new=new)
 
 
-def share(meeting: Meeting) -> Segments:
-    """Make this worker's two segments and map all workers'. Collective.
+def inbox_bytes(size: int) -> int:
+    """Bytes of an inbox where there are `size` workers: where the data of a piece begin."""
+    return pages(HEAD + 2 * size * Ring.nbytes(RECORDS))
 
-    Raises InputError, on all workers alike, where one of them cannot; LimitReached where one of them may open
-    no more files.
+
+def pages(nbytes: int) -> int:
+    """`nbytes` rounded up to whole pages."""
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def share(meeting: Meeting) -> tuple[list[mmap.mmap], list[int]]:
+    """Every worker's inbox and data, and process id, by worker. Collective.
+
+    Raises InputError, on all workers alike, where one of them cannot share memory; LimitReached where one of
+    them may open no more files.
     """
-    rank, size = meeting.rank, meeting.size
-    # Make a data segment twice as long as this host's memory, or as long as the address space allows: pages
-    # are taken only when they are written.
+    size = meeting.size
+    # Data are twice as long as this host's memory, or as long as the address space allows: pages are taken
+    # only when they are written.
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    lengths = (
-        HEAD + 2 * size * Ring.nbytes(RECORDS),
-        min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE),
-    )
-    # Make the own segments. By the random number in the label others see that they opened the right ones: in
-    # another container the process id means another process.
-    label = f"halobench-exchange-{random.SystemRandom().getrandbits(62):016x}"
-    opened: list[int] = []
-    reason, maps = "", {}
-    try:
-        opened.extend(make_memory(label, length) for length in lengths)
-        maps[rank] = [mmap.mmap(descriptor, length) for descriptor, length in zip(opened, lengths)]
+    length = inbox_bytes(size) + min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE)
+
+    def make_rings(own: mmap.mmap) -> None:
         for p in range(size):
             for kind in (MESSAGES, ACKNOWLEDGEMENTS):
-                ring(maps[rank][0], p, kind, new=True)
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    # Tell the others the process id, the label and the two descriptors, or no descriptors if making them
-    # failed.
-    own = (os.getpid(), label, *(opened if not reason else ()))
-    told = meeting.tell("memory", own)
-    # Map the others' segments. Every worker has made its rings before it told of them.
+                ring(own, p, kind, new=True)
+
     try:
-        for p, (process, theirs, *descriptors) in enumerate(told):
-            if not descriptors:
-                reason = reason or f"worker {p} has none to give"
-            elif p != rank and not reason:
-                maps[p] = [
-                    open_memory(process, descriptor, theirs, length)
-                    for descriptor, length in zip(descriptors, lengths)
-                ]
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    # All workers share memory, or none does: each tells whether it could map everything. Once all have told,
-    # nobody needs the descriptors any more.
-    reasons = meeting.tell("memory is lacking", reason)
-    for descriptor in opened:
-        os.close(descriptor)
-    if any(os.strerror(errno.EMFILE) in each for each in reasons):  # sockets need more of them
-        raise LimitReached(LIMITS[errno.EMFILE])
-    if any(reasons):
+        maps, pids = map_pieces("exchange", meeting.rank, [length] * size, meeting.tell, begin=make_rings)
+    except Unshared as error:
+        if error.number == errno.EMFILE:  # sockets need more of them
+            raise LimitReached(LIMITS[errno.EMFILE]) from None
         raise InputError(
-            f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give"
-            " transport=sockets"
-        )
-    return Segments(
-        [maps[p][0] for p in range(size)],
-        [maps[p][1] for p in range(size)],
-        [process for process, *_ in told],
-    )
+            f"transport=memory: the workers cannot share memory ({error}); give transport=sockets"
+        ) from None
+    return [maps[p] for p in range(size)], pids
