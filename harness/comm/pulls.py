@@ -21,10 +21,9 @@ Counted, by (purpose, peer), 4 bytes per id:
 
 from __future__ import annotations
 
-import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -83,24 +82,46 @@ class Pulls(ABC):
         return None
 
 
-class Own(Pulls):
-    """The pulls of a worker that asks nobody but itself."""
+class Local(Pulls):
+    """Pulls from arrays that this process reads by itself.
+
+    arrays   every worker's arrays, by worker; {} for a worker that is never asked
+    """
+
+    def __init__(self, comm: Comm, arrays: Sequence[Arrays]):
+        super().__init__(comm, arrays[comm.rank])
+        self.arrays = arrays
 
     def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
-        assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
-        return [self.own[name][each] for each in asked]
+        return self._answers(lambda arrays, rows: arrays[name][rows], asked, purpose)
 
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
-        assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
-        return [draw(self.own, each, self.comm.rank) for each in asked]
+        return self._answers(lambda arrays, rows: draw(arrays, rows, self.comm.rank), asked, purpose)
 
     def beside(self) -> Beside:
-        everybodys: list[Arrays] = [{}] * self.comm.size
-        everybodys[self.comm.rank] = self.own
-        return Beside(self.comm, everybodys)
+        return Beside(self.comm, self.arrays)
+
+    def _answers(
+        self, answer: Callable[[Arrays, np.ndarray], Answer], asked: Asked, purpose: Purpose
+    ) -> list[Answer]:
+        """By owner: what `answer` gives for its arrays and the rows asked[owner]."""
+        nothing = np.empty(0, np.int32)
+        # A worker that is asked nothing may have no arrays here; an empty answer of the same type is made
+        # with this worker's own.
+        return [
+            answer(arrays, rows) if len(rows) else answer(self.own, nothing)
+            for arrays, rows in zip(self.arrays, asked)
+        ]
 
 
-class Mapped(Pulls):
+class Own(Local):
+    """The pulls of a worker that asks nobody but itself."""
+
+    def __init__(self, comm: Comm, own: Arrays):
+        super().__init__(comm, [own if p == comm.rank else {} for p in range(comm.size)])
+
+
+class Mapped(Local):
     """The pulls of workers on one host. Setting up is collective, outside the train clock, and copies the
     arrays into memory that all workers map.
 
@@ -110,29 +131,24 @@ class Mapped(Pulls):
     """
 
     def __init__(self, comm: Comm, own: Arrays, instead: str):
-        super().__init__(comm, own)
-        self.arrays = _map(comm, own, instead)
+        super().__init__(comm, _map(comm, own, instead))
+        self.own = own
 
-    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
-        own, rank = self.own[name], self.comm.rank
-        answers = [own[asked[rank]]] * self.comm.size
-        with _reading(self.comm, purpose) as count:
-            for owner in self.comm.peers:
-                answers[owner] = self.arrays[owner][name][asked[owner]]
-                count(owner, len(asked[owner]), answers[owner].nbytes)
+    def _answers(
+        self, answer: Callable[[Arrays, np.ndarray], Answer], asked: Asked, purpose: Purpose
+    ) -> list[Answer]:
+        """Record as a wait the time in which this worker reads other workers' arrays, and count it."""
+        comm = self.comm
+        answers = [answer(self.own, asked[comm.rank])] * comm.size
+        sizes = dict.fromkeys(comm.peers, 0)
+        with comm.waiting("pull", purpose.layer, 0, sizes, "take") as span:
+            for owner in comm.peers:
+                answers[owner] = answer(self.arrays[owner], asked[owner])
+                _count(comm, purpose, owner, len(asked[owner]), _size(answers[owner]))
+                sizes[owner] = 4 * len(asked[owner]) + _size(answers[owner])
+        if span is not None:
+            span.peer_bytes, span.bytes = tuple(sizes.values()), sum(sizes.values())
         return answers
-
-    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
-        rank = self.comm.rank
-        answers = [draw(self.own, asked[rank], rank)] * self.comm.size
-        with _reading(self.comm, purpose) as count:
-            for owner in self.comm.peers:
-                counts, items = answers[owner] = draw(self.arrays[owner], asked[owner], rank)
-                count(owner, len(asked[owner]), counts.nbytes + items.nbytes)
-        return answers
-
-    def beside(self) -> Beside:
-        return Beside(self.comm, self.arrays)
 
 
 @dataclass
@@ -148,46 +164,23 @@ class Read:
     taken: list[tuple[int, int, int]]
 
 
-class Beside(Pulls):
+class Beside(Local):
     """The pulls of a thread beside the training; used by one thread at a time.
 
-    arrays   every worker's arrays, by worker; {} for a worker that is never asked
     reads    what has been read since `take_reads` was last called
     """
 
     def __init__(self, comm: Comm, arrays: Sequence[Arrays]):
-        super().__init__(comm, arrays[comm.rank])
-        self.arrays, self.reads = arrays, list[Read]()
+        super().__init__(comm, arrays)
+        self.reads = list[Read]()
 
-    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
-        return self._each(lambda arrays, rows: arrays[name][rows], lambda rows: rows.nbytes, asked, purpose)
-
-    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
-        rank = self.comm.rank
-        return self._each(
-            lambda arrays, rows: draw(arrays, rows, rank),
-            lambda found: found[0].nbytes + found[1].nbytes,
-            asked,
-            purpose,
-        )
-
-    def _each(
-        self,
-        answer: Callable[[Arrays, np.ndarray], Answer],
-        size: Callable[[Answer], int],
-        asked: Asked,
-        purpose: Purpose,
+    def _answers(
+        self, answer: Callable[[Arrays, np.ndarray], Answer], asked: Asked, purpose: Purpose
     ) -> list[Answer]:
         start = time.monotonic()
-        nothing = np.empty(0, np.int32)
-        # A worker that is asked nothing may have no arrays here; an empty answer of the same type is made
-        # with this worker's own.
-        answers = [
-            answer(arrays, rows) if len(rows) else answer(self.own, nothing)
-            for arrays, rows in zip(self.arrays, asked)
-        ]
+        answers = super()._answers(answer, asked, purpose)
         if all(self.arrays):  # others are there to read from
-            taken = [(p, len(asked[p]), size(answers[p])) for p in self.comm.peers]
+            taken = [(p, len(asked[p]), _size(answers[p])) for p in self.comm.peers]
             self.reads.append(Read(purpose, start, time.monotonic(), taken))
         return answers
 
@@ -220,20 +213,9 @@ def book(comm: Comm, reads: Iterable[Read]) -> None:
             _count(comm, purpose, *taken)
 
 
-@contextlib.contextmanager
-def _reading(comm: Comm, purpose: Purpose) -> Iterator[Callable[[int, int, int], None]]:
-    """Record as a wait the time in which this worker reads other workers' arrays. Gives a function that the
-    body calls for each owner: (owner, number of rows asked for, bytes of the answer)."""
-    sizes = dict.fromkeys(comm.peers, 0)
-
-    def count(owner: int, asked: int, size: int) -> None:
-        _count(comm, purpose, owner, asked, size)
-        sizes[owner] += 4 * asked + size
-
-    with comm.waiting("pull", purpose.layer, 0, sizes, "take") as span:
-        yield count
-    if span is not None:
-        span.peer_bytes, span.bytes = tuple(sizes.values()), sum(sizes.values())
+def _size(answer: Any) -> int:
+    """Bytes of the arrays that an answer is made of."""
+    return sum(array.nbytes for array in (answer if isinstance(answer, tuple) else (answer,)))
 
 
 def _count(comm: Comm, purpose: Purpose, owner: int, asked: int, size: int) -> None:
@@ -250,28 +232,19 @@ def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
     for name, rows in compressed.items():
         parts = rows.indptr, rows.indices, rows.entries()
         own |= {f"{name}.{part}": array for part, array in zip(CSR, parts)}
-    # Every worker tells all others how long each of its arrays is, so that all know where each begins.
-    lengths = [
-        _gathered(comm, torch.tensor([len(array)], dtype=torch.int64)).tolist() for array in own.values()
-    ]
-    each = [_width(array) * array.itemsize for array in own.values()]
-    # Arrays begin at multiples of 64 bytes.
-    sizes = [
-        [-(-length * width // 64) * 64 for length, width in zip(of_worker, each)]
-        for of_worker in zip(*lengths)
-    ]
+    # Every worker tells all others how long each of its arrays is, so that all know where each begins: at a
+    # multiple of 64 bytes.
+    mine = torch.tensor([len(array) for array in own.values()], dtype=torch.int64).to(comm.device)
+    lengths = [each.tolist() for each in comm.all_gather(mine, -1, COUNTS)]
+    row_bytes = [_width(array) * array.itemsize for array in own.values()]
+    sizes = [[-(-n * size // 64) * 64 for n, size in zip(counts, row_bytes)] for counts in lengths]
     # Map all workers' memory, lay views of the arrays over it, and copy the own arrays into the own ones.
-    maps = map_shared(comm, [sum(size) for size in sizes], instead)
     views: list[dict[str, Any]] = []
-    for j, memory in enumerate(maps):
+    for memory, counts, size in zip(map_shared(comm, list(map(sum, sizes)), instead), lengths, sizes):
         found: dict[str, Any] = {}
-        at = 0
-        for i, (name, array) in enumerate(own.items()):
-            shape = (lengths[i][j], *array.shape[1:])
-            count = int(np.prod(shape))
-            view = np.frombuffer(memory, array.dtype, count, at) if count else np.empty(0, array.dtype)
-            found[name] = view.reshape(shape)
-            at += sizes[j][i]
+        for (name, array), n, begin in zip(own.items(), counts, np.cumsum([0, *size]).tolist()):
+            flat = np.frombuffer(memory, array.dtype, n * _width(array), begin)
+            found[name] = flat.reshape(n, *array.shape[1:])
         views.append(found)
     for name, array in own.items():
         np.copyto(views[comm.rank][name], array)
@@ -286,10 +259,6 @@ def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
 def _width(array: np.ndarray) -> int:
     """Values per row."""
     return int(np.prod(array.shape[1:]))
-
-
-def _gathered(comm: Comm, own: torch.Tensor) -> torch.Tensor:
-    return torch.cat(comm.all_gather(own.to(comm.device), -1, COUNTS)).cpu()
 
 
 class Exchanged(Pulls):
