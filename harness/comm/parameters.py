@@ -12,12 +12,12 @@ import contextlib
 import dataclasses
 import json
 import os
-import socket
 import subprocess
 import sys
 import weakref
+from multiprocessing.connection import Client, Connection
+from typing import Any
 
-import numpy as np
 import torch
 
 from harness.base.errors import InputError
@@ -49,23 +49,22 @@ class Parameters:
         adam: dict[str, float] | None,
         updates: int,
     ):
-        self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
-        self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)
+        self.comm, dtype = comm, str(weights.dtype).removeprefix("torch.")
+        self.settings = server.Settings(comm.size, order, scale, dtype, adam, updates)
         name = draw_token(comm)
         # The socket's folder is there until all workers are connected, or setting up has failed.
         with scratch(name) if comm.rank == 0 else contextlib.nullcontext():
             address = str(place(name) / "socket")
             self.process = self._start(address) if comm.rank == 0 else None
             self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.close = weakref.finalize(self, _close, self.socket, self.process)
             try:
-                self.socket.connect(address)
-                comm.barrier()
+                self.connection = Client(address, "AF_UNIX")
             except FileNotFoundError:
                 raise InputError(
                     "the parameter server reaches the workers of one host only; start all workers on one host"
                 ) from None
+            self.close = weakref.finalize(self, _close, self.connection, self.process)
+            comm.barrier()
         if comm.rank == 0:
             state = torch.zeros(self.settings.rows, len(weights), dtype=weights.dtype)
             state[0] = weights
@@ -103,52 +102,44 @@ class Parameters:
         with self.comm.waiting(name, -1, sum(there_and_back), {}, "server") as span:
             if span is not None:
                 span.peer_bytes = there_and_back
-            version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
-        return weights, version, None if delay == server.NOT_APPLIED else int(delay)
+            version, delay, weights = self._ask("update", self.comm.rank, epoch, base, update)
+        return weights, version, delay
 
     def snapshot(self, epoch: int) -> tuple[torch.Tensor, float]:
         """Wait for (epoch + 1) P updates; returns the weights [w] after them, and when that was, in seconds
         of the server's clock. Every worker asks for the same epochs, once each, in ascending order; epochs
         may be left out."""
-        _, when, weights = self._ask(server.SNAPSHOT, epoch)
+        _, when, weights = self._ask("snapshot", epoch)
         return weights, when
 
     def load(self, state: torch.Tensor, version: int, elapsed: float = 0.0) -> None:
         """Have the server go on from a state that `read` gave."""
-        self._ask(server.LOAD, round(1e6 * elapsed), version, state)
+        self._ask("load", version, elapsed, state)
 
     def read(self) -> tuple[torch.Tensor, int, float]:
         """The server's present state ([1, w] the weights, or [3, w] weights and both moments), how many
         updates have been applied to it, and the seconds that the server's clock has run."""
-        version, elapsed, state = self._ask(server.READ)
+        version, elapsed, state = self._ask("read")
         return state.view(self.settings.rows, -1), version, elapsed
 
-    def _ask(
-        self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None
-    ) -> tuple[int, float, torch.Tensor]:
-        content = body.detach().cpu().contiguous().numpy().tobytes() if body is not None else b""
+    def _ask(self, method: str, *arguments: int | float | torch.Tensor) -> tuple[int, Any, torch.Tensor]:
+        """What a method of the server returns, the body on this worker's device."""
+        told = [each.detach().cpu().numpy() if isinstance(each, torch.Tensor) else each for each in arguments]
         try:
-            self.socket.sendall(
-                server.REQUEST.pack(op, self.comm.rank, epoch, version, len(content)) + content
-            )
-            header = server.receive(self.socket, server.ANSWER.size)
-            if header is None:
-                raise ConnectionError("it hung up")
-            version, number, size = server.ANSWER.unpack(header)
-            answer = server.receive(self.socket, size)
-            if answer is None:
-                raise ConnectionError("it hung up")
-        except OSError as error:
-            when = f" in epoch {epoch + 1}" if op in (server.UPDATE, server.SNAPSHOT) else ""
+            self.connection.send((method, told))
+            version, number, body = self.connection.recv()
+        except (OSError, EOFError) as error:
+            epoch = self.comm.recorder.epoch.epoch
+            when = f" in epoch {epoch + 1}" if epoch >= 0 else ""
+            why = str(error) or "it hung up"
             raise ServiceLost(
-                f"the parameter server (process {self.pid}) went away{when} ({error}); the same command goes"
-                " on from the last checkpoint"
+                f"the parameter server (process {self.pid}) went away{when} ({why}); the same command goes on"
+                " from the last checkpoint"
             ) from error
-        weights = torch.from_numpy(np.frombuffer(bytearray(answer), self.dtype)) if size else torch.empty(0)
-        return version, number, weights.to(self.comm.device)
+        return version, number, torch.from_numpy(body).to(self.comm.device)
 
 
-def _close(connection: socket.socket, process: subprocess.Popen[bytes] | None) -> None:
+def _close(connection: Connection, process: subprocess.Popen[bytes] | None) -> None:
     connection.close()
     if process is not None:
         assert process.stdin is not None and process.stdout is not None

@@ -7,17 +7,8 @@ Started by `harness.comm.parameters`; imports neither torch nor what needs it. I
 socket that only this user can reach, and takes one connection per worker. It ends when worker 0 does: its
 standard input is a pipe from worker 0, which then closes.
 
-A request is (op, rank, epoch, version, bytes) and a body. An answer is (version, number, bytes) and a body;
-its version is the number of updates that its body holds.
-
-    update    body u, version = that of the weights from which u was computed -> body the weights after it,
-              number = the delay: updates applied since that version. After the run's last update nothing is
-              applied, and number = NOT_APPLIED
-    snapshot  epoch e -> body the weights after (e + 1) P updates, as soon as these are applied, number = when
-              that was, in seconds of the clock
-    load      body the state, version = updates applied, epoch = microseconds that the clock has run
-              -> no body
-    read      -> body the state, number = seconds that the clock has run
+A request is the name of a method of `ParameterServer` and its arguments; an answer is what the method
+returns, (version, number, body). Its version is the number of updates that its body holds.
 
 The clock starts with the first update. A resumed run loads what the clock had run before, and it goes on from
 there with the next update. The state [1, w] is the weights; with an optimiser [3, w]: weights, first and
@@ -29,20 +20,17 @@ import json
 import math
 import os
 import socket
-import struct
 import sys
 import threading
 import time
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 import numpy as np
 
 from harness.base.machine import end_with, limit_reached
 
-REQUEST = struct.Struct("<cIqqQ")
-ANSWER = struct.Struct("<qdQ")
-UPDATE, SNAPSHOT, LOAD, READ = b"u", b"s", b"l", b"r"
-NOT_APPLIED = -1.0
+Answer = tuple[int, float | None, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -97,8 +85,7 @@ class Adam:
 
 class ParameterServer:
     """The weights and what was applied to them. Each worker's connection has a thread that calls these
-    methods; one at a time holds the lock `changed`. A method returns an answer: (version, number, body).
-    """
+    methods; one at a time holds the lock `changed`."""
 
     def __init__(self, settings: Settings):
         self.settings, self.dtype = settings, np.dtype(settings.dtype)
@@ -116,13 +103,16 @@ class ParameterServer:
         """Seconds that the clock has run."""
         return self.before + (time.monotonic() - self.started if self.started is not None else 0.0)
 
-    def update(self, rank: int, epoch: int, base: int, update: np.ndarray) -> tuple[int, float, np.ndarray]:
+    def update(self, rank: int, epoch: int, base: int, update: np.ndarray) -> Answer:
+        """Apply u, computed from version `base` of the weights. The body is the weights after it; the number
+        is the delay, the updates applied since that version. After the run's last update nothing is applied,
+        and the number is None."""
         workers = self.settings.workers
         with self.changed:
             if self.settings.order == "rotation":
                 self.changed.wait_for(lambda: self.version == epoch * workers + rank)
             if self.version == self.settings.updates:
-                return self.version, NOT_APPLIED, self.weights
+                return self.version, None, self.weights
             self.started = self.started if self.started is not None else time.monotonic()
             delay = self.version - base
             self.version += 1
@@ -137,7 +127,9 @@ class ParameterServer:
             self.changed.notify_all()
             return self.version, delay, self.weights
 
-    def snapshot(self, epoch: int) -> tuple[int, float, np.ndarray]:
+    def snapshot(self, epoch: int) -> Answer:
+        """As soon as (epoch + 1) P updates are applied: the weights after them, and when that was, in seconds
+        of the clock."""
         workers = self.settings.workers
         with self.changed:
             self.changed.wait_for(lambda: epoch in self.snapshots)
@@ -148,46 +140,25 @@ class ParameterServer:
                 self.asked = {}
             return (epoch + 1) * workers, when, weights
 
-    def load(self, version: int, microseconds: int, state: np.ndarray) -> tuple[int, float, np.ndarray]:
+    def load(self, version: int, elapsed: float, state: np.ndarray) -> Answer:
+        """Go on from a state to which `version` updates have been applied, `elapsed` seconds by the clock."""
         with self.changed:
             rows = state.reshape(self.settings.rows, -1).copy()
             self.weights, self.moments, self.version = rows[0], rows[1:], version
-            self.before, self.started = microseconds / 1e6, None
+            self.before, self.started = elapsed, None
             return version, 0.0, state[:0]
 
-    def read(self) -> tuple[int, float, np.ndarray]:
+    def read(self) -> Answer:
+        """The state, and the seconds that the clock has run."""
         with self.changed:
             return self.version, self.elapsed(), np.concatenate([self.weights, *self.moments])
 
-    def serve(self, connection: socket.socket) -> None:
+    def serve(self, connection: Connection) -> None:
         """Answer one worker until it closes the connection, which it may do before it has its answer."""
-        with connection, contextlib.suppress(ConnectionError):
-            while (header := receive(connection, REQUEST.size)) is not None:
-                op, rank, epoch, version, size = REQUEST.unpack(header)
-                body = np.frombuffer(receive(connection, size) or b"", self.dtype)
-                if op == UPDATE:
-                    answer = self.update(rank, epoch, version, body)
-                elif op == SNAPSHOT:
-                    answer = self.snapshot(epoch)
-                elif op == LOAD:
-                    answer = self.load(version, epoch, body)
-                else:
-                    answer = self.read()
-                version, number, weights = answer
-                connection.sendall(ANSWER.pack(version, number, weights.nbytes))
-                connection.sendall(weights.data)
-
-
-def receive(connection: socket.socket, size: int) -> bytes | None:
-    """Receive exactly `size` bytes; None where the other end closed the connection before."""
-    parts, left = [], size
-    while left:
-        part = connection.recv(min(left, 1 << 20))
-        if not part:
-            return None
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+        with connection, contextlib.suppress(ConnectionError, EOFError):
+            while True:
+                method, arguments = connection.recv()
+                connection.send(getattr(self, method)(*arguments))
 
 
 def _end_with_parent() -> None:
@@ -206,7 +177,7 @@ def main(path: str, settings: Settings) -> None:
         listening.listen(settings.workers)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         print("ready", flush=True)
-        accepted = (listening.accept()[0] for _ in range(settings.workers))
+        accepted = (Connection(listening.accept()[0].detach()) for _ in range(settings.workers))
         threads = [threading.Thread(target=server.serve, args=(connection,)) for connection in accepted]
     for thread in threads:
         thread.start()
