@@ -240,7 +240,7 @@ def through_store(comm, address, shard) -> dict:
     pulled, late = {}, {}
 
     def of(stamp: int) -> dict:
-        return {layer: store.pull(layer, [stamp] * comm.size).wait().clone() for layer in store.widths}
+        return {layer: store.pull(layer, [stamp] * comm.size).wait()[0].clone() for layer in store.widths}
 
     comm.recorder.begin_epoch(0)
     for stamp in (7, 8, 9):
@@ -252,8 +252,8 @@ def through_store(comm, address, shard) -> dict:
             # The push before is still there for whoever is late.
             pulled[stamp], late[stamp] = of(stamp), of(stamp - 1)
         comm.barrier()
-    newest = store.pull(1, [None] * comm.size)
-    newest_rows = newest.wait().clone()
+    newest, stamps = store.pull(1, [None] * comm.size).wait()
+    newest = newest.clone()
     comm.barrier()
     comm.recorder.begin_epoch(1)
     with comm.recorder.train():
@@ -266,16 +266,16 @@ def through_store(comm, address, shard) -> dict:
     contents = store.contents()
     other = Store(address, comm, shard, {1: 3, 2: 5})
     other.restore(contents)
-    again = other.pull(1, [10] * comm.size).wait().clone()
-    again_late = other.pull(2, [8] * comm.size).wait().clone()
+    again = other.pull(1, [10] * comm.size).wait()[0].clone()
+    again_late = other.pull(2, [8] * comm.size).wait()[0].clone()
     comm.barrier()
     store.close()
     other.close()
     return {
         "pulled": pulled,
         "late": late,
-        "newest": newest_rows,
-        "stamps": newest.stamps,
+        "newest": newest,
+        "stamps": stamps,
         "again": again,
         "again_late": again_late,
         "sent": dict(comm.recorder.epoch.sent),
@@ -310,10 +310,9 @@ def racing(comm, pushes, shard) -> dict:
             if comm.rank == 0:
                 store.push(1, torch.full((shard.num_inner, 64), float(stamp)), stamp).wait()
             else:
-                operation = store.pull(1, [None] * comm.size)
-                rows = operation.wait()[:first]
-                seen.add(operation.stamps[0])
-                torn += int((rows != operation.stamps[0]).any())
+                rows, stamps = store.pull(1, [None] * comm.size).wait()
+                seen.add(stamps[0])
+                torn += int((rows[:first] != stamps[0]).any())
         comm.barrier()
     return {"seen": len(seen), "torn": torn}
 

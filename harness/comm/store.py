@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -35,43 +36,25 @@ from harness.comm.service import STORE
 from harness.data.partition.shard import Shard
 
 Result = TypeVar("Result")
-Pulled = tuple[torch.Tensor, list[int]]  # rows, and the stamps of each owner that has any of them
+Pulled = tuple[torch.Tensor, list[int]]
 
 TORN_READS = 1000  # after so many reads that a writer has disturbed, something else must be wrong
 
 
-class _Operation(Generic[Result]):
-    """An operation that the background thread does; call `wait()` once, from the training thread."""
+@dataclass
+class Operation(Generic[Result]):
+    """A push or a pull that the background thread does; call `wait()` once, from the training thread."""
 
-    def __init__(self, store: Store, layer: int, name: str, future: Future[Result], span: Span | None):
-        self.store, self.layer, self.name, self.future, self.span = store, layer, name, future, span
+    comm: Comm
+    name: str
+    layer: int
+    future: Future[Result]
+    span: Span | None
 
-    def _result(self) -> Result:
+    def wait(self) -> Result:
         id = self.span.id if self.span is not None else ""
-        with self.store.comm.recorder.inside("wait", self.name, self.layer, id=id):
+        with self.comm.recorder.inside("wait", self.name, self.layer, id=id):
             return self.future.result()
-
-
-class Push(_Operation[None]):
-    """A push under way."""
-
-    def wait(self) -> None:
-        self._result()
-
-
-class Pull(_Operation[Pulled]):
-    """A pull under way.
-
-    stamps   once it has been waited for: the stamp of each owner's rows, in rank order, for owners of halo
-             rows only
-    """
-
-    stamps: list[int]
-
-    def wait(self) -> torch.Tensor:
-        """Wait for the halo's rows [m, F]."""
-        rows, self.stamps = self._result()
-        return rows.to(self.store.comm.device, non_blocking=True)
 
 
 class Store:
@@ -124,23 +107,20 @@ class Store:
         size: int = sum(layout.sizes) * sum(self.widths.values()) * layout.dtype.itemsize
         return size
 
-    def push(self, layer: int, rows: torch.Tensor, stamp: int) -> Push:
+    def push(self, layer: int, rows: torch.Tensor, stamp: int) -> Operation[None]:
         """Start putting rows [n, F] under `stamp`. They must not be written before `wait()` has returned."""
         slot = self.pushes[layer] % self.slots
         self.pushes[layer] += 1
         size = rows.numel() * rows.element_size()
         self.comm.recorder.count(layer, "forward", "push", STORE, len(rows), size)
-        return Push(
-            self,
-            layer,
-            *self._start(
-                "push", layer, size, {}, lambda: self.backend.write(layer, slot, _values(rows), stamp)
-            ),
+        return self._start(
+            "push", layer, size, {}, lambda: self.backend.write(layer, slot, _values(rows), stamp)
         )
 
-    def pull(self, layer: int, wanted: Sequence[int | None]) -> Pull:
+    def pull(self, layer: int, wanted: Sequence[int | None]) -> Operation[Pulled]:
         """Start fetching the halo's rows [m, F], each owner's as it pushed them under the stamp wanted[owner]
-        (None: its newest push). They lie in a buffer that the layer's next pull writes again."""
+        (None: its newest push). Gives the rows, in host memory, and the stamps of each owner that has any of
+        them, in rank order. The rows lie in a buffer that the layer's next pull writes again."""
         itemsize, width = self.host[layer].element_size(), self.widths[layer]
         taken = {}
         for owner, count in enumerate(self.counts):
@@ -149,7 +129,7 @@ class Store:
             self.comm.recorder.count(layer, "forward", "stamps", owner, 0, stamp_bytes)
             if count:
                 taken[owner] = count * width * itemsize + stamp_bytes
-        return Pull(self, layer, *self._start("pull", layer, 0, taken, lambda: self._read(layer, wanted)))
+        return self._start("pull", layer, 0, taken, lambda: self._read(layer, wanted))
 
     def _read(self, layer: int, wanted: Sequence[int | None]) -> Pulled:
         out, stamps = _values(self.host[layer]), []
@@ -161,7 +141,7 @@ class Store:
 
     def _start(
         self, name: str, layer: int, there: int, taken: dict[int, int], work: Callable[[], Result]
-    ) -> tuple[str, Future[Result], Span | None]:
+    ) -> Operation[Result]:
         """Have the background thread do `work`, and begin its span. there: bytes that go to the store; taken:
         bytes that come, by owner."""
         back = sum(taken.values())
@@ -177,7 +157,7 @@ class Store:
                 if span is not None:
                     span.end = time.monotonic()
 
-        return name, self.thread.submit(timed), span
+        return Operation(self.comm, name, layer, self.thread.submit(timed), span)
 
     def contents(self) -> dict[int, dict[int, torch.Tensor]]:
         """What this worker's slices hold: {layer: {stamp: rows [n, F]}}, oldest push first. No operation may
@@ -225,40 +205,33 @@ class SharedMemory:
 
     def __init__(self, layout: Layout, comm: Comm):
         self.layout = layout
-        maps = map_shared(comm, [self._length(size) for size in layout.sizes], "store=redis://HOST:PORT")
-        self.marks = [
-            np.frombuffer(m, np.int64, len(layout.widths) * layout.slots).reshape(-1, layout.slots)
-            for m in maps
-        ]
-        self.parts = [self._parts(m, size) for m, size in zip(maps, layout.sizes)]
-        self.line = {layer: i for i, layer in enumerate(layout.widths)}
-        self.marks[comm.rank][:] = EMPTY
+        stamps = 8 * layout.slots * len(layout.widths)
+        row = layout.slots * sum(layout.widths.values()) * layout.dtype.itemsize
+        maps = map_shared(comm, [stamps + size * row for size in layout.sizes], "store=redis://HOST:PORT")
+        self.slices = [self._slices(memory, size) for memory, size in zip(maps, layout.sizes)]
+        self.own = self.slices[comm.rank]
+        for marks, _ in self.own.values():
+            marks[:] = EMPTY
 
-    def _length(self, size: int) -> int:
-        layout = self.layout
-        return (
-            8 * len(layout.widths) * layout.slots
-            + layout.slots * size * sum(layout.widths.values()) * layout.dtype.itemsize
-            + 1
-        )
-
-    def _parts(self, memory: memoryview, size: int) -> dict[int, np.ndarray]:
-        """{layer: [slots, size, F]} of one worker."""
-        at, parts = 8 * len(self.layout.widths) * self.layout.slots, {}
-        for layer, width in self.layout.widths.items():
-            shape = (self.layout.slots, size, width)
-            parts[layer] = np.frombuffer(memory, self.layout.dtype, int(np.prod(shape)), at).reshape(shape)
-            at += parts[layer].nbytes
-        return parts
+    def _slices(self, memory: memoryview, size: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """{layer: (stamps [slots], rows [slots, size, F])} of one worker."""
+        widths, slots = self.layout.widths, self.layout.slots
+        stamps = np.frombuffer(memory, np.int64, len(widths) * slots).reshape(-1, slots)
+        rows = np.frombuffer(memory, self.layout.dtype, offset=stamps.nbytes)
+        parts = np.split(rows, np.cumsum([slots * size * width for width in widths.values()])[:-1])
+        return {
+            layer: (marks, part.reshape(slots, size, width))
+            for (layer, width), marks, part in zip(widths.items(), stamps, parts)
+        }
 
     def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
-        marks = self.marks[self.layout.rank][self.line[layer]]
+        marks, held = self.own[layer]
         marks[slot] = EMPTY
-        np.copyto(self.parts[self.layout.rank][layer][slot], rows)
+        np.copyto(held[slot], rows)
         marks[slot] = stamp
 
     def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
-        marks, parts = self.marks[owner][self.line[layer]], self.parts[owner][layer]
+        marks, parts = self.slices[owner][layer]
         for _ in range(TORN_READS):
             before = marks.copy()
             slot = int(before.argmax() if stamp is None else (before == stamp).argmax())
@@ -274,12 +247,12 @@ class SharedMemory:
         )
 
     def stamps(self, layer: int) -> list[int]:
-        stamps: list[int] = self.marks[self.layout.rank][self.line[layer]].tolist()
+        stamps: list[int] = self.own[layer][0].tolist()
         return stamps
 
     def slice(self, layer: int, slot: int) -> np.ndarray:
-        rows: np.ndarray = self.parts[self.layout.rank][layer][slot]
+        rows: np.ndarray = self.own[layer][1][slot]
         return rows
 
     def close(self) -> None:
-        self.marks, self.parts = [], []  # the maps go with the last array over them
+        self.slices, self.own = [], {}  # the maps go with the last array over them

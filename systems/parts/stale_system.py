@@ -12,7 +12,7 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, word
 from harness.comm.backend import check_address
-from harness.comm.store import Pull, Push, Store
+from harness.comm.store import Operation, Pulled, Store
 from harness.core.context import Context
 from harness.core.mixins import BesideClock, OwnLoss
 from harness.core.system import Refuses, System, Traits
@@ -38,8 +38,8 @@ class Representations:
             if context.comm.size > 1 and widths
             else None
         )
-        self.pushing: list[Push] = []
-        self.pulling: dict[int, Pull] = {}
+        self.pushing: list[Operation[None]] = []
+        self.pulling: dict[int, Operation[Pulled]] = {}
 
     def begin(self, inputs: dict[int, torch.Tensor], inner: int, exact: bool = True) -> None:
         """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective,
@@ -75,9 +75,8 @@ class Representations:
     def wait(self, layer: int) -> torch.Tensor:
         """The halo rows [m, F] of layer `layer`: those being pulled, else those pulled before."""
         if layer in self.pulling:
-            operation = self.pulling.pop(layer)
-            self.rows[layer] = operation.wait()
-            self.read[layer] = operation.stamps
+            rows, self.read[layer] = self.pulling.pop(layer).wait()
+            self.rows[layer] = rows.to(self.comm.device, non_blocking=True)
         return self.rows[layer]
 
     def report(self, now: int, per_round: int = 1) -> None:
