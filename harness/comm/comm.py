@@ -64,7 +64,7 @@ class Comm(Wire):
         self.recorder = recorder
         recorder.follow(device)
         self._sequence = 0
-        self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
+        self.under_way: dict[InFlight, None] = {}  # posted and not waited for, in this order
 
     @property
     def peers(self) -> list[int]:
@@ -169,12 +169,11 @@ class Comm(Wire):
         sends = (
             dict.fromkeys(self.peers, (own.shape[0], wires[self.rank].nbytes)) if self.rank in roots else {}
         )
-        finishes = [self._unwire(blocks[j], wires[j]) for j in roots if j != self.rank]
 
         def finish() -> None:
-            for each in finishes:
-                if each is not None:
-                    each()
+            for j in roots:
+                if j != self.rank and (copy := self._unwire(blocks[j], wires[j])) is not None:
+                    copy()
 
         return self._post(
             "broadcast",
@@ -186,7 +185,7 @@ class Comm(Wire):
             finish=finish,
         )
 
-    def all_gather_flag(self, flag: bool, layer: int, purpose: str = "flags") -> list[bool]:
+    def all_gather_flag(self, flag: bool, layer: int) -> list[bool]:
         """Every worker's flag, in rank order; sends one byte to every peer, and waits."""
         if self.size == 1:
             return [flag]
@@ -196,7 +195,7 @@ class Comm(Wire):
             "all_gather",
             layer,
             "forward",
-            purpose,
+            "flags",
             dict.fromkeys(self.peers, (1, 1)),
             lambda: self.transport.exchange(theirs, mine, ones, ones),
             blocking=True,
@@ -288,10 +287,6 @@ class Comm(Wire):
 
     # -- the common path --
 
-    def waited(self, sequence: int) -> None:
-        """Operation number `sequence` has been waited for, and is no longer under way."""
-        self._under_way.pop(sequence, None)
-
     def _post(
         self,
         name: str,
@@ -315,20 +310,19 @@ class Comm(Wire):
             transfer = start()
         except PeerLost as error:
             raise PeerLost(f"worker {self.rank} lost a peer starting {name} {id}: {error}") from error
-        flight = self._under_way[self._sequence] = InFlight(
-            self, transfer, name, layer, id, span, finish, self._sequence
-        )
+        flight = InFlight(self, transfer, name, layer, id, span, finish)
+        self.under_way[flight] = None
         return flight
 
     def look(self) -> None:
         """Note which of the operations in flight are through, and what peers have read."""
         self.transport.look()
-        for flight in self._under_way.values():
+        for flight in self.under_way:
             flight.look()
 
     def drain(self) -> None:
         """Wait for everything still in flight: nobody may leave a group while a peer waits for its rows."""
-        for flight in list(self._under_way.values()):
+        for flight in list(self.under_way):
             flight.wait()
 
     @contextlib.contextmanager

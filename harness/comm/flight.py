@@ -1,14 +1,19 @@
 """The plan of an exchange, and the operation that has been posted and can be waited for."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
-from harness.comm.recorder import Recorder, Span, synchronise
+from harness.comm.recorder import Span, synchronise
 from harness.comm.transport import PeerLost, Transfer
+
+if TYPE_CHECKING:
+    from harness.comm.comm import Comm
 
 
 @dataclass
@@ -35,18 +40,6 @@ class HaloPlan:
         return ways if direction == "forward" else ways[::-1]
 
 
-class Poster(Protocol):
-    """Who posted an operation: this worker's `Comm`."""
-
-    rank: int
-    size: int
-    device: torch.device
-    recorder: Recorder
-
-    def waited(self, sequence: int) -> None:
-        """Operation number `sequence` has been waited for."""
-
-
 @dataclass(eq=False)
 class InFlight:
     """One posted operation. `wait()` returns once its result may be read; the time spent in it is recorded as
@@ -55,17 +48,15 @@ class InFlight:
     transfer   the operation as the transport sees it
     span       its record; None outside training
     finish     called when the transfer is through, as to copy the rows off their staging buffer
-    sequence   its number among those that `comm` has posted
     """
 
-    comm: Poster
+    comm: Comm
     transfer: Transfer
     name: str
     layer: int
     id: str
     span: Span | None
     finish: Callable[[], object] | None = None
-    sequence: int = 0
 
     def look(self) -> None:
         """If the operation is through, note when; do not wait for it."""
@@ -75,7 +66,7 @@ class InFlight:
 
     def wait(self) -> None:
         """Return once the result may be read. Raises PeerLost where a peer is lost."""
-        self.comm.waited(self.sequence)
+        self.comm.under_way.pop(self, None)
         blocking = self.span is not None and self.span.blocking
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
             try:

@@ -98,7 +98,11 @@ def meeting_in_time(meeting: Meeting, end: Callable[[str], None]) -> Iterator[No
     group is formed, torch waits for the store without a limit where the link to it is down. Does nothing for
     workers of one host that meet in a file.
     """
-    timer = threading.Timer(meeting.seconds + GRACE, end, [unmet(meeting)])
+    unmet = (
+        f"worker {meeting.rank} (host {meeting.host}) could not reach the others within"
+        f" rendezvous={meeting.seconds:g} s, though all had come; see whether their hosts can be reached"
+    )
+    timer = threading.Timer(meeting.seconds + GRACE, end, [unmet])
     timer.daemon = True
     if meeting.under_launcher:
         timer.start()
@@ -106,14 +110,6 @@ def meeting_in_time(meeting: Meeting, end: Callable[[str], None]) -> Iterator[No
         yield
     finally:
         timer.cancel()
-
-
-def unmet(meeting: Meeting) -> str:
-    """The error message of a worker that has met the others at the store and could not connect to them."""
-    return (
-        f"worker {meeting.rank} (host {meeting.host}) could not reach the others within"
-        f" rendezvous={meeting.seconds:g} s, though all had come; see whether their hosts can be reached"
-    )
 
 
 def stalled(patience: float, epochs: Sequence[int]) -> str:
