@@ -48,7 +48,7 @@ def test_a_product_and_its_gradients_are_numpys(n, f_in, f_out, fixed, dtype):
 
 def test_the_other_librarys_product_is_the_same_within_rounding(monkeypatch):
     """Also of rows that do not lie together."""
-    monkeypatch.setattr(dense, "cpu_vendor", lambda: "AuthenticAMD")
+    monkeypatch.setattr(dense, "cpu_field", lambda name: "AuthenticAMD")
     if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
         pytest.skip("this torch has not both libraries")
     assert dense.onednn() is not None, "torch calls its product by oneDNN otherwise"
@@ -75,5 +75,5 @@ def test_only_fixed_shapes_of_enough_rows_in_float32_go_to_the_other_library(mon
 
 
 def test_an_intel_processor_keeps_mkl(monkeypatch):
-    monkeypatch.setattr(dense, "cpu_vendor", lambda: "GenuineIntel")
+    monkeypatch.setattr(dense, "cpu_field", lambda name: "GenuineIntel")
     assert dense.onednn() is None

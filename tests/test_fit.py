@@ -89,7 +89,7 @@ def test_what_is_printed_of_many_epochs_is_an_epoch_s_share():
 @pytest.mark.parametrize(
     "given,said",
     [
-        ({"over": 0}, "fits[0].over=0.0 is too small"),
+        ({"over": 0}, "fits[0].over=0.0 is out of range: give more than 0"),
         ({"link": "wire"}, 'fits[0].link="wire" is not known'),
         ({"link": "inside"}, "fits[0].link=inside: give it with printed.waiting"),
         ({"printed": {"time": "x"}}, 'fits[0].printed="time" is not known'),

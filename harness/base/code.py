@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 OURS = ("harness", "systems")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_of(*modules: str) -> str:
@@ -130,31 +131,18 @@ def _parsed(source: bytes) -> tuple[str, tuple[str, ...]]:
 
 def _words(node: ast.AST) -> Iterator[str]:
     """A syntax tree as words: equal for equal code, whatever the version of Python that parsed it."""
+    documented = isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None
     yield type(node).__name__
     for field in node._fields:
         value = getattr(node, field, None)
         if value is None or value == []:
             continue  # Python's versions differ in which empty fields a node has
         yield field
-        for each in _without_docstring(node, field, value) if isinstance(value, list) else [value]:
+        if field == "body" and documented:
+            value = value[1:]
+        for each in value if isinstance(value, list) else [value]:
             if isinstance(each, ast.AST):
                 yield from _words(each)
             else:
                 yield repr(each)
     yield "end"  # else code inside a block would look the same as code after it
-
-
-def _without_docstring(node: ast.AST, field: str, body: list) -> list:
-    first = body[0]
-    documented = (
-        isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and field == "body"
-    )
-    if (
-        documented
-        and isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and isinstance(first.value.value, str)
-    ):
-        return body[1:]
-    return body

@@ -19,7 +19,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.base.bounds import WORDS, out_of_bounds
+from harness.base.bounds import WORDS, Bounds, out_of_bounds
 from harness.base.machine import limit_reached
 from harness.base.terminal import CONTROL, printable
 
@@ -39,12 +39,13 @@ class InputError(ValueError):
         return printable(super().__str__())
 
 
-def listed(names: Iterable[object], most: int = 20) -> str:
-    """Names that stand in a file, on one line: "a, b", "none", or the first `most` and how many more."""
+def listed(names: Iterable[object]) -> str:
+    """Names that stand in a file, on one line: "a, b", "none", or the first LISTED and how many more."""
     # A name out of a damaged file may be anything: line feeds too, and any length.
     shown = [name if name.isprintable() else repr(name)[1:-1] for name in map(str, names)]
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return ", ".join(name if len(name) <= 60 else f"{name[:57]}..." for name in shown[:most]) + more or "none"
+    more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
+    short = [name if len(name) <= 60 else f"{name[:57]}..." for name in shown[:LISTED]]
+    return ", ".join(short) + more or "none"
 
 
 def machine_said(error: BaseException) -> str | None:
@@ -138,22 +139,10 @@ def at_least(field: str, value: float, least: float) -> None:
         raise InputError(f"{field}={value} is too small: give {least} or more")
 
 
-def more_than(field: str, value: float, bound: float) -> None:
-    """InputError where the value of `field` is not more than `bound`."""
-    if not value > bound:
-        raise InputError(f"{field}={value} is too small: give more than {bound}")
-
-
-def within(field: str, value: float, low: float, high: float) -> None:
-    """InputError where the value of `field` is not between `low` and `high`, both included."""
-    if not low <= value <= high:
-        raise InputError(f"{field}={value} is out of range: give {low} to {high}")
-
-
-def within_above(field: str, value: float, bound: float, high: float) -> None:
-    """InputError where the value of `field` is not both more than `bound` and at most `high`."""
-    if not bound < value <= high:
-        raise InputError(f"{field}={value} is out of range: give more than {bound} and at most {high}")
+def within(field: str, value: float, low: float, high: float, above: bool = False) -> None:
+    """InputError where the value of `field` is not within `Bounds(low, high, above)`."""
+    if value not in (bounds := Bounds(low, high, above)):
+        raise InputError(f"{field}={value} is out of range: give {bounds}")
 
 
 @functools.cache
@@ -202,7 +191,7 @@ def _mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaCon
     blocks: the key after `prefix`, the value, what is wanted, and an example where the key has a default."""
     key = str(error.full_key or "")
     if not key:  # a block of keys that was given as something else: OmegaConf does not say which
-        key = next(k for k, kind in _kinds(cls).items() if _is_other(kind, values.get(k)))
+        key = next(k for k, kind in typing.get_type_hints(cls).items() if _is_other(kind, values.get(k)))
     kind, value, default = _found(cls, values, key)
     name = f"{prefix}{key}"
     options = [each for each in _options(kind) if each is not type(None)]
@@ -234,7 +223,7 @@ def _too_large(values: Mapping[str, Any], prefix: str) -> str:
 def _blocks(cls: type, values: Mapping[str, Any]) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
     """The blocks of keys among the `values` of the dataclass `cls`, each as (its place, as "devices[0]"; its
     dataclass; what it holds)."""
-    for key, given in _kinds(cls).items():
+    for key, given in typing.get_type_hints(cls).items():
         value = values.get(key)
         kind = next(each for each in _options(given) if each is not type(None))
         if _is_block(kind) and isinstance(value, Mapping):
@@ -260,14 +249,8 @@ def _found(cls: Any, values: Any, key: str) -> tuple[Any, Any, Any]:
             kind, value, default = typing.get_args(kind)[0], value[int(part)], None
             continue
         default = {field.name: field.default for field in dataclasses.fields(kind)}[part]
-        kind, value = _kinds(kind)[part], value[part]
+        kind, value = typing.get_type_hints(kind)[part], value[part]
     return kind, value, default
-
-
-def _kinds(cls: type) -> dict[str, Any]:
-    """The types of a dataclass's fields."""
-    hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def _is_block(value: Any) -> bool:

@@ -14,11 +14,11 @@ CPUS = Path("/proc/cpuinfo")
 MEMORY = Path("/sys/fs/cgroup/memory.max")  # a container's share
 
 
-def memory_bytes(limit: Path = MEMORY) -> int:
+def memory_bytes() -> int:
     """Bytes of memory of this machine, swap included, or the limit of its container where that is lower."""
     total: int = psutil.virtual_memory().total + psutil.swap_memory().total
     try:
-        return min(total, int(limit.read_text()))
+        return min(total, int(MEMORY.read_text()))
     except (OSError, ValueError):  # no container, or one without a limit
         return total
 
@@ -35,23 +35,13 @@ def cache_bytes(level: int, caches: Path = CACHES) -> int:
     return 0
 
 
-def cpu_field(*names: str, cpus: Path = CPUS) -> str:
+def cpu_field(*names: str) -> str:
     """What Linux tells of the first core's processor under one of these names; "" where it tells nothing."""
     try:
-        lines = cpus.read_text().splitlines()
+        lines = CPUS.read_text().splitlines()
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(names)), "")
-
-
-def cpu_flags(cpus: Path = CPUS) -> list[str]:
-    """What the processor can do ("avx512f", ...), by name: "flags" on x86, "Features" on Arm."""
-    return sorted(cpu_field("flags", "Features", cpus=cpus).split())
-
-
-def cpu_vendor(cpus: Path = CPUS) -> str:
-    """Who made the processor, as it calls itself ("GenuineIntel", ...)."""
-    return cpu_field("vendor_id", cpus=cpus)
 
 
 # What runs out, by the number of the error.

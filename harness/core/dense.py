@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from harness.base.autograd import applied
-from harness.base.machine import cpu_vendor
+from harness.base.machine import cpu_field
 
 VECTOR = 16  # float32 values of a vector register of 64 bytes
 LEAST_ROWS = 1 << 11  # below, oneDNN gains nothing
@@ -65,7 +65,7 @@ def _product(x: torch.Tensor, transposed: torch.Tensor, fixed: bool) -> torch.Te
 @functools.cache
 def onednn() -> Product | None:
     """x [n, k], w [m, k] -> x w^T by oneDNN; None where MKL is as fast, or torch has no such product."""
-    slow = cpu_vendor() != "GenuineIntel" and torch.backends.mkl.is_available()
+    slow = cpu_field("vendor_id") != "GenuineIntel" and torch.backends.mkl.is_available()
     if not (slow and torch.backends.mkldnn.is_available()):
         return None
     linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 
 from harness.base.code import code_in
-from harness.base.errors import InputError, at_least, choice, within_above
+from harness.base.errors import InputError, at_least, choice, within
 from harness.data.graph import Graph, validate
 from harness.data.twin_edges import Layout, draw, relabel
 from harness.data.twin_specs import SPECS, Spec
@@ -96,7 +96,7 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
 
 
 def _scaled(name: str, spec: Spec, scale: float) -> int:
-    within_above("scale", scale, 0, 1)
+    within("scale", scale, 0, 1, above=True)
     vertices = round(spec.vertices * scale)
     # With fewer, an average vertex would have over a quarter of the graph as neighbours, or an average class
     # under 8 vertices.

@@ -15,7 +15,7 @@ import numpy as np
 from rich.table import Table
 
 from harness.base import tables
-from harness.base.machine import cache_bytes, cpu_flags
+from harness.base.machine import cache_bytes, cpu_field
 from harness.dev.bench.load import Load
 from harness.results.environment import environment
 
@@ -160,7 +160,10 @@ def write(lines: Sequence[BenchLine], path: Path, loads: Mapping[str, Load], **m
     content = {
         "bench": SCHEMA,
         "environment": environment(),
-        "cpu": {"flags": cpu_flags(), "cache_bytes": {level: cache_bytes(level) for level in CACHES}},
+        "cpu": {
+            "flags": sorted(cpu_field("flags", "Features").split()),  # on x86, on Arm
+            "cache_bytes": {level: cache_bytes(level) for level in CACHES},
+        },
         "loads": {part: load.row() for part, load in loads.items()},
         **more,
         "lines": [line.row() for line in lines],

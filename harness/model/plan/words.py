@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.base.errors import InputError, at_least, did_you_mean, more_than
+from harness.base.errors import InputError, at_least, did_you_mean, within
 from harness.base.words import key_of, key_value
 from harness.core.cluster import GIB, Cluster, Device, Link
 from harness.core.cluster_measure import host_memory, processor
@@ -85,7 +85,7 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
         raise InputError("system is not given: add system=NAME")
     # Values of OWN, then the runs and the cluster themselves.
     if "sample" in own:
-        more_than("sample", own["sample"], 0)
+        within("sample", own["sample"], 0, 1, above=True)
     for key in ("probe", "per_host"):
         if key in own:
             at_least(key, own[key], 1 if key == "per_host" else 2)

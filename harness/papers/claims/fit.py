@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from harness.base.errors import InputError, choice, more_than, typed, writing
+from harness.base.bounds import number
+from harness.base.errors import InputError, choice, typed, writing
 from harness.base.subcommand import Parser, command
 from harness.model.replay.settings import PRESETS
 from harness.papers.claims import cells, experiment, published
@@ -57,7 +58,7 @@ class Row:
     cluster: str
     printed: dict[str, str]
     words: str
-    over: float = 1
+    over: float = number(1, above=True)
     link: str | None = None
     whole: Any = True
     each: dict[str, Any] = field(default_factory=dict)
@@ -66,7 +67,6 @@ class Row:
         choice("entry", self.entry, published.entries())
         choice("link", self.link, (*KINDS, None))
         choice("whole", self.whole, (True, False, STEPS))
-        more_than("over", self.over, 0)
         for key in self.printed:
             choice("printed", key, ("epoch", "computing", "waiting"))
         if set(self.printed) not in ({"epoch"}, {"epoch", "waiting"}, {"computing", "waiting"}):
