@@ -14,7 +14,6 @@ def load_dgl() -> types.ModuleType | None:
     """The `dgl` module, or None where it is not installed or cannot be loaded."""
     if "dgl" in sys.modules:
         return sys.modules["dgl"]
-    before = os.environ.get("DGLBACKEND")
     os.environ["DGLBACKEND"] = "pytorch"
     sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
     try:
@@ -30,8 +29,3 @@ def load_dgl() -> types.ModuleType | None:
         for name in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
             del sys.modules[name]
         return None
-    finally:
-        if before is None:
-            del os.environ["DGLBACKEND"]
-        else:
-            os.environ["DGLBACKEND"] = before

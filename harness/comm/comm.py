@@ -20,6 +20,7 @@ Under `wire=bfloat16` the element size of rows that an exchange or a broadcast r
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ from harness.comm.flight import HaloPlan, InFlight
 from harness.comm.recorder import ROUTES, Recorder, Route, Span
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
 from harness.comm.wire import Wire
-from harness.comm.work import pack, stream
+from harness.comm.work import copied, pack, stream
 
 
 class Comm(Wire):
@@ -141,12 +142,26 @@ class Comm(Wire):
         in this worker's own place is not sent: an empty array comes back there. Collective, outside the train
         clock.
         """
-        send = [len(part) if p != self.rank else 0 for p, part in enumerate(parts)]
-        receive = self.exchange_counts(send, -1, "forward", "plan")
-        whole = np.concatenate([part[:count] for part, count in zip(parts, send)])
-        told = torch.from_numpy(whole).to(self.device, dtype)[:, None]
-        theirs = self.exchange_now(told, send, receive, -1, "forward", "plan")[:, 0]
-        return [each.numpy() for each in theirs.clone().cpu().split(receive)]
+        receive = self.exchange_counts([len(part) for part in parts], -1, "forward", "plan")
+        typed = np.dtype(str(dtype).removeprefix("torch."))
+        return self.send_parts([part.astype(typed) for part in parts], receive, -1, "plan")
+
+    def send_parts(
+        self, parts: Sequence[np.ndarray], expected: Sequence[int], layer: int, purpose: str, slot: int = 0
+    ) -> list[np.ndarray]:
+        """Send parts[p] [k_p, ...] to each other worker p, from which expected[p] rows come; returns them by
+        sender. What stands in this worker's own place is not sent: an empty array comes back there."""
+        shape, dtype = parts[0].shape[1:], parts[0].dtype
+        send = [0 if p == self.rank else len(part) for p, part in enumerate(parts)]
+        receive = [0 if p == self.rank else int(count) for p, count in enumerate(expected)]
+        whole = np.concatenate([part[: send[p]] for p, part in enumerate(parts)])
+        outgoing = torch.from_numpy(whole.reshape(len(whole), math.prod(shape))).to(self.device)
+        incoming = self.exchange_now(outgoing, send, receive, layer, "forward", purpose, slot)
+        for passed in (outgoing, incoming):
+            self.recorder.work(copied(passed))
+        # The buffer is written again by the next exchange of its kind.
+        arrived = incoming.cpu().numpy().copy().astype(dtype, copy=False).reshape(-1, *shape)
+        return np.split(arrived, np.cumsum(receive)[:-1])
 
     # -- collectives --
 

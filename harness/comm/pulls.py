@@ -32,7 +32,7 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
-from harness.comm.work import copied, pack
+from harness.comm.work import pack
 from harness.data.partition.shard import Csr
 
 Arrays = Mapping[str, Any]  # by name: an array, or compressed rows (`Csr`), which are indexed as an array is
@@ -272,7 +272,8 @@ class Exchanged(Pulls):
         answers = [own[question] for question in questions]
         for answer in answers:
             self.comm.recorder.work(pack(len(answer), _width(answer), answer.itemsize))
-        back = self._send(answers, [len(each) for each in asked], purpose.answered, purpose.layer)
+        expected = [len(each) for each in asked]
+        back = self.comm.send_parts(answers, expected, purpose.layer, purpose.answered)
         back[self.comm.rank] = answers[self.comm.rank]
         return back
 
@@ -280,16 +281,10 @@ class Exchanged(Pulls):
         rank = self.comm.rank
         questions = self._ask(asked, purpose)
         answers = [draw(self.own, question, asker) for asker, question in enumerate(questions)]
-        counts = self._send(
-            [counts for counts, _ in answers], [len(each) for each in asked], purpose.answered, purpose.layer
-        )
-        items = self._send(
-            [items for _, items in answers],
-            [int(taken(each).sum()) for each in counts],
-            purpose.answered,
-            purpose.layer,
-            slot=1,
-        )
+        send, layer, name = self.comm.send_parts, purpose.layer, purpose.answered
+        counts = send([each for each, _ in answers], [len(each) for each in asked], layer, name)
+        chosen = [int(taken(each).sum()) for each in counts]
+        items = send([each for _, each in answers], chosen, layer, name, slot=1)
         back = list(zip(counts, items))
         back[rank] = answers[rank]
         return back
@@ -299,24 +294,6 @@ class Exchanged(Pulls):
         worker's arrays. This worker's own question is among them."""
         comm = self.comm
         told = comm.exchange_counts([len(each) for each in asked], purpose.layer, "forward", COUNTS)
-        questions = self._send(asked, told, purpose.asked, purpose.layer)
+        questions = comm.send_parts(asked, told, purpose.layer, purpose.asked)
         questions[comm.rank] = asked[comm.rank]
         return questions
-
-    def _send(
-        self, parts: Sequence[np.ndarray], expected: Sequence[int], purpose: str, layer: int, slot: int = 0
-    ) -> list[np.ndarray]:
-        """Send parts[p] to worker p, from which expected[p] rows come; returns them by sender. This worker
-        sends itself nothing."""
-        comm, rank = self.comm, self.comm.rank
-        shape, dtype = parts[0].shape[1:], parts[0].dtype
-        send = [0 if p == rank else len(part) for p, part in enumerate(parts)]
-        receive = [0 if p == rank else int(count) for p, count in enumerate(expected)]
-        whole = np.concatenate([part[: send[p]] for p, part in enumerate(parts)])
-        outgoing = torch.from_numpy(whole.reshape(len(whole), _width(whole))).to(comm.device)
-        incoming = comm.exchange_now(outgoing, send, receive, layer, "forward", purpose, slot)
-        for passed in (outgoing, incoming):
-            comm.recorder.work(copied(passed))
-        # The buffer is written again by the next exchange of its kind.
-        arrived = incoming.cpu().numpy().copy().astype(dtype, copy=False).reshape(-1, *shape)
-        return np.split(arrived, np.cumsum(receive)[:-1])
