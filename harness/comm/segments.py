@@ -99,7 +99,8 @@ def _label(kind: str, token: int) -> str:
 
 
 def _number(error: OSError | ValueError) -> int:
-    return getattr(error, "errno", None) or errno.EINVAL
+    number: int = getattr(error, "errno", None) or errno.EINVAL
+    return number
 
 
 def _check(numbers: list[int], made: bool) -> None:

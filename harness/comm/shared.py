@@ -41,6 +41,7 @@ class SharedRows:
     ):
         self.comm, self.capacity = comm, capacity
         dtype = torch.get_default_dtype()
+        self.rows: dict[int, torch.Tensor]
         if dry():  # in no memory
             self.rows = {layer: rows_like(capacity, width) for layer, width in widths.items()}
             for rows in self.rows.values():
