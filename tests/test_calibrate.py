@@ -9,7 +9,7 @@ from harness.dev.bench.load import Load, Watch
 from harness.model.calibrate import __main__ as calibrate
 from harness.model.calibrate import links, speeds
 from harness.model.calibrate.links import Measured
-from harness.model.calibrate.speeds import Shapes, Speeds, Timed
+from harness.model.calibrate.speeds import Shapes, Speeds, Spread
 from harness.model.replay.__main__ import main as replay
 from harness.model.replay.roofline import Roofline
 from harness.model.replay.settings import cluster_of, parse
@@ -19,8 +19,8 @@ from tests.predicted import held
 
 SMALL = Shapes((4, 8), (64, 128), (2, 4), 1 << 10, (8,), (1 << 12, 1 << 14), 1 << 20)
 LINKS = [
-    Measured("memory", (1e-4, 9e-5, 2e-4), (2e9, 1e9, 3e9)),
-    Measured("sockets", (2e-4, 1e-4, 3e-4), (1e9, 5e8, 2e9)),
+    Measured("memory", Spread(1e-4, 9e-5, 2e-4), Spread(2e9, 1e9, 3e9)),
+    Measured("sockets", Spread(2e-4, 1e-4, 3e-4), Spread(1e9, 5e8, 2e9)),
 ]
 
 
@@ -42,9 +42,9 @@ def test_every_kind_is_measured_over_a_grid(small):
 
 def test_a_case_takes_what_it_was_measured_to_take():
     """Efficiency and launch give back the seconds from which they were made."""
-    found = Speeds((1e10, 1e10, 1e10), (1e12, 1e12, 1e12), Timed(1e-6, 1e-6, 1e-6))
+    found = Speeds(*(Spread(each, each, each) for each in (1e10, 1e12, 1e-6)))
     for case in (next(speeds._dense(SMALL)), next(speeds._sparse(SMALL)), next(speeds._passes(SMALL))):
-        found.rates = [speeds._rate(case, Timed(5e-4, 4e-4, 9e-4), found)]
+        found.rates = [speeds._rate(case, Spread(5e-4, 4e-4, 9e-4), found)]
         made = calibrate.cluster_of(found, LINKS, 1, "here")
         lasts = Roofline(made, 1)
         told = sum(lasts.speeds.seconds(each, made.devices[0]) for each in case.does)

@@ -19,7 +19,7 @@ from harness.core.cluster import GIB, TIMES, Cluster, Link
 from harness.dev.bench.load import Load, Watch
 from harness.model.calibrate import links, speeds
 from harness.model.calibrate.links import Measured
-from harness.model.calibrate.speeds import Speeds
+from harness.model.calibrate.speeds import Speeds, Spread
 
 DESCRIPTION = """\
 Measure this machine: a core's memory and products at a few shapes, and what two processes exchange. Prints
@@ -69,17 +69,13 @@ def described(count: int, name: str, hosts: int = 1) -> str:
 
 def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str, hosts: int = 1) -> Cluster:
     """`count` devices of one core on each host, linked by the first transport; between hosts by the last."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with speeds.one_thread():
         times = devices.measure(torch.device("cpu"), 0, count)
-    finally:
-        torch.set_num_threads(threads)
     one = dataclasses.replace(
         times,
         memory_gb=_digits(times.memory_gb),
-        memory_gbytes_per_s=_digits(found.copied[0] / 1e9),
-        fp32_tflops=_digits(found.multiplied[0] / 1e12),
+        memory_gbytes_per_s=_digits(found.copied.median / 1e9),
+        fp32_tflops=_digits(found.multiplied.median / 1e12),
         launch_us=_digits(1e6 * found.launch.median),
     )
     for each in TIMES:
@@ -104,8 +100,8 @@ def _link(of: Measured) -> Link:
     media = {"memory": "shared memory", "sockets": "sockets over loopback"}
     return Link(
         medium=media[of.transport],
-        gbytes_per_s=_digits(of.rate[0] / 1e9),
-        latency_us=_digits(1e6 * of.latency[0]),
+        gbytes_per_s=_digits(of.rate.median / 1e9),
+        latency_us=_digits(1e6 * of.latency.median),
     )
 
 
@@ -126,7 +122,7 @@ def as_yaml(cluster: Cluster, found: Speeds, linked: Sequence[Measured], load: L
         "# Medians (least to greatest):",
         f"#   memory, a copy's bytes read and written  {_range(found.copied, 1e-9)} GB/s",
         f"#   dense products at their fastest          {_range(found.multiplied, 1e-9)} Gflop/s",
-        f"#   launch                                   {_timed(found.launch)} us",
+        f"#   launch                                   {_range(found.launch, 1e6)} us",
     ]
     lines += [
         f"#   {each.transport + ', two processes':<40} {_range(each.rate, 1e-9)} GB/s each way,"
@@ -145,9 +141,5 @@ def as_yaml(cluster: Cluster, found: Speeds, linked: Sequence[Measured], load: L
     return "\n".join([*lines, values.rstrip()])
 
 
-def _range(three: tuple[float, float, float], unit: float) -> str:
-    return "{:.4g} ({:.4g} to {:.4g})".format(*(unit * each for each in three))
-
-
-def _timed(of: speeds.Timed) -> str:
-    return _range((of.median, of.least, of.greatest), 1e6)
+def _range(of: Spread, unit: float) -> str:
+    return "{:.4g} ({:.4g} to {:.4g})".format(*(unit * each for each in of))

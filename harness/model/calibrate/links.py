@@ -1,7 +1,6 @@
 """How fast two processes of this machine exchange rows, over each transport that it has: both send and
 receive at once, as in an exchange of halos."""
 
-import statistics
 import time
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.dev.conformance.pool import MEMORY, WorkerPool
+from harness.model.calibrate.speeds import Spread
 
 LARGE, SMALL = 16 << 20, 4  # bytes that each sends to the other
 ROUNDS = 9
@@ -16,16 +16,16 @@ ROUNDS = 9
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one transport, medians with the least and the greatest.
+    """Of one transport.
 
     latency   seconds of an exchange of SMALL bytes
     rate      bytes per second in one direction: those of an exchange of LARGE bytes over what it takes beyond
-              the latency
+              the median latency
     """
 
     transport: str
-    latency: tuple[float, float, float]
-    rate: tuple[float, float, float]
+    latency: Spread
+    rate: Spread
 
 
 def measure(large: int = LARGE, rounds: int = ROUNDS) -> list[Measured]:
@@ -57,7 +57,7 @@ def _once(comm: Comm, size: int) -> float:
 
 
 def _of(name: str, large: int, few: list[float], many: list[float]) -> Measured:
-    latency = statistics.median(few)
+    latency = Spread.of(few)
     # Where a large exchange takes hardly longer than a small one, at least a tenth of its seconds count.
-    rates = [large / max(seconds - latency, seconds / 10) for seconds in many]
-    return Measured(name, (latency, min(few), max(few)), (statistics.median(rates), min(rates), max(rates)))
+    rates = [large / max(seconds - latency.median, seconds / 10) for seconds in many]
+    return Measured(name, latency, Spread.of(rates))

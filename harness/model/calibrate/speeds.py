@@ -4,11 +4,16 @@ Everything is timed on one thread and by its processor time, so that what else t
 little; it still shares caches and memory. Every number is a median, with the least and the greatest beside.
 """
 
+from __future__ import annotations
+
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,10 +26,9 @@ from harness.core.attention import AttentionEdges, attend
 from harness.core.cluster import Rate
 from harness.core.dense import adjoint, times_weight
 from harness.core.dropout import dropout
-from harness.core.kernels.spmm import Kernel, SparseOperator, make_kernel
+from harness.core.kernels.spmm import SparseOperator, make_kernel
 from harness.core.kernels.tiling_measured import random_block
 from harness.core.quantise import dequantise, quantise
-from harness.data.partition.shard import Csr
 
 MEGA = 1 << 20
 REPEATS, LEAST = 5, 0.03  # of each measurement; more while they have taken less seconds than this
@@ -53,32 +57,35 @@ class Shapes:
     memory: int = 256 * MEGA
 
 
-@dataclass(frozen=True)
-class Timed:
-    """Seconds: the median of several, the least and the greatest of them."""
+class Spread(NamedTuple):
+    """Several measurements of one number: their median, the least and the greatest."""
 
     median: float
     least: float
     greatest: float
 
-    def times(self, number: float) -> tuple[float, float, float]:
-        """`number` per second: at the median, the least and the greatest speed."""
-        return number / self.median, number / self.greatest, number / self.least
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+    def per_second(self, number: float) -> Spread:
+        """Of seconds: `number` per second."""
+        return Spread(number / self.median, number / self.greatest, number / self.least)
 
 
 @dataclass
 class Speeds:
     """What one core does.
 
-    copied, multiplied   a copy, bytes per second read and written; dense products, operations per second:
-                         each as its median, least and greatest
-    launch               seconds of an operation on one row, the median over the kinds
-    rates                of every kind at every shape
+    copied       bytes per second that a copy reads and writes
+    multiplied   operations per second of dense products at their fastest
+    launch       seconds of an operation on one row, the median over the kinds
+    rates        of every kind at every shape
     """
 
-    copied: tuple[float, float, float]
-    multiplied: tuple[float, float, float]
-    launch: Timed
+    copied: Spread
+    multiplied: Spread
+    launch: Spread
     rates: list[Rate] = field(default_factory=list)
 
 
@@ -94,55 +101,60 @@ class Case:
     run: Callable[[], object]
 
 
-def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda _: None) -> Speeds:
-    """The speeds of one core. told: called with each kind's name before it is measured."""
-    shapes = shapes or Shapes()
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes on one thread meanwhile."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        told("memory")
-        copied = _copied(shapes.memory).times(2 * shapes.memory)
-        told("launches")
-        launch = _launch()
-        told("dense products")
-        between = 4 * cache_bytes(2)
-        dense = [(case, timed(case.run, between)) for case in _dense(shapes)]
-        speeds = [t.times(sum(w.flops for w in case.does)) for case, t in dense]
-        found = Speeds(copied, max(speeds), launch)
-        found.rates += [_rate(case, taken, found) for case, taken in dense]
-        for name, cases in (
-            ("sparse products", _sparse(shapes)),
-            ("edge softmaxes", _attention(shapes)),
-            ("passes over rows", _passes(shapes)),
-        ):
-            told(name)
-            # A case is made when its turn comes, since each holds tensors of its shape.
-            found.rates += [_rate(case, timed(case.run, between), found) for case in cases]
-        return found
+        yield
     finally:
         torch.set_num_threads(threads)
 
 
-def _rate(case: Case, taken: Timed, found: Speeds) -> Rate:
+@one_thread()
+def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda _: None) -> Speeds:
+    """The speeds of one core. told: called with each kind's name before it is measured."""
+    shapes = shapes or Shapes()
+    told("memory")
+    values = shapes.memory // 4
+    copy = timed(partial(torch.empty(values).copy_, torch.ones(values)))
+    copied = copy.per_second(2 * shapes.memory)
+    told("launches")
+    launch = _launch()
+    told("dense products")
+    between = 4 * cache_bytes(2)
+    dense = [(case, timed(case.run, between)) for case in _dense(shapes)]
+    fastest = max(taken.per_second(sum(work.flops for work in case.does)) for case, taken in dense)
+    found = Speeds(copied, fastest, launch)
+    found.rates += [_rate(case, taken, found) for case, taken in dense]
+    for name, cases in (
+        ("sparse products", _sparse(shapes)),
+        ("edge softmaxes", _attention(shapes)),
+        ("passes over rows", _passes(shapes)),
+    ):
+        told(name)
+        # A case is made when its turn comes, since each holds tensors of its shape.
+        found.rates += [_rate(case, timed(case.run, between), found) for case in cases]
+    return found
+
+
+def _rate(case: Case, taken: Spread, found: Speeds) -> Rate:
     """The efficiency of a case: the seconds that the roofline allows for its work, over the seconds that were
     measured beyond its launches."""
     allowed = sum(
-        max(each.flops / found.multiplied[0], (each.read + each.written) / found.copied[0])
+        max(each.flops / found.multiplied.median, (each.read + each.written) / found.copied.median)
         for each in case.does
     )
     launches = len(case.does) * found.launch.median
-    median, high, low = (
-        # A case that takes hardly longer than its launches says little: at least a tenth of its seconds
-        # count.
-        allowed / max(seconds - launches, seconds / 10)
-        for seconds in (taken.median, taken.least, taken.greatest)
-    )
+    # A case that takes hardly longer than its launches says little: at least a tenth of its seconds count.
+    median, high, low = (allowed / max(seconds - launches, seconds / 10) for seconds in taken)
     return Rate(
         case.kind, case.width, case.size, case.degree, *(float(f"{x:.4g}") for x in (median, low, high))
     )
 
 
-def timed(run: Callable[[], object], between: int = 0) -> Timed:
+def timed(run: Callable[[], object], between: int = 0) -> Spread:
     """Processor seconds of one call, after one that is not counted.
 
     between   bytes that are written before each call, outside the clock: in an epoch other work comes
@@ -156,16 +168,10 @@ def timed(run: Callable[[], object], between: int = 0) -> Timed:
         start = time.thread_time()
         run()
         seconds.append(time.thread_time() - start)
-    return Timed(statistics.median(seconds), min(seconds), max(seconds))
+    return Spread.of(seconds)
 
 
-def _copied(size: int) -> Timed:
-    source = torch.ones(size // 4)
-    target = torch.empty_like(source)
-    return timed(lambda: target.copy_(source))
-
-
-def _launch() -> Timed:
+def _launch() -> Spread:
     kernel, one = make_kernel("numba"), torch.ones(1, 1)
     operator = SparseOperator(random_block(1, 1, 1), kernel=kernel)
     index = torch.zeros(1, dtype=torch.int64)
@@ -176,9 +182,7 @@ def _launch() -> Timed:
         lambda: one.index_select(0, index),
     ]
     each = [timed(partial(_hundred, run)) for run in runs]
-    return Timed(
-        *(statistics.median(getattr(t, n) for t in each) / 100 for n in ("median", "least", "greatest"))
-    )
+    return Spread(*(statistics.median(ends) / 100 for ends in zip(*each)))
 
 
 def _hundred(run: Callable[[], object]) -> None:
@@ -189,15 +193,12 @@ def _hundred(run: Callable[[], object]) -> None:
 
 def _dense(shapes: Shapes) -> Iterator[Case]:
     """A layer's product and its two gradients, between a wide side and one of each width."""
-    for width in shapes.widths:
+    for width, size in product(shapes.widths, shapes.bytes):
         wide = max(128, width)
-        for size in shapes.bytes:
-            n = max(1, size // (4 * (wide + width)))
-            x, weight, g = torch.ones(n, wide), torch.ones(wide, width), torch.ones(n, width)
-            does = [
-                work.dense(n, wide, width, 4), work.dense(wide, n, width, 4), work.dense(n, width, wide, 4)
-            ]  # fmt: skip
-            yield Case("dense", width, size, 0, does, partial(_three, x, weight, g))
+        n = max(1, size // (4 * (wide + width)))
+        x, weight, g = torch.ones(n, wide), torch.ones(wide, width), torch.ones(n, width)
+        does = [work.dense(*sides, 4) for sides in ((n, wide, width), (wide, n, width), (n, width, wide))]
+        yield Case("dense", width, size, 0, does, partial(_three, x, weight, g))
 
 
 def _three(x: torch.Tensor, weight: torch.Tensor, g: torch.Tensor) -> None:
@@ -207,27 +208,16 @@ def _three(x: torch.Tensor, weight: torch.Tensor, g: torch.Tensor) -> None:
 
 
 def _sparse(shapes: Shapes) -> Iterator[Case]:
-    kernel = make_kernel("numba")
-    for sources in shapes.sources:
-        for degree in shapes.degrees:
-            block = _block(shapes, sources, degree)
-            operator = _scaled(kernel, block)
-            for width in shapes.widths:
-                x, out = torch.ones(sources, width), torch.empty(block.num_rows, width)
-                does = work.sparse(
-                    block.num_rows, sources, block.num_entries, width, 4, row=True, column=True
-                )
-                yield Case("sparse", width, sources, degree, [does], partial(operator.forward, x, out))
-
-
-def _block(shapes: Shapes, sources: int, degree: int) -> Csr:
     """Random neighbours; as many rows as sources, or fewer where there would be too many entries."""
-    return random_block(min(sources, max(1, shapes.entries // degree)), sources, degree)
-
-
-def _scaled(kernel: Kernel, block: Csr) -> SparseOperator:
-    scales = np.ones(block.num_rows, np.float32), np.ones(block.num_columns, np.float32)
-    return SparseOperator(block, *scales, kernel=kernel)
+    kernel = make_kernel("numba")
+    for sources, degree in product(shapes.sources, shapes.degrees):
+        block = random_block(min(sources, max(1, shapes.entries // degree)), sources, degree)
+        scales = np.ones(block.num_rows, np.float32), np.ones(block.num_columns, np.float32)
+        operator = SparseOperator(block, *scales, kernel=kernel)
+        for width in shapes.widths:
+            x, out = torch.ones(sources, width), torch.empty(block.num_rows, width)
+            does = work.sparse(block.num_rows, sources, block.num_entries, width, 4, row=True, column=True)
+            yield Case("sparse", width, sources, degree, [does], partial(operator.forward, x, out))
 
 
 def _attention(shapes: Shapes) -> Iterator[Case]:
