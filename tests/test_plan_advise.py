@@ -40,7 +40,7 @@ def candidate(
         run=run,
         seconds=[SimpleNamespace(epoch=epoch_s / 2), SimpleNamespace(epoch=epoch_s)],
         fits=fits,
-        memory={"graph": [6e9]},
+        lacking="",
         needs=6e9 + epoch_s,
         has=[5e9, 4e9],
     )
@@ -53,7 +53,6 @@ def test_the_first_that_fit_are_trained_and_the_fastest_of_the_rest():
         candidate("b", 2.0, why="does not fit"),
         candidate("c", 3.0),
         candidate("d", 4.0, role="reference"),
-        Candidate("e", [], None, "refused"),
         candidate("f", 5.0),
         candidate("g", 6.0),
         candidate("h", 7.0),
@@ -187,14 +186,15 @@ def only(monkeypatch, *systems: str) -> None:
 
 
 def test_a_system_whose_run_fails_is_out_and_the_others_are_not(two, monkeypatch, capsys):
-    begin, failing = advise.trial.run_all, {"local"}
+    begin, failing = advise.trial.train_here, {"local"}
 
-    def run_all(asked, words):
-        folders, probes = begin(asked, words), "epochs=2" in words
+    def train_here(runs, given, more):
+        folders, probes = begin(runs, given, more), "epochs=2" in more
         bad = failing - {"vanilla"} if probes else failing  # exact training fails after its probe
-        return [None if run.system_name in bad else folder for run, folder in zip(asked, folders)]
+        names = [words[0].removeprefix("system=") for words in runs]
+        return [None if name in bad else folder for name, folder in zip(names, folders)]
 
-    monkeypatch.setattr(advise.trial, "run_all", run_all)
+    monkeypatch.setattr(advise.trial, "train_here", train_here)
     assert main([*SMALL, *APART, "probe=2", *two]) == 0
     said = capsys.readouterr().out
     assert said.count("its run failed") == 1 and "take vanilla" in said

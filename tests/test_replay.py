@@ -180,6 +180,7 @@ def simple(tmp_path_factory):
         (["--out", "pictures"], "--out pictures is for the picture of halobench replay crossover"),
         (["--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place for a file"),
         (["efficiency=["], '"efficiency=[" cannot be read: give efficiency=VALUE, a number or a word'),
+        (["efficiency=2001-99-99"], '"efficiency=2001-99-99" cannot be read: give efficiency=VALUE'),
         (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),
         (["crossover"], "name one, as cluster=NAME"),
         (["crossover", "cluster=cdfgnn"], "is the only system given"),

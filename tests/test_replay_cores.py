@@ -146,11 +146,6 @@ def test_a_device_of_several_cores_is_as_many_threads():
     assert times_of(run(program(1, [1.0], None), on)).epoch == pytest.approx(1)
 
 
-def test_a_batch_that_nobody_makes_is_an_error():
-    with pytest.raises(InputError, match="worker 0 waits for batch 1, which nobody makes"):
-        run(program(1, [1.0, 1.0], Beside([0.5], 1, 0)), cluster([0]))
-
-
 def test_who_is_held_up_needs_no_core():
     steps = [[Begin(0), Work("rest", STRAGGLE, -1, 1.0)], [Begin(0), Work("compute", "forward", 0, 1.0)]]
     assert times_of(run(Program(steps, [], [0], clock="cpu"), cluster([0, 0], 1))).epoch == pytest.approx(1)
@@ -224,7 +219,7 @@ def test_a_trace_says_what_its_batches_took(tmp_path):
     assert times_of(timeline).epoch == pytest.approx((0.02 + 0.06) / 2)
     assert first_epoch(timeline) < 0.1, "what compiling took is no part of a first epoch"
     several = sampled(tmp_path / "several", [0.04, 0.01], threads=3)
-    assert program_of(several, clock="cpu").beside[0].threads == 3
+    assert program_of(several, "cpu").beside[0].threads == 3
     with pytest.raises(
         InputError, match="cores=1 are fewer than a device of cluster=mine is made of: give 2"
     ):
@@ -235,12 +230,12 @@ def test_what_nobody_else_took_is_the_transports(tmp_path):
     """Of a process's CPU seconds, those of no segment and no sampler; in equal parts from each posting on."""
     trace = sampled(tmp_path / "run", [0.04, 0.01], transport=0.008)
     for clock, parts in (("cpu", [0.004] * 4), ("wall", [])):
-        steps = program_of(trace, clock=clock).steps[0]
+        steps = program_of(trace, clock).steps[0]
         assert [step.seconds for step in steps if isinstance(step, Aside)] == pytest.approx(parts)
         assert all(isinstance(steps[at - 1], Post) for at, s in enumerate(steps) if isinstance(s, Aside))
     # Where kernels have threads of their own, nobody knows which were the transport's.
     traces.resolve(trace.run_dir, 0, threads=2)
-    steps = program_of(Trace(trace.run_dir), clock="cpu").steps[0]
+    steps = program_of(Trace(trace.run_dir), "cpu").steps[0]
     assert not any(isinstance(step, Aside) for step in steps)
 
 

@@ -76,11 +76,12 @@ def test_a_fit_gives_efficiency_and_links_of_its_graph(made, capsys):
     fits = [{"graph": graph, "efficiency": 2.0, "inside_gbytes_per_s": 0.25}]
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "rates": [], "fits": fits}))
     _, replayer, _ = parse([run, named, compute, "fit=printed", "uncounted=none"])
-    first, _ = times_of(replayer.replay(Trace(Path(run)))).workers
+    timeline = replayer.replay(Trace(Path(run)))
+    first, _ = times_of(timeline).workers
     assert first.compute == pytest.approx(3 * (3e-6 + 44.4e-6 / 2))
     link = replayer.fitted(Trace(Path(run))).inside
     assert (link.gbytes_per_s, link.broadcast_gbytes_per_s) == (0.25, None), "of broadcasts alike"
-    platform = replayer.platform(2, replayer.fitted(Trace(Path(run))))
+    platform = timeline.platform
     assert {platform.capacity[link] for link in platform.path(0, 1).links} == {0.25e9}
     assert [each for each in replayer.rooflines[Path(run)].assumed if "all work" in each] == [
         "efficiency 2 of all work"

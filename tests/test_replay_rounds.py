@@ -86,7 +86,7 @@ def test_elsewhere_its_workers_keep_another_pace(tmp_path_factory, work, rate, e
     _, replayer, _ = parse([str(run), *APART[:2], f"cluster.between.gbytes_per_s={rate}",
                             "cluster.between.latency_us=0", "cluster.inside.gbytes_per_s=1000"])  # fmt: skip
     timeline = replayer.replay(Trace(run))
-    platform = replayer.platform(2)
+    platform = timeline.platform
     pace = []
     for own, path in zip(work, (platform.path(0, 2), platform.path(1, 2))):
         slowest = min(platform.capacity[link] for link in path.links)

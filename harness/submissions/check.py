@@ -229,8 +229,7 @@ def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
     shards = [io.load(folder, rank) for rank in range(workers)]
     place = "cpu" if here.settings.transport == "sockets" else "memory"
     sent = run.trace.comm.groupby("epoch")["bytes"].sum()
-    for epoch, planned in enumerate(traffic(here, shards, place, described)):
-        least, most = (sum(int(each.sum()) for each in end.values()) for end in (planned.least, planned.most))
+    for epoch, (least, most) in enumerate(traffic(here, shards, place, described)):
         told = int(sent.get(epoch, 0))
         if not least <= told <= most:
             bounds = f"{least}" if least == most else f"{least} to {most}"

@@ -6,11 +6,12 @@ training decides, measured where `probe` asks for it; seconds are modelled. docs
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.table import Table
 
 from harness.base import tables
@@ -60,38 +61,42 @@ def main(words: list[str], program: str) -> None:
     if options.csv is not None:
         check_place("csv", options.csv)
     # The words, checked before anything is planned.
-    given, console, rows = parse(options.words, options.dry), unfolded(), []
-    if options.grids and given.sample is not None:
+    given, console, plans, rows = parse(options.words, options.dry), unfolded(), [], []
+    if options.grids and given.how.sample is not None:
         raise InputError(
-            f"--grids needs the graph itself, and sample={given.sample:g} is given: leave one out"
+            f"--grids needs the graph itself, and sample={given.how.sample:g} is given: leave one out"
         )
-    runs, sent, notes = given.runs, Counter[str](), dict[str, None]()
+    runs, notes = given.runs, dict[str, None]()
+    sent, unknown = pd.Series({"least": 0.0, "most": 0.0}), 0
+    times = Counter(_but_seed(asked) for asked, _ in runs)
     if options.dry:  # runs that differ in their seed alone are planned once
-        times = Counter(_but_seed(asked) for asked, _ in runs)
         runs = list({_but_seed(asked): (asked, run) for asked, run in reversed(runs)}.values())[::-1]
     # Plan each run, probe it where that is asked for, and collect its rows for the table.
     for asked, run in runs:
-        made = plan(run, given.cluster, given.sample, given.per_host)
+        made = plan(run, given.cluster, given.how.sample, given.how.per_host)
         made.notes += given.assumed
         notes |= dict.fromkeys(made.notes)
-        found = probe(asked, given) if given.probe else None
-        if options.dry:
-            sent.update({end: times[_but_seed(asked)] * size for end, size in _whole(made).items()})
+        found = probe(asked, given) if given.how.probe else None
+        if made.lacking:
+            unknown += times[_but_seed(asked)]
+        else:
+            whole = made.bytes_first() + (run.settings.epochs - 1) * made.bytes_epoch()
+            sent = sent + times[_but_seed(asked)] * whole.round()
         if not options.dry or len(runs) == 1:
             show(console, made, found)
+        plans.append((asked, made))
         rows += table_rows(made, found, asked)
     # All runs together: side by side, what they send in sum, and the grids that no system here is.
     if len(runs) > 1:
-        console.print(_beside(rows))
+        console.print(_beside(plans))
         for note in notes if options.dry else ():
             console.say(f"note: {note}")
     if options.dry:
-        whole = f"all runs together send {_range((sent['least'], sent['most']), 1e6)} MB"
-        more = f", and what {sent['unknown']} of them do, which only training tells"
-        console.say(whole + more * bool(sent["unknown"]))
+        more = f", and what {unknown} of them do, which only training tells" * bool(unknown)
+        console.say(f"all runs together send {_range(sent, 1e6)} MB{more}")
         console.say(runner.how_long([run for _, run in given.runs]))
     if options.grids:
-        formulas = grid_rows([run for _, run in given.runs], given.cluster, given.per_host)
+        formulas = grid_rows([run for _, run in given.runs], given.cluster, given.how.per_host)
         console.print(_formulas(formulas))
         rows += formulas
     if options.csv is not None:
@@ -102,27 +107,13 @@ def _but_seed(asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for word in asked if key_of(word) != "seed")
 
 
-def _whole(made: Plan) -> dict[str, int]:
-    """The least and the most bytes of a whole run, by "least" and "most"; {"unknown": 1} where only training
-    tells."""
-    if not made.epochs:
-        return {"unknown": 1}
-    return {
-        end: round(
-            sum(getattr(made.epochs[0], end)[key].sum() for key in made.epochs[0].least)
-            + mean * (made.run.settings.epochs - 1)
-        )
-        for end, mean in zip(("least", "most"), made.bytes_epoch())
-    }
-
-
 def first_line(made: Plan, found: Probe | None = None) -> str:
     """Whether the run fits its devices, in a sentence."""
-    if not made.memory and found is None:
+    if made.lacking and found is None:
         return "whether it fits is not planned: only training tells; give probe=10"
-    workers = made.workers
-    probed = np.full(workers, 0.0 if found is None else found.memory)
-    needs = sum(made.memory.values(), np.zeros(workers)) if made.memory else probed
+    needs = made.total
+    if made.lacking and found is not None:
+        needs = np.full(len(needs), found.memory)
     if not made.has:
         says = f"cluster={made.cluster.name} does not say what its devices have"
         return f"the largest worker needs {_gb(needs.max())}; {says}"
@@ -140,29 +131,22 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
     console.say(first_line(made, found))
     workers = f"{run.settings.workers} workers on cluster={made.cluster.name}"
     console.say(f"{run.system_name}, {run.graph_name}, {workers}")
-    if made.memory:
-        memory = tables.shown(["memory of the largest worker", "GB"])
-        total = sum(made.memory.values(), np.zeros(made.workers))
-        largest = int(total.argmax())
-        for name, each in made.memory.items():
-            memory.add_row(name, f"{each[largest] / 1e9:.3f}")
-        memory.add_row("sum", f"{total[largest] / 1e9:.3f}")
-        console.print(memory)
-    if made.epochs:
-        sent = tables.shown(["purpose", "MB per epoch"])
-        for purpose, both in sorted(made.bytes_by_purpose().items()):
-            sent.add_row(purpose, _range(both, 1e6))
-        first = tuple(sum(getattr(made.epochs[0], end)[key].sum() for key in made.epochs[0].least)
-                      for end in ("least", "most"))  # fmt: skip
-        sent.add_row("sum", _range(made.bytes_epoch(), 1e6))
-        sent.add_row("first epoch", _range((float(first[0]), float(first[1])), 1e6))
-        console.print(sent)
+    if not made.lacking:
+        largest = int(made.total.argmax())
+        parts = {**{name: each[largest] for name, each in made.memory.items()}, "sum": made.needs}
+        rows = [(name, f"{size / 1e9:.3f}") for name, size in parts.items()]
+        console.print(tables.shown(["memory of the largest worker", "GB"], rows))
+        purposes = made.bytes_by_purpose()
+        purposes.loc["sum"], purposes.loc["first epoch"] = made.bytes_epoch(), made.bytes_first()
+        rows = [(str(name), _range(both, 1e6)) for name, both in purposes.iterrows()]
+        console.print(tables.shown(["purpose", "MB per epoch"], rows))
         if made.sample is not None:
             console.say("bytes and seconds between the two growths that the note below has")
         elif not made.exact:
             console.say("bytes between what is sent for certain and the most: the rest depends on training")
         epoch = f"modelled epoch {_range(seconds(made), 1e-3)} ms"
-        console.say(f"{epoch}, of which {compute(made) * 1e3:.3f} ms compute")
+        computing = max(own.compute for own in made.seconds[0].workers)
+        console.say(f"{epoch}, of which {computing * 1e3:.3f} ms compute")
     elif found is None:
         console.say(made.lacking)
     if found is not None:
@@ -171,15 +155,11 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
         console.say(f"note: {note}")
 
 
-def seconds(made: Plan) -> tuple[float, float]:
-    """Modelled seconds of the slowest worker's epoch, at the least and at the most bytes."""
+def seconds(made: Plan) -> tuple[float, ...]:
+    """Modelled seconds of the slowest worker's epoch, at the least and at the most bytes; empty where only a
+    run can tell."""
     each = [times.epoch for times in made.seconds]
-    return min(each), max(each)
-
-
-def compute(made: Plan) -> float:
-    """Modelled seconds per epoch of the worker that computes longest."""
-    return max(own.compute for own in made.seconds[0].workers)
+    return (min(each), max(each)) if each else ()
 
 
 def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[dict[str, Any]]:
@@ -188,55 +168,46 @@ def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[di
 
     words   of which the run was made, one value each
     """
-    run, low_high = made.run, seconds(made) if made.seconds else (None, None)
+    run, low_high = made.run, seconds(made) or (None, None)
     key = {
         "system": run.system_name,
         "dataset": run.graph_name,
         "workers": run.settings.workers,
         "cluster": made.cluster.name,
         "asked": " ".join(words),
-        "fits": made.fits if made.memory else None,
-        "memory_bytes": made.needs if made.memory else None,
-        "memory_has_bytes": min(made.has) if made.has else None,
-        "exact": made.exact if made.epochs else None,
+        "fits": None if made.lacking else made.fits,
+        "memory_bytes": None if made.lacking else made.needs,
+        "memory_has_bytes": min(made.has, default=None),
+        "exact": None if made.lacking else made.exact,
         "modelled_epoch_s": low_high[0],
         "modelled_epoch_s_most": low_high[1],
         "probed_epochs": found.epochs if found is not None else None,
         "probed_bytes": found.bytes if found is not None else None,
         "probed_memory_bytes": found.memory if found is not None else None,
     }
-    purposes = made.bytes_by_purpose().items() if made.epochs else [("", (None, None))]
-    return [
-        {**key, "purpose": name, "bytes_least": low, "bytes_most": high} for name, (low, high) in purposes
-    ]
+    purposes = [("", None, None)] if made.lacking else made.bytes_by_purpose().itertuples()
+    return [{**key, "purpose": name, "bytes_least": low, "bytes_most": high} for name, low, high in purposes]
 
 
-def _beside(rows: list[dict[str, Any]]) -> Table:
-    """All runs in the order of their modelled epochs; those without one last."""
-    shown = tables.shown(["run", "fits", "GB per worker", "MB per epoch", "modelled epoch, ms"])
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        runs.setdefault(row["asked"], []).append(row)
+def _beside(plans: Sequence[tuple[Sequence[str], Plan]]) -> Table:
+    """All runs, with the words of each, in the order of their modelled epochs; those without one last."""
     # The keys whose values differ between runs, beside system, graph and number of workers.
     values: dict[str, set[str]] = {}
-    for word in (word for asked in runs for word in asked.split()):
+    for word in (word for asked, _ in plans for word in asked):
         values.setdefault(key_of(word), set()).add(word)
     named = {"system", "dataset", "workers", "gpus"}
     telling = {key for key, found in values.items() if len(found) > 1} - named
-    for asked, own in sorted(runs.items(), key=lambda item: item[1][0]["modelled_epoch_s"] or float("inf")):
-        first = own[0]
-        called = f"{first['system']}, {first['dataset']}, {first['workers']} workers"
-        called = " ".join([called, *(w for w in asked.split() if key_of(w) in telling)])
-        known = first["bytes_least"] is not None
-        sent = tuple(sum(row[end] for row in own) for end in ("bytes_least", "bytes_most")) if known else None
-        times = (first["modelled_epoch_s"], first["modelled_epoch_s_most"])
-        shown.add_row(
-            called,
-            {True: "yes", False: "no", None: "?"}[first["fits"]],
-            "?" if first["memory_bytes"] is None else f"{first['memory_bytes'] / 1e9:.3f}",
-            "?" if sent is None else _range((sent[0], sent[1]), 1e6),
-            "?" if times[0] is None else _range((times[0], times[1]), 1e-3),
-        )
+    shown = tables.shown(["run", "fits", "GB per worker", "MB per epoch", "modelled epoch, ms"])
+    for asked, made in sorted(plans, key=lambda each: min(seconds(each[1]), default=float("inf"))):
+        run = made.run
+        called = f"{run.system_name}, {run.graph_name}, {run.settings.workers} workers"
+        called = " ".join([called, *(word for word in asked if key_of(word) in telling)])
+        if made.lacking:
+            shown.add_row(called, *"????")
+            continue
+        fits = {True: "yes", False: "no", None: "?"}[made.fits]
+        sent, lasts = _range(made.bytes_epoch(), 1e6), _range(seconds(made), 1e-3)
+        shown.add_row(called, fits, f"{made.needs / 1e9:.3f}", sent, lasts)
     return shown
 
 
@@ -276,7 +247,7 @@ def _formulas(rows: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def _range(both: tuple[float, float], unit: float) -> str:
+def _range(both: Iterable[float], unit: float) -> str:
     low, high = (f"{each / unit:.3f}" for each in both)
     return low if low == high else f"{low} to {high}"
 

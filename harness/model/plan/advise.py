@@ -20,7 +20,7 @@ from harness.model.plan import trial
 from harness.model.plan.plan import Plan, plan
 from harness.model.plan.trial import Candidate
 from harness.model.plan.words import Given, parse
-from harness.results.reader import STARTED, Trace
+from harness.results.reader import Trace
 from harness.results.summary import leading_score
 from harness.run import runner
 
@@ -65,21 +65,25 @@ def main(words: list[str], program: str) -> None:
         rest.remove("probe=0")
     elif not any(word.startswith(("probe=", "sample=")) for word in rest):
         rest.append(f"probe={PROBED}")
-    given, found = candidates(rest)
-    exact = next((each for each in found if each.plan and each.plan.run.system.role == "reference"), None)
-    if exact is None or exact.plan is None or not exact.plan.seconds:
+    given, found, refused = candidates(rest)
+    exact = next((each for each in found if each.role == "reference"), None)
+    if exact is None or not exact.plan.seconds:
         raise InputError(
             "exact training cannot be planned here, and systems are held to its validation score"
         )
-    probes = given.probe is not None and given.sample is None
+    probes = given.how.probe is not None and given.how.sample is None
     # Mini-batches are not planned, so that only a probe tells of them.
-    some = any(each.fits and (probes or each.times is not None) for each in found if _may_run(each))
+    may_run = [each for each in found if each.role != "control" and each.why in ("", UNKNOWN)]
+    some = any(each.fits and (probes or each.plan.seconds) for each in may_run)
     if some and probes:
         # A probe's trace also has what a plan leaves out (codes, caches, draws) and what only a run tells.
-        probe([exact, *(each for each in found if _may_run(each) and each is not exact)], given)
+        probe([exact, *(each for each in may_run if each is not exact)], given)
     found.sort(key=lambda each: each.rank)
     goal = train_best(found, exact, given) if some else None
-    rows = [_row(each, exact) for each in found]
+    rows = [
+        *(_row(each, exact) for each in found),
+        *([name, *[""] * 7, why] for name, why in refused.items()),
+    ]
     console.print(tables.shown(HEADINGS, rows, words=(HEADINGS[0], HEADINGS[-1])))
     said, winner = verdict(found, exact, goal, one_device(exact, given))
     command = [] if winner is None else [winner.command]
@@ -87,29 +91,24 @@ def main(words: list[str], program: str) -> None:
         console.say(line)
 
 
-def _may_run(each: Candidate) -> bool:
-    return each.plan is not None and each.role != "control" and each.why in ("", UNKNOWN)
-
-
-def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
-    """Plan every system of conf/system. Returns what the words ask for beside the system, and all systems:
-    with their plans, or without one and with the reason.
+def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate], dict[str, str]]:
+    """Plan every system of conf/system. Returns what the words ask for beside the system, the planned
+    systems, and by name of the others why they cannot be planned.
 
     InputError where no system can be planned.
     """
-    made, asked = [], None
+    made, refused, asked = [], {}, None
     for name in runner.configured():
-        own = [f"system={name}", *rest]
         try:
-            given = parse(own)
+            given = parse([f"system={name}", *rest])
             if len(given.runs) != 1:
                 raise InputError("several values of a key are for halobench plan: give one of each")
             words, run = given.runs[0]
-            planned = plan(run, given.cluster, given.sample, given.per_host)
-            planned.notes += given.assumed
+            planned = plan(run, given.cluster, given.how.sample, given.how.per_host)
         except InputError as error:
-            made.append(Candidate(name, own, None, str(error)))
+            refused[name] = str(error)
             continue
+        planned.notes += given.assumed
         asked = given
         why = ACROSS if planned.across else UNKNOWN if planned.lacking else ""
         why = ASYNCHRONOUS if isinstance(run.system, AsynchronousSystem) else why
@@ -117,8 +116,8 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
             why = FULL
         made.append(Candidate(name, words, planned, why))
     if asked is None:
-        raise InputError(made[0].why)
-    return asked, made
+        raise InputError(next(iter(refused.values())))
+    return asked, made, refused
 
 
 def chosen(found: Sequence[Candidate]) -> list[Candidate]:
@@ -126,41 +125,33 @@ def chosen(found: Sequence[Candidate]) -> list[Candidate]:
     the control. TRAINED - 1 of them are the first of `found`; the last is the one of the others with the
     fastest optimiser steps, since a system that needs as many steps as exact training may show little in a
     probe of few epochs."""
-    there = [each for each in found if each.times is not None and not each.why and each.best is None]
-    there = [each for each in there if not each.role]
+    known = (each for each in found if each.step_s < float("inf"))
+    there = [each for each in known if not each.role and not each.why and each.best is None]
     first, rest = there[: TRAINED - 1], there[TRAINED - 1 :]
     return [*first, *sorted(rest, key=lambda each: each.step_s)[:1]]
 
 
 def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
-    """Run candidates on this machine's processor, at scale `sample` where that is given, and replay their
-    traces on the cluster. A candidate whose run fails is out. Runs that have finished before are not
-    repeated."""
+    """Run candidates here and replay their traces on the cluster. A candidate whose run fails is out."""
     planned = there[0].plan
-    assert planned is not None
-    more = ["device=cpu", f"results={planned.run.settings.results}/{STARTED}", *more]
-    if given.sample is not None:
-        more.append(f"dataset.scale={given.sample:g}")
-    if len({*planned.hosts}) > 1:
-        more.append("transport=sockets")  # the trace then holds what sockets to other hosts cost
-    asked = runner.composed([[*each.words, *more] for each in there])
+    # With sockets the trace holds what messages to other hosts cost.
+    more = [*more, *["transport=sockets"] * (len({*planned.hosts}) > 1)]
     # Only processors have measured rates (`halobench cluster measure`): a cluster with rates has them as
     # devices.
     processors = bool(given.cluster.rates) or planned.run.settings.device == "cpu"
-    names = ",".join(each.name for each in there)
-    folders = trial.run_all(asked, [f"system={names}", *there[0].words[1:], *more])
+    folders = trial.train_here([each.words for each in there], given, more)
     for each, folder in zip(there, folders):
         if folder is None:
             each.trial, each.why = None, "its run failed"
             continue
-        each.trial = trial.trial(folder, given.cluster, given.per_host, processors)
+        each.trial = trial.trial(folder, given.cluster, given.how.per_host, processors)
         each.why = ACROSS if each.trial.across else ""
 
 
 def probe(there: Sequence[Candidate], given: Given) -> None:
     """Run candidates, exact training first, for a few epochs. Notes for each the modelled seconds until it
     reaches SHARE of the best score that exact training has in its probe."""
-    run(there, [f"epochs={given.probe}", "evaluate.every=1"], given)
+    run(there, [f"epochs={given.how.probe}", "evaluate.every=1"], given)
     for each, reached in zip(there, _reached(there)[1]):
         if reached is not None and each.trial is not None:
             each.early_s = each.trial.ends[reached - 1]
@@ -170,7 +161,7 @@ def train_best(found: Sequence[Candidate], exact: Candidate, given: Given) -> fl
     """Train exact training, the controls and the systems that `chosen` takes from `found`. While none of
     these reaches the score that `train` returns, train the next ones: a system that is fast in its probe may
     stay below that score. Returns the score."""
-    controls = [each for each in found if each.role == "control" and each.plan is not None]
+    controls = [each for each in found if each.role == "control"]
     goal = train([exact, *chosen(found), *controls], given)
     while not any(each.epochs for each in found if not each.role) and (more := chosen(found)):
         goal = train([exact, *more], given)
@@ -190,7 +181,7 @@ def train(there: Sequence[Candidate], given: Given) -> float:
         each.best = float(_scores(each.trial.trace).max())
         if each.epochs is None:
             each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
-        if given.sample is not None:
+        if given.how.sample is not None:
             each.trial = None  # it ran on a smaller graph than the plan is for
     return goal
 
@@ -233,24 +224,19 @@ def verdict(
     goal      validation score to reach; None: nothing was trained, since no system fits
     alone_s   modelled seconds of exact training's epoch on one device; None: not known, or it does not fit
     """
-    there = sorted(
-        (each for each in found if each.reached_s is not None and each.role != "control"),
-        key=lambda each: each.reached_s or 0.0,
-    )
-    assert exact.plan is not None
     if goal is None:
         return _none_fits(found, exact.plan), None
+    reached = (each for each in found if each.reached_s < float("inf") and each.role != "control")
+    there = sorted(reached, key=lambda each: each.reached_s)
     lines, winner = [f"no system that fits comes to a validation score of {goal:.4f}"], None
     if there:
         winner = there[0]
-        assert winner.reached_s is not None
-        taken = f"{counted(winner.epochs or 0, 'epoch')} of {1e3 * _epoch_s(winner):.4g} ms"
+        taken = f"{counted(winner.epochs or 0, 'epoch')} of {1e3 * winner.epoch_s:.4g} ms"
         lines = [
             f"take {winner.name}: {winner.reached_s:.4g} s modelled to a validation score of {goal:.4f}, "
             f"which is {100 * SHARE:.0f} % of exact training's best ({taken})"
         ]
         for each in there[1:]:
-            assert each.reached_s is not None
             times = each.reached_s / winner.reached_s
             apart = "" if times > TOLD_APART else ", which the model does not tell apart"
             lines.append(f"{each.name} needs {times:.3g} times as long{apart}")
@@ -258,11 +244,11 @@ def verdict(
             f"one seed, and modelled seconds are up to {TOLD_APART:g} times too short: what lies nearer"
             " together is not told apart"
         )
-        if alone_s is not None and alone_s <= _epoch_s(winner):
+        if alone_s is not None and alone_s <= winner.epoch_s:
             lines.insert(
                 0,
                 f"too small to matter: one device is enough, whose epoch of exact training takes"
-                f" {1e3 * alone_s:.4g} ms, no more than {winner.name}'s of {1e3 * _epoch_s(winner):.4g} ms",
+                f" {1e3 * alone_s:.4g} ms, no more than {winner.name}'s of {1e3 * winner.epoch_s:.4g} ms",
             )
     lines[:0] = [_control(each, goal) for each in found if each.role == "control" and each.best is not None]
     if not exact.fits:
@@ -285,7 +271,7 @@ def one_device(exact: Candidate, given: Given) -> float | None:
     words = [word for word in exact.words if not word.startswith(("workers=", "gpus=", "per_host="))]
     try:
         (run,) = runner.composed([[*words, "workers=1"]])
-        alone = plan(run, given.cluster, given.sample)
+        alone = plan(run, given.cluster, given.how.sample)
     except InputError:  # one worker is less than some configs allow
         return None
     return min((times.epoch for times in alone.seconds), default=None) if alone.fits is not False else None
@@ -293,8 +279,8 @@ def one_device(exact: Candidate, given: Given) -> float | None:
 
 def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
     """What to do where no planned system fits, so that nothing was trained."""
-    planned = [each for each in found if each.role != "control" and each.plan and each.plan.memory]
-    needs, least = min((each.plan.needs, each.name) for each in planned if each.plan)
+    planned = [each for each in found if each.role != "control" and not each.plan.lacking]
+    needs, least = min((each.plan.needs, each.name) for each in planned)
     lines = [
         f"no system fits: {least}, which needs least, takes {needs / 1e9:.3g} GB of a device that has"
         f" {min(exact.has) / 1e9:.3g}: give more workers, a smaller model, or devices with more memory"
@@ -307,28 +293,18 @@ def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
 
 def _row(each: Candidate, exact: Candidate) -> list[str]:
     """The cells of a candidate's row, under HEADINGS."""
-    planned = each.plan
-    known = each.times is not None
+    known = each.epoch_s < float("inf")
+    role = each.role or ("" if each.best is not None else "not trained")
+    if each is exact:
+        role = "exact training" if each.fits else f"exact training, {FULL}"
     return [
         each.name,
-        f"{planned.needs / 1e9:.3f}" if planned is not None and planned.memory else "",
+        "" if each.plan.lacking else f"{each.plan.needs / 1e9:.3f}",
         "" if each.bytes is None else f"{each.bytes / 1e6:.3f}",
         str(each.steps) if known else "",
-        f"{1e3 * _epoch_s(each):.3f}" if known else "",
+        f"{1e3 * each.epoch_s:.3f}" if known else "",
         "" if each.best is None else f"{each.best:.4f}",
         "" if each.epochs is None else str(each.epochs),
-        "" if each.reached_s is None else f"{each.reached_s:.4g}",
-        each.why or _role(each, exact),
+        f"{each.reached_s:.4g}" if each.reached_s < float("inf") else "",
+        each.why or role,
     ]
-
-
-def _epoch_s(each: Candidate) -> float:
-    """Modelled seconds of a candidate's epoch, which must be known."""
-    assert each.times is not None
-    return each.times.epoch
-
-
-def _role(each: Candidate, exact: Candidate) -> str:
-    if each is exact:
-        return "exact training" if each.fits else f"exact training, {FULL}"
-    return each.role or ("" if each.best is not None else "not trained")

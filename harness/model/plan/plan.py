@@ -3,17 +3,18 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from harness.base.errors import InputError
 from harness.core.cluster import GIB, Cluster
 from harness.core.cuts import check_cut
 from harness.data.partition import io
-from harness.model.plan.sized import EPOCHS, Sized, Traffic, larger, said, sized
+from harness.model.plan.sized import COUNTED, ENDS, EPOCHS, Sized, larger, said, sized
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import devices_of, platform_of
 from harness.model.replay.program import crosses_hosts
@@ -23,13 +24,10 @@ from harness.run.prepare import check_supported, shards_of
 
 
 @dataclass
-class Plan:
-    """What a run would take.
+class Plan(Sized):
+    """What a run would take. Where it is made of smaller twins, `bytes` has no columns `worker` and `peer`.
 
-    memory     by what it is for, [P] bytes of each worker
-    epochs     the traffic of each epoch; empty where only a run can tell
-    seconds    modelled, at the least and at the most bytes; empty where there is no traffic
-    lacking    why there is no traffic; "" where there is
+    seconds    modelled, at the least and at the most bytes; empty where only a run can tell
     hosts      each worker's host
     across     whether workers read memory of another host's workers, which cannot be on this cluster
     sample     scale of the smaller twins that the plan is extrapolated from; None: it is made of the graph
@@ -39,61 +37,55 @@ class Plan:
 
     run: Run
     cluster: Cluster
-    memory: dict[str, np.ndarray]
-    epochs: list[Traffic]
     seconds: list[Times]
-    lacking: str
     hosts: list[int]
     across: bool
     sample: float | None
     notes: list[str]
 
     @property
-    def workers(self) -> int:
-        return self.run.settings.workers
+    def total(self) -> np.ndarray:
+        """[P] bytes of memory of each worker."""
+        return sum(self.memory.values(), np.zeros(self.run.settings.workers))
 
     @property
     def needs(self) -> float:
         """Bytes of the worker that needs most."""
-        return float(sum(self.memory.values(), np.zeros(self.workers)).max())
+        return float(self.total.max())
 
     @property
     def has(self) -> list[float]:
         """Bytes of memory that each worker's device has; empty where the cluster does not say."""
-        devices = self.cluster.devices[: self.workers]
+        devices = self.cluster.devices[: self.run.settings.workers]
         found = [device.memory_gb * GIB for device in devices if device.memory_gb is not None]
-        return found if len(found) == self.workers else []
+        return found if len(found) == len(devices) else []
 
     @property
     def fits(self) -> bool | None:
         """Whether every worker's part fits into its device; None where the cluster does not say."""
-        if not self.has:
-            return None
-        total = sum(self.memory.values(), np.zeros(self.workers))
-        return bool((total <= np.array(self.has)).all())
+        return bool((self.total <= np.array(self.has)).all()) if self.has else None
 
     @property
     def exact(self) -> bool:
         """Whether the bytes of every epoch are one number rather than a range."""
-        return all(traffic.exact for traffic in self.epochs)
+        return bool((self.bytes["least"] == self.bytes["most"]).all())
 
-    def bytes_by_purpose(self) -> dict[str, tuple[float, float]]:
-        """By purpose, the least and the most bytes per epoch of all workers together: means over the epochs
-        after the first, as in summaries. A purpose that sends nothing is left out."""
-        warm = self.epochs[1:] or self.epochs
-        found: dict[str, tuple[float, float]] = {}
-        for traffic in warm:
-            for key in traffic.least:
-                low, high = found.get(key[2], (0.0, 0.0))
-                each = traffic.least[key].sum() / len(warm), traffic.most[key].sum() / len(warm)
-                found[key[2]] = float(low + each[0]), float(high + each[1])
-        return {purpose: both for purpose, both in found.items() if both[1]}
+    def bytes_by_purpose(self) -> pd.DataFrame:
+        """By purpose, the `least` and the `most` bytes per epoch of all workers together: means over the
+        epochs after the first, as in summaries. A purpose that sends nothing is left out."""
+        epochs = min(self.run.settings.epochs, EPOCHS)
+        warm = self.bytes[self.bytes["epoch"] >= min(1, epochs - 1)]
+        means = warm.groupby("purpose")[ENDS].sum() / max(epochs - 1, 1)
+        return means[means["most"] > 0]
 
-    def bytes_epoch(self) -> tuple[float, float]:
-        """The least and the most bytes per epoch of all workers and purposes: means over the epochs after the
-        first."""
-        both = list(self.bytes_by_purpose().values())
-        return sum(low for low, _ in both), sum(high for _, high in both)
+    def bytes_epoch(self) -> pd.Series:
+        """The `least` and the `most` bytes per epoch of all workers and purposes: means over the epochs after
+        the first."""
+        return self.bytes_by_purpose().sum()
+
+    def bytes_first(self) -> pd.Series:
+        """The same of the first epoch."""
+        return self.bytes.loc[self.bytes["epoch"] == 0, ENDS].sum()
 
 
 def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int | None = None) -> Plan:
@@ -106,7 +98,6 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     """
     workers = run.settings.workers
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
-    cluster.check_workers(workers)
     devices = devices_of(cluster, workers, per_host)
     notes: list[str] = []
     device = "cpu" if run.settings.device == "cpu" else "cuda"
@@ -120,8 +111,8 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     else:
         found = _extrapolated(run, sample, place, described, notes)
     seconds: list[Times] = []
-    across = False
-    if found.epochs:
+    across = any(crosses_hosts(each, hosts) for each in found.programs)
+    if not found.lacking:
         notes.append(
             f"work is timed {said(cluster, devices[0])}; what no run counts takes no time: use"
             " seconds to order systems"
@@ -131,15 +122,13 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
         platform = platform_of(cluster, workers, per_host)
         seconds = [times_of(simulate(each, platform)) for each in found.programs]
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
-        across = any(crosses_hosts(each, hosts) for each in found.programs)
     if across:
         notes.append(
             f"workers of system={run.system_name} read memory of another host's workers here, which cannot"
             " be: give a cluster of one host, or knobs that keep to a host"
         )
-    return Plan(
-        run, described, found.memory, found.epochs, seconds, found.lacking, hosts, across, sample, notes
-    )
+    return Plan(**vars(found), run=run, cluster=described, seconds=seconds, hosts=hosts, across=across,
+                sample=sample, notes=notes)  # fmt: skip
 
 
 def _sized(run: Run, place: str, cluster: Cluster) -> Sized:
@@ -158,10 +147,8 @@ def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: 
             f"sample={sample} asks for a smaller twin, and dataset={run.dataset.label} is none: give"
             " dataset=twin/NAME, or leave sample out"
         )
-    if not 0 < sample < scale:
-        raise InputError(
-            f"sample={sample} is no smaller than dataset.scale={scale}: give more than 0 and less"
-        )
+    if not sample < scale:
+        raise InputError(f"sample={sample} is no smaller than dataset.scale={scale}: give less")
     try:
         whole, half = (
             _sized(dataclasses.replace(run, dataset=dataclasses.replace(dataset, scale=each)), place, cluster)
@@ -172,21 +159,26 @@ def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: 
     if whole.lacking:
         return whole
 
-    def end(most: bool) -> Callable[[Any, Any], Any]:
-        return lambda large, small: grown(np.asarray(large), np.asarray(small), scale / sample)[most]
+    def end(at: int, large: Any, small: Any) -> Any:
+        return grown(np.asarray(large), np.asarray(small), scale / sample)[at]
 
     notes.append(
         f"extrapolated to scale {scale:g} from twins at {sample:g} and {sample / 2:g}: every total lies"
         " between growing as the power of the scale that it grew by between them, and growing as the scale;"
         " memory is the larger (docs/howto/plan.md)"
     )
-    memory = {name: end(True)(whole.memory[name], half.memory[name]) for name in whole.memory}
+    memory = {name: end(1, whole.memory[name], half.memory[name]) for name in whole.memory}
     # The memory of a step grows in jumps. A jump between the two twins is no power of the scale, so it grows
     # by no more than the scale does.
     memory["step"] = np.minimum(memory["step"], whole.memory["step"] * scale / sample)
-    epochs = [_traffic(a, b, end) for a, b in zip(whole.epochs, half.epochs)]
-    programs = [larger(whole.programs[-most], half.programs[-most], end(most)) for most in (False, True)]
-    return Sized(memory, epochs, programs)
+    large, small = (each.bytes.groupby(COUNTED)[ENDS].sum() for each in (whole, half))
+    small = small.reindex(large.index).fillna(large)
+    sent = pd.DataFrame(
+        {name: [*map(partial(end, at), large[name], small[name])] for at, name in enumerate(ENDS)},
+        index=large.index,
+    )
+    programs = [larger(whole.programs[-at], half.programs[-at], partial(end, at)) for at in (0, 1)]
+    return Sized(memory, sent.reset_index(), programs, "")
 
 
 def grown(large: np.ndarray, small: np.ndarray, times: float) -> tuple[np.ndarray, np.ndarray]:
@@ -203,11 +195,3 @@ def grown(large: np.ndarray, small: np.ndarray, times: float) -> tuple[np.ndarra
         return large, large
     factors = times, times if less <= 0 else (big / less) ** math.log2(times) if big > 0 else 0.0
     return large * min(factors), large * max(factors)
-
-
-def _traffic(large: Traffic, small: Traffic, end: Callable[[bool], Callable[[Any, Any], Any]]) -> Traffic:
-    made = Traffic()
-    for key in large.least:
-        made.least[key] = end(False)(large.least[key], small.least.get(key, large.least[key]))
-        made.most[key] = end(True)(large.most[key], small.most.get(key, large.most[key]))
-    return made

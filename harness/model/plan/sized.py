@@ -5,22 +5,23 @@ import copy
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from harness.base.hollow import Unknown
 from harness.comm.comm import Comm
-from harness.comm.recorder import Epoch
 from harness.core.cluster import Cluster, Device
 from harness.core.kernels.spmm import Kernel
 from harness.core.order import FIXED, Order
 from harness.core.trainer import Trainer
 from harness.model.plan.dry import AnyShard, Ran, dry_run
-from harness.model.replay.program import Program, Work, scaled
+from harness.model.replay.program import Operation, Program, Work, scaled
 from harness.model.replay.read import program_of
 from harness.model.replay.roofline import Roofline, has_peaks
 from harness.results.files import write_yaml_atomic
@@ -37,21 +38,8 @@ MODELLED = ("dense", "sparse", "stream", "drop", "pack", "code")  # kinds of wor
 LAUNCH_US = 5.0  # microseconds per operation on a GPU, where the cluster does not say it; assumed
 EFFICIENCY = 0.5  # of a device's peaks, for kinds of work that the cluster gives no rate of; assumed
 
-Key = tuple[int, str, str]  # layer (-1: none), direction, purpose: as a trace counts them
-
-
-@dataclass
-class Traffic:
-    """Bytes of one epoch by key, at least and at most. Each value is a matrix [P, P + 1]: entry [k, p] holds
-    the bytes that worker k counts towards worker p, and the last column those towards a store or a server."""
-
-    least: dict[Key, np.ndarray] = field(default_factory=dict)
-    most: dict[Key, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def exact(self) -> bool:
-        """Whether the least and the most are the same."""
-        return all(np.array_equal(self.least[key], self.most[key]) for key in self.least)
+COUNTED = ["epoch", "layer", "direction", "purpose"]  # by which a trace counts bytes
+ENDS = ["least", "most"]
 
 
 @dataclass
@@ -59,16 +47,17 @@ class Sized:
     """What a run takes.
 
     memory     by what it is for, [P] bytes of each worker
-    epochs     the traffic of each epoch; empty where only a run can tell
+    bytes      what is sent, as columns `least` and `most`: a row by COUNTED (layer -1: none), `worker`, which
+               counts it, and `peer` (-1: a store or a server)
     programs   the run as a replay takes it: at the least and at the most bytes, or one program where no value
                decides which
-    lacking    why there is none of all this; "" where there is
+    lacking    why there is none of all this, since only a run can tell; "" where there is
     """
 
     memory: dict[str, np.ndarray]
-    epochs: list[Traffic]
+    bytes: pd.DataFrame
     programs: list[Program]
-    lacking: str = ""
+    lacking: str
 
 
 def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> Sized:
@@ -83,23 +72,25 @@ def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) ->
         why = (
             f"what {run.system_name} sends depends on {unknown}, which a dry run does not have: give probe=10"
         )
-        return Sized({}, [], [], why)
+        return Sized({}, pd.DataFrame(columns=[*COUNTED, *ENDS]), [], why)
     memory = {name: np.maximum(size, runs[-1].memory[name]) for name, size in runs[0].memory.items()}
     host = memory.pop("mapped")
     process = PROCESS if place != "cuda" else CONTEXT
     memory = {"process": np.full(len(shards), process), **memory}
     if place != "cuda":
         memory["mapped"] = host
-    return Sized(memory, _traffic(runs), [_program(ran, cluster) for ran in runs])
+    return Sized(memory, _bytes(runs), [_program(ran, cluster) for ran in runs], "")
 
 
-def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Traffic]:
-    """The bytes of each of a run's first epochs; empty where only a run can tell. Parameters are those of
-    `sized`."""
+def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[tuple[int, int]]:
+    """The least and the most bytes of each of a run's first epochs; empty where only a run can tell.
+    Parameters are those of `sized`."""
     try:
-        return _traffic(_ran(run, shards, place, cluster))
+        runs = _ran(run, shards, place, cluster)
     except Unknown:
         return []
+    sent = _bytes(runs).groupby("epoch")[ENDS].sum().reindex(range(len(runs[0].epochs[0])), fill_value=0)
+    return [(int(least), int(most)) for _, least, most in sent.itertuples()]
 
 
 def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Ran]:
@@ -115,38 +106,30 @@ def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> 
             combine=run.combine, features_wire=settings.features_wire, labels=run.labels,
         )  # fmt: skip
 
-    scored = bool(run.evaluate.every)
-    runs: list[Ran] = []
-    for most in (False, True):
-        how: dict[str, Any] = {"wire": settings.wire, "place": place, "scored": scored, "most": most}
-        runs.append(dry_run(shards, make, epochs, **how))
-        if not runs[0].asked:
-            break
-    return runs
+    dry = partial(
+        dry_run, shards, make, epochs, wire=settings.wire, place=place, scored=bool(run.evaluate.every)
+    )
+    least = dry()
+    return [least, dry(most=True)] if least.asked else [least]
 
 
-def _traffic(runs: Sequence[Ran]) -> list[Traffic]:
-    counted = [[_counted(each) for each in zip(*ran.epochs)] for ran in runs]
-    return [_between(least, most) for least, most in zip(counted[0], counted[-1])]
-
-
-def _counted(epoch: Sequence[Epoch]) -> dict[Key, np.ndarray]:
-    """By key, the bytes that all workers counted in one epoch."""
-    found: dict[Key, np.ndarray] = {}
-    for rank, own in enumerate(epoch):
-        for (layer, direction, purpose, peer), (_, size) in own.sent.items():
-            matrix = found.setdefault((layer, direction, purpose), np.zeros((len(epoch), len(epoch) + 1)))
-            matrix[rank, peer] += size  # a store is -1, which is the last column
-    return found
-
-
-def _between(one: dict[Key, np.ndarray], other: dict[Key, np.ndarray]) -> Traffic:
-    made = Traffic()
-    for key in sorted({*one, *other}):
-        nothing = np.zeros_like(one.get(key, other.get(key)))
-        both = one.get(key, nothing), other.get(key, nothing)
-        made.least[key], made.most[key] = np.minimum(*both), np.maximum(*both)
-    return made
+def _bytes(runs: Sequence[Ran]) -> pd.DataFrame:
+    """What dry runs counted, as of `Sized`."""
+    keys = [*COUNTED, "worker", "peer"]
+    sent = [
+        pd.DataFrame(
+            [
+                (epoch, *key[:3], rank, key[3], size)
+                for rank, own in enumerate(ran.epochs)
+                for epoch, counted in enumerate(own)
+                for key, (_, size) in counted.sent.items()
+            ],
+            columns=[*keys, "bytes"],
+        ).set_index(keys)["bytes"]
+        for ran in (runs[0], runs[-1])
+    ]
+    both = pd.concat(sent, axis=1).fillna(0).astype(float)
+    return pd.DataFrame({"least": both.min(axis=1), "most": both.max(axis=1)}).reset_index()
 
 
 def _program(ran: Ran, cluster: Cluster) -> Program:
@@ -161,7 +144,7 @@ def _program(ran: Ran, cluster: Cluster) -> Program:
                 writer.write(epoch, loss=None, scores=None, peak_rss_bytes=0)
             writer.close()
         lasts = Roofline(cluster, workers, unmeasured=EFFICIENCY, uncounted="none", peaks_needed=False)
-        return program_of(Trace(folder), clock="wall", lasts=lasts)
+        return program_of(Trace(folder), "wall", lasts=lasts)
 
 
 def with_launches(cluster: Cluster) -> tuple[Cluster, list[str]]:
@@ -202,26 +185,21 @@ def larger(program: Program, smaller: Program, to_scale: Callable[[float, float]
     of one name and layer. The factor takes their total over workers and epochs to `to_scale(total, smaller
     total)`.
     """
-    work, less_work = _work_by(program), _work_by(smaller)
-    sent, less_sent = _sent_by(program), _sent_by(smaller)
-    times = {key: to_scale(total, less_work.get(key, 0.0)) / (total or 1.0) for key, total in work.items()}
-    more = {key: to_scale(total, less_sent.get(key, 0.0)) / (total or 1.0) for key, total in sent.items()}
-    return scaled(program, lambda step: times[_of(step)], lambda each: more[each.name, each.layer])
+    totals, less = _totals(program), _totals(smaller)
+    times = {key: to_scale(total, less.get(key, 0.0)) / (total or 1.0) for key, total in totals.items()}
+    return scaled(program, lambda step: times[_of(step)], lambda operation: times[_of(operation)])
 
 
-def _of(step: Work) -> tuple[str, str, int]:
-    return step.kind, step.name, step.layer
+def _of(each: Work | Operation) -> tuple[str, str, int]:
+    """What work, or an operation, grows with."""
+    return each.kind if isinstance(each, Work) else "sent", each.name, each.layer
 
 
-def _work_by(program: Program) -> dict[tuple[str, str, int], float]:
+def _totals(program: Program) -> dict[tuple[str, str, int], float]:
+    """Seconds of all work, and bytes of all operations, by what they grow with."""
     total: dict[tuple[str, str, int], float] = defaultdict(float)
     for step in (step for line in program.steps for step in line if isinstance(step, Work)):
         total[_of(step)] += step.seconds
-    return total
-
-
-def _sent_by(program: Program) -> dict[tuple[str, int], float]:
-    total: dict[tuple[str, int], float] = defaultdict(float)
     for each in program.operations:
-        total[each.name, each.layer] += sum(sum(part.values()) for part in each.parts.values())
+        total[_of(each)] += sum(sum(part.values()) for part in each.parts.values())
     return total

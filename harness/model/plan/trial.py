@@ -16,11 +16,10 @@ from harness.model.plan.words import Given
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import crosses_hosts
 from harness.model.replay.settings import Replayer, Settings
-from harness.model.replay.times import Times, first_epoch, of_worker, times_of
+from harness.model.replay.times import Times, by_worker, first_epoch, times_of
 from harness.results import files
 from harness.results.reader import STARTED, Trace
 from harness.run import runner
-from harness.run.config import Run
 from harness.run.runner import Places
 
 
@@ -43,21 +42,28 @@ class Trial:
     across: bool
 
 
-def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
-    """Train here those of these runs that have not finished. Returns each run's folder, or None where the run
-    failed. InputError where none of them could be trained.
+def train_here(runs: Sequence[Sequence[str]], given: Given, more: Sequence[str]) -> list[Path | None]:
+    """Train runs on this machine's processor, at scale `sample` where that is given. Returns each run's
+    folder, or None where the run failed. Runs that have finished before are not repeated. InputError where
+    none of them could be trained.
 
-    words   of which the runs are made, for messages
+    runs   the words of each, to which `more` are added
     """
-    missing = runner.lacking(asked)
-    settings = asked[0].settings
-    places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
-    try:
-        if missing:
-            runner.start(" ".join(words), places, missing)
-    except InputError:
-        if len(runner.lacking(asked)) == len(asked):
-            raise
+    settings = given.runs[0][1].settings
+    more = ["device=cpu", f"results={settings.results}/{STARTED}", *more]
+    if given.how.sample is not None:
+        more.append(f"dataset.scale={given.how.sample:g}")
+    asked = runner.composed([[*words, *more] for words in runs])
+    if missing := runner.lacking(asked):
+        names = ",".join(run.system_name for run in asked)
+        common = [word for word in runs[0] if not word.startswith("system=")]
+        settings = asked[0].settings
+        places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
+        try:
+            runner.start(" ".join([f"system={names}", *common, *more]), places, missing)
+        except InputError:
+            if len(runner.lacking(asked)) == len(asked):
+                raise
     return [None if runner.lacking([run]) else run.directory for run in asked]
 
 
@@ -78,24 +84,20 @@ class Probe:
 
 
 def probe(words: Sequence[str], given: Given) -> Probe:
-    """Train `given.probe` epochs on this machine's processor, of the twin at `sample` where one is given.
+    """Train `given.how.probe` epochs on this machine's processor, of the twin at `sample` where one is given.
     InputError where that fails."""
-    assert given.probe is not None
-    results = f"results={given.runs[0][1].settings.results}/{STARTED}"
-    changed = [*words, results, f"epochs={given.probe}", "device=cpu", "evaluate.every=0"]
-    if given.sample is not None:
-        changed.append(f"dataset.scale={given.sample:g}")
-    (folder,) = run_all(runner.composed([changed]), changed)
+    assert given.how.probe is not None
+    (folder,) = train_here([words], given, [f"epochs={given.how.probe}", "evaluate.every=0"])
     assert folder is not None  # else it has raised
     summary = files.read_json(folder / "summary.json")
     sent, memory = float(sum(summary["bytes_epoch"].values())), float(summary["peak_rss_max"])
     said = (
-        f"probed: {given.probe} epochs here sent {sent / 1e6:.3f} MB per epoch, and the largest worker took"
-        f" {memory / 1e9:.3f} GB of this host's memory ({folder})"
+        f"probed: {given.how.probe} epochs here sent {sent / 1e6:.3f} MB per epoch, and the largest worker"
+        f" took {memory / 1e9:.3f} GB of this host's memory ({folder})"
     )
-    if given.sample is not None:
-        said += f"; measured on the twin at scale {given.sample:g}, and not extrapolated"
-    return Probe(given.probe, sent, memory, said)
+    if given.how.sample is not None:
+        said += f"; measured on the twin at scale {given.how.sample:g}, and not extrapolated"
+    return Probe(given.how.probe, sent, memory, said)
 
 
 def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool) -> Trial:
@@ -121,8 +123,7 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
         settings = replace(settings, compute="roofline", efficiency=EFFICIENCY, uncounted=rest)
     timeline = Replayer(settings, cluster).replay(trace)
     program = timeline.program
-    workers = [of_worker(timeline, worker) for worker in range(program.workers)]
-    slowest = [max(own.epoch for own in epoch) for epoch in zip(*workers)]
+    slowest = [max(own.epoch for own in epoch) for epoch in zip(*by_worker(timeline))]
     slowest[0] = first_epoch(timeline)
     sent = sum(files.read_json(folder / "summary.json")["bytes_epoch"].values())
     across = crosses_hosts(program, hosts)
@@ -131,7 +132,7 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
 
 @dataclass
 class Candidate:
-    """A system, and what became of it.
+    """A planned system, and what became of it.
 
     trial    its last run here, replayed on the cluster; None: nothing ran, or it ran on a smaller twin
     early_s  modelled seconds until its probe reached SHARE of the best score of exact training's probe;
@@ -143,7 +144,7 @@ class Candidate:
 
     name: str
     words: list[str]
-    plan: Plan | None
+    plan: Plan
     why: str = ""
     trial: Trial | None = None
     early_s: float = float("inf")
@@ -158,34 +159,30 @@ class Candidate:
     @property
     def role(self) -> str:
         """ "reference", "control", or "" """
-        return self.plan.run.system.role if self.plan is not None else ""
+        return self.plan.run.system.role
 
     @property
     def fits(self) -> bool:
         """False where its plan is known not to fit the cluster's devices. Exact training is trained on this
         machine even so, since its score is what others are held to."""
-        return self.plan is None or self.plan.fits is not False
+        return self.plan.fits is not False
 
     @property
-    def times(self) -> Times | None:
-        """Modelled seconds of an epoch: as replayed, or as planned at the most bytes; None where neither is
-        known."""
-        if self.trial is not None:
-            return self.trial.times
-        planned = self.plan.seconds if self.plan is not None else []
-        return max(planned, key=lambda times: times.epoch, default=None)
+    def epoch_s(self) -> float:
+        """Modelled seconds of an epoch: as replayed, or as planned at the most bytes; infinite where neither
+        is known."""
+        times = [self.trial.times] if self.trial is not None else self.plan.seconds
+        return max((each.epoch for each in times), default=float("inf"))
 
     @property
     def steps(self) -> int:
         """Optimiser steps per epoch."""
-        if self.trial is not None:
-            return self.trial.trace.steps
-        return self.plan.run.system.traits().steps if self.plan is not None else 1
+        return self.plan.run.system.traits().steps if self.trial is None else self.trial.trace.steps
 
     @property
     def step_s(self) -> float:
         """Modelled seconds of an optimiser step; infinite where they are not known."""
-        return self.times.epoch / self.steps if self.times is not None else float("inf")
+        return self.epoch_s / self.steps
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -198,12 +195,12 @@ class Candidate:
         known."""
         if self.trial is not None:
             return self.trial.bytes
-        return self.plan.bytes_epoch()[1] if self.plan is not None and self.plan.epochs else None
+        return None if self.plan.lacking else self.plan.bytes_epoch()["most"]
 
     @property
-    def reached_s(self) -> float | None:
+    def reached_s(self) -> float:
         """Modelled seconds until the score is reached; where a trial is known, with what its first epoch
-        fetches. None where the score is not reached, no times are known, or the system does not fit."""
-        if self.epochs is None or self.times is None or not self.fits:
-            return None
-        return self.trial.ends[self.epochs - 1] if self.trial is not None else self.epochs * self.times.epoch
+        fetches. Infinite where the score is not reached, no times are known, or the system does not fit."""
+        if self.epochs is None or not self.fits:
+            return float("inf")
+        return self.trial.ends[self.epochs - 1] if self.trial is not None else self.epochs * self.epoch_s

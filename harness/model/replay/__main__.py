@@ -3,8 +3,8 @@
 Every number that this prints is modelled, none is measured; docs/replay.md derives each.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +86,9 @@ def _replay(words: Sequence[str], table: Path | None) -> None:
             _print(console, group, run, replayer, timeline, times)
             rows += _rows(group, run.path, replayer, times)
             run.trace.forget("spans")
-    if len({row["run"] for row in rows}) > 1:
-        epochs = sorted({row["run"]: row["epoch_s"] for row in rows}.items(), key=lambda item: item[1])
-        beside = [(_ms(seconds), run) for run, seconds in epochs]
+    epochs = {row["run"]: row["epoch_s"] for row in rows}
+    if len(epochs) > 1:
+        beside = [(_ms(epochs[run]), run) for run in sorted(epochs, key=epochs.__getitem__)]
         console.print(tables.shown(["modelled epoch, ms", "run"], beside, words=["run"]))
     if table is not None:
         write_csv(table, rows)
@@ -121,22 +121,18 @@ def _print(
             f"put together: flows that begin or end within {NEAR:.1%} of their duration of one another"
         )
     headings = ["worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"]
-    shown = tables.shown(headings, words=())
-    for worker, own in enumerate(times.workers):
-        values = own.epoch, own.compute, own.rest, own.exposed, own.idle, own.behind, own.comm
-        shown.add_row(str(worker), *map(_ms, values))
-    console.print(shown)
+    lines = ([worker, *map(_ms, astuple(own))] for worker, own in enumerate(times.workers))
+    console.print(tables.shown(headings, lines, words=()))
     path_of = critical_path(timeline)
     if not path_of:
         console.print("asynchronous: no worker waits for another, so no path through several is critical")
         return
-    whole = sum(path_of.values())
-    longest = tables.shown(["ms", "share", "critical path"], words=["critical path"])
-    for name, seconds in [*path_of.items()][:LONGEST]:
-        longest.add_row(_ms(seconds), f"{100 * seconds / whole:.1f} %", name)
+    longest = [*path_of.items()][:LONGEST]
     if others := [*path_of.values()][LONGEST:]:
-        longest.add_row(_ms(sum(others)), f"{100 * sum(others) / whole:.1f} %", f"{len(others)} more")
-    console.print(longest)
+        longest.append((f"{len(others)} more", sum(others)))
+    whole = sum(path_of.values())
+    lines = ([_ms(seconds), f"{100 * seconds / whole:.1f} %", name] for name, seconds in longest)
+    console.print(tables.shown(["ms", "share", "critical path"], lines, words=["critical path"]))
 
 
 def _said(replayer: Replayer, run: Run) -> str:
@@ -191,9 +187,9 @@ def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> No
         console.say(f"written: {crossover.draw(found, out)}")
 
 
-def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_csv(path: Path, rows: Any) -> None:
     with writing(path, "give another --csv"):
-        path.write_text(tables.csv(pd.DataFrame(list(rows), dtype=object)))
+        path.write_text(tables.csv(pd.DataFrame(rows, dtype=object)))
 
 
 def _ms(seconds: float) -> str:

@@ -13,9 +13,8 @@ NCCL makes broadcasts and large sums around a ring, and an all-to-all of pairs.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from harness.model.replay.platform import Platform
 from harness.model.replay.program import BACK, THERE, Operation
 
 BROADCASTS = ("ring", "direct")
@@ -35,15 +34,6 @@ class Message:
     size: int
     after: tuple[int, ...] = ()
     along: int = -1
-
-
-def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> list[Message]:
-    """The operation's messages with the sizes that they have for a platform's links: those of broadcasts go
-    at the rate of broadcasts."""
-    if operation.route != "broadcast":
-        return sent
-    size = platform.broadcast_size
-    return [replace(each, size=size(each.source, each.target, each.size)) for each in sent]
 
 
 def messages(operation: Operation, workers: int, broadcast: str) -> list[Message]:

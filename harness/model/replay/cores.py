@@ -27,35 +27,30 @@ class Cores:
 
     def __init__(self, cores: Sequence[float]):
         self.hosts = [_Host(each) for each in cores]
-        # (when its next job ends, its name, host, version of the host): entries of older versions are
-        # skipped.
-        self.ends: list[tuple[float, int, int, int]] = []
+        # When the next job ends, its name, and its host; None: the jobs under way have changed.
+        self._next: tuple[float, int, int] | None = None
 
     def add(self, host: int, name: int, seconds: float, threads: int, now: float) -> None:
         """Begin a job of so many threads, which needs `seconds` where each of them has a core."""
         self.hosts[host].add(name, seconds, threads, now)
-        self._renew(host)
+        self._next = None
 
     def next_end(self) -> float:
         """The moment at which the next job ends; infinite where none is under way."""
-        while self.ends and self.ends[0][3] < self.hosts[self.ends[0][2]].version:
-            heapq.heappop(self.ends)
-        return self.ends[0][0] if self.ends else math.inf
+        if self._next is None:
+            busy = ((own.next_end(), own.jobs[0][1], n) for n, own in enumerate(self.hosts) if own.jobs)
+            self._next = min(busy, default=(math.inf, -1, -1))
+        return self._next[0]
 
     def end(self) -> int:
         """Go on to `next_end()` and give the name of the job that ends then: the least name where several
         do."""
-        now = self.next_end()
-        _, name, host, _ = self.ends[0]
+        self.next_end()
+        assert self._next is not None
+        now, name, host = self._next
         self.hosts[host].end(now)
-        self._renew(host)
+        self._next = None
         return name
-
-    def _renew(self, host: int) -> None:
-        own = self.hosts[host]
-        own.version += 1
-        if own.jobs:
-            heapq.heappush(self.ends, (own.next_end(), own.jobs[0][1], host, own.version))
 
 
 class _Host:
@@ -65,7 +60,7 @@ class _Host:
     """
 
     def __init__(self, cores: float):
-        self.cores, self.now, self.clock, self.threads, self.version = cores, 0.0, 0.0, 0, 0
+        self.cores, self.now, self.clock, self.threads = cores, 0.0, 0.0, 0
         self.jobs: list[tuple[float, int, int]] = []  # a heap of (clock at its end, name, threads)
 
     def add(self, name: int, seconds: float, threads: int, now: float) -> None:

@@ -11,12 +11,13 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from harness.base import tables
@@ -63,15 +64,15 @@ class Grid:
     reaches: str | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Grid:
-        """The grid of the words KEYS. InputError for a value that cannot be used."""
+    def of(cls, words: Mapping[str, str]) -> Grid:
+        """The grid of words of KEYS. InputError for a value that cannot be used."""
+        given = {**KEYS, **words}
         if given["link"] is not None:
             choice("link", given["link"], LINKS)
-        epochs = int(given["epochs"]) if str(given["epochs"]).isdecimal() else 0
-        if not epochs:
+        if not (str(given["epochs"]).isdecimal() and int(given["epochs"])):
             raise InputError(f"epochs={given['epochs']} is not a number of epochs: give epochs=N")
         bandwidths, latencies = (_range(key, given[key]) for key in ("gbytes_per_s", "latency_us"))
-        return cls(given["link"], bandwidths, latencies, epochs, given["reaches"])
+        return cls(given["link"], bandwidths, latencies, int(given["epochs"]), given["reaches"])
 
 
 def _range(key: str, given: object) -> list[float]:
@@ -88,54 +89,32 @@ def _range(key: str, given: object) -> list[float]:
     return [float(f"{value:.9g}") for value in np.geomspace(low, high, int(points))]
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """At `gbytes_per_s` two systems take the same time: below it `below` is faster, above it `above`."""
-
-    latency_us: float
-    below: str
-    above: str
-    gbytes_per_s: float
-
-
 @dataclass
 class Map:
-    """The result of a search. seconds[name][i, j]: an epoch at latency i and bandwidth j, or the time to the
-    score `target`.
+    """The result of a search.
 
-    target   in percent; None: epochs are compared
-    never    the best score of each system that is not compared, since some run of it does not reach the
-             target
+    seconds     a column per system, by name: an epoch, or the time to the score `target`; a row by latency_us
+                and gbytes_per_s
+    crossings   where two systems take the same time, in words: (latency in us, the faster system below, the
+                faster one above, gbytes_per_s)
+    target      in percent; None: epochs are compared
+    never       the best score of each system that is not compared, since some run of it does not reach the
+                target
     """
 
     grid: Grid
     link: str
     cluster: str
-    dataset: str
     groups: list[Group]
-    seconds: dict[str, np.ndarray]
-    crossings: list[Crossing]
-    target: float | None = None
-    never: dict[str, float] = field(default_factory=dict)
+    seconds: pd.DataFrame
+    crossings: list[tuple[str, str, str, str]]
+    target: float | None
+    never: dict[str, float]
 
     @property
-    def averaged(self) -> str:
-        """What the seconds are means over, as a part of a sentence."""
-        whole = "" if self.target is None else ", the first and as many as it takes counted"
-        return (
-            f"means over {counted(self.grid.epochs, 'epoch')} after the first (epochs=N takes others){whole}"
-        )
-
-    @property
-    def asked(self) -> str:
-        """What the map shows at each point, as a part of a sentence."""
-        if self.target is None:
-            return "the fastest system"
-        return f"the first system at {self.target:.2f} % on validation vertices"
-
-    def fastest(self, i: int, j: int) -> str:
-        """The fastest system at latency i and bandwidth j; of equally fast ones the first by name."""
-        return min(self.seconds, key=lambda name: (self.seconds[name][i, j], name))
+    def fastest(self) -> pd.Series:
+        """The fastest system at each point; of equally fast ones the first by name."""
+        return self.seconds.idxmin(axis=1)
 
 
 def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
@@ -164,43 +143,38 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         )
     # What is varied and what is replayed: the kind of link, the epochs until the target (systems that never
     # reach it are left out), and each run's program, cut to the epochs that are replayed.
-    workers = groups[0].workers
-    hosts = {device.host for device in devices_of(replayer.described, workers, replayer.settings.per_host)}
+    workers, cluster = groups[0].workers, replayer.described
+    hosts = {device.host for device in devices_of(cluster, workers, replayer.settings.per_host)}
     link = grid.link or ("between" if len(hosts) > 1 else "inside")
     target = None if grid.reaches is None else _target(grid.reaches, groups)
     needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
-    names = [name for name in names if name not in never]
     programs = {
         group.label: [first_epochs(replayer.program(run.trace), grid.epochs + 1) for run in group.runs]
         for group in groups
-        if group.label in names
+        if group.label not in never
     }
 
     def seconds(name: str, latency: float, bandwidth: float) -> float:
         """An epoch of a system, or all until the score, mean over its runs."""
-        assert replayer.described is not None
-        platform = replayer.platform(workers, with_link(replayer.described, link, bandwidth, latency))
-        shape = replayer.settings.broadcast
-        made = [replayer.simulated(program, platform, shape) for program in programs[name]]
-        if target is None:
-            return float(np.mean([times_of(timeline).epoch for timeline in made]))
-        return float(np.mean([
-            first_epoch(timeline) + (epochs - 1) * times_of(timeline).epoch
-            for timeline, epochs in zip(made, needed[name])
-        ]))  # fmt: skip
+        changed = with_link(cluster, link, bandwidth, latency)
+        made = [replayer.on(changed, program) for program in programs[name]]
+        each = [times_of(timeline).epoch for timeline in made]
+        if target is not None:
+            first = map(first_epoch, made)
+            each = [a + (epochs - 1) * epoch for a, epochs, epoch in zip(first, needed[name], each)]
+        return float(np.mean(each))
 
     # Every system at every point of the grid.
-    found = {
-        name: np.array([[seconds(name, lat, band) for band in grid.bandwidths] for lat in grid.latencies])
-        for name in names
-    }
+    points = [*itertools.product(grid.latencies, grid.bandwidths)]
+    found = pd.DataFrame(
+        {name: [seconds(name, *point) for point in points] for name in sorted(programs)},
+        index=pd.MultiIndex.from_tuples(points, names=["latency_us", "gbytes_per_s"]),
+    )
     # Where the faster of two systems changes between neighbouring bandwidths, bisect (on the logarithm) for
     # the bandwidth at which both take the same time.
     crossings = []
-    for (i, latency), (a, b) in itertools.product(
-        enumerate(grid.latencies), itertools.combinations(sorted(names), 2)
-    ):
-        difference = found[a][i] - found[b][i]
+    for latency, (a, b) in itertools.product(grid.latencies, itertools.combinations(map(str, found), 2)):
+        difference = (found[a] - found[b])[latency].to_numpy()
         for j in np.flatnonzero(np.sign(difference[:-1]) * np.sign(difference[1:]) < 0):
             low, high = grid.bandwidths[j], grid.bandwidths[j + 1]
             while high / low > NEAR:
@@ -208,9 +182,8 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
                 same = (seconds(a, latency, middle) - seconds(b, latency, middle)) * difference[j] > 0
                 low, high = (middle, high) if same else (low, middle)
             below, above = (a, b) if difference[j] < 0 else (b, a)
-            crossings.append(Crossing(latency, below, above, math.sqrt(low * high)))
-    cluster, dataset = replayer.display_name, groups[0].dataset
-    return Map(grid, link, cluster, dataset, list(groups), found, crossings, target, never)
+            crossings.append((f"{latency:g}", below, above, f"{math.sqrt(low * high):.3g}"))
+    return Map(grid, link, replayer.display_name, list(groups), found, crossings, target, never)
 
 
 def _target(reaches: str, groups: Sequence[Group]) -> float:
@@ -314,45 +287,39 @@ def first_epochs(program: Program, count: int) -> Program:
     return replace(program, steps=kept, epochs=epochs, updates=updates)
 
 
-def rows(found: Map) -> list[dict[str, Any]]:
+def rows(found: Map) -> pd.DataFrame:
     """A row per system, latency and bandwidth."""
-    return [
-        {
-            "label": name,
-            "dataset": found.dataset,
-            "cluster": found.cluster,
-            "modelled": True,
-            "latency_us": latency,
-            "gbytes_per_s": bandwidth,
-            "epoch_s" if found.target is None else "seconds_to_score": float(values[i, j]),
-            "fastest": found.fastest(i, j) == name,
-        }
-        for name, values in found.seconds.items()
-        for i, latency in enumerate(found.grid.latencies)
-        for j, bandwidth in enumerate(found.grid.bandwidths)
-    ]
+    name = "epoch_s" if found.target is None else "seconds_to_score"
+    table = found.seconds.melt(var_name="label", value_name=name, ignore_index=False).reset_index()
+    fastest = table["label"] == [*found.fastest] * len(found.seconds.columns)
+    table = table.assign(
+        dataset=found.groups[0].dataset, cluster=found.cluster, modelled=True, fastest=fastest
+    )
+    heads = ["label", "dataset", "cluster", "modelled", "latency_us", "gbytes_per_s", name, "fastest"]
+    return table[heads]
 
 
 def text(found: Map) -> str:
     """The fastest system at each point, and the bandwidths at which pairs cross."""
-    grid = found.grid
-    fastest = [
-        [f"{bandwidth:.3g}", *(found.fastest(i, j) for i in range(len(grid.latencies)))]
-        for j, bandwidth in enumerate(grid.bandwidths)
-    ]
-    heads = [f"{found.link} GB/s", *(f"at {latency:g} us" for latency in grid.latencies)]
+    whole, asked = "", "the fastest system"
+    if found.target is not None:
+        whole = ", the first and as many as it takes counted"
+        asked = f"the first system at {found.target:.2f} % on validation vertices"
+    heads = [f"{found.link} GB/s", *(f"at {latency:g} us" for latency in found.grid.latencies)]
+    fastest = found.fastest.unstack("latency_us")
     parts = [
-        f"{found.dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on cluster={found.cluster}"
-        f" over the bandwidth and latency of its links {found.link}; {found.averaged}",
-        found.asked + ":\n" + tables.text(heads, fastest, heads),
+        f"{found.groups[0].dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on"
+        f" cluster={found.cluster} over the bandwidth and latency of its links {found.link}; means over"
+        f" {counted(found.grid.epochs, 'epoch')} after the first (epochs=N takes others){whole}",
+        f"{asked}:\n"
+        + tables.text(heads, ([f"{at:.3g}", *names] for at, *names in fastest.itertuples()), heads),
     ]
     if found.never:
         told = ", ".join(f"{name} ({best:.2f} %)" for name, best in found.never.items())
         parts.append(f"left out, since a run of theirs never gets there (their best): {told}")
     if found.crossings:
-        crossed = [[f"{c.latency_us:g}", c.below, c.above, f"{c.gbytes_per_s:.3g}"] for c in found.crossings]
-        crossed_heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
-        parts.append("where pairs cross:\n" + tables.text(crossed_heads, crossed, crossed_heads))
+        heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
+        parts.append("where pairs cross:\n" + tables.text(heads, found.crossings, heads))
     else:
         parts.append("no pair crosses inside this range")
     return "\n\n".join(parts)
@@ -367,9 +334,10 @@ def draw(found: Map, folder: Path) -> Path:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(3.1 * len(grid.latencies) + 0.8, 4.2), layout="constrained")
         axes = figure.subplots(1, len(grid.latencies), sharey=True, squeeze=False)[0]
-        for i, (latency, ax) in enumerate(zip(grid.latencies, axes)):
-            for name, values in found.seconds.items():
-                shown = 1e3 * values[i] if found.target is None else values[i]
+        for latency, ax in zip(grid.latencies, axes):
+            for name in map(str, found.seconds):
+                values = found.seconds[name].loc[latency]
+                shown = 1e3 * values if found.target is None else values
                 ax.plot(grid.bandwidths, shown, label=verbatim(name), **strokes[name])
             ax.set_xscale("log")
             ax.set_yscale("log")
@@ -382,6 +350,6 @@ def draw(found: Map, folder: Path) -> Path:
         if found.target is not None:
             heading = "The first at a score by network"
             told = f"{found.target:.2f} % on validation vertices, {told}"
-        title(figure, heading, found.dataset, found.groups, "", told)
+        title(figure, heading, found.groups[0].dataset, found.groups, "", told)
         reached = "" if found.target is None else f"-{found.target:.2f}".replace(".", "_")
         return save(figure, folder / f"crossover-{found.link}{reached}.png")

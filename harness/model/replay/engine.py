@@ -10,11 +10,11 @@ device to itself; where the platform says how many cores a host has, threads sha
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.base.errors import InputError
 from harness.comm.recorder import STRAGGLE
-from harness.model.replay.collectives import Message, messages, on_links
+from harness.model.replay.collectives import Message, messages
 from harness.model.replay.cores import Cores, Making
 from harness.model.replay.flows import Flows
 from harness.model.replay.platform import Platform
@@ -54,21 +54,10 @@ class Going:
     posted: dict[int, float] = field(default_factory=dict)
     done: dict[int, float] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
-    # by worker: whose posting its part depends on
-    partners: dict[int, set[int]] = field(default_factory=dict)
 
     def met(self, worker: int, eager: bool) -> float:
         """The moment at which the last of the workers that this worker's part depends on had posted."""
-        route = self.operation.route
-        if route == "ring" or (route == "broadcast" and not eager):
-            return max(self.posted.values())
-        if not self.partners:
-            for message in (sent.message for sent in self.sent):
-                self.partners.setdefault(message.target, set()).add(message.source)
-                if not eager:
-                    self.partners.setdefault(message.source, set()).add(message.target)
-        partners = {worker, *self.partners.get(worker, ())}
-        return max(self.posted[w] for w in partners & self.posted.keys())
+        return max(self.posted[w] for w in self.operation.needed(worker, eager))
 
 
 @dataclass(slots=True)
@@ -267,9 +256,6 @@ class _Simulation:
         self.meeting = []
 
     def _check_over(self) -> None:
-        for worker, batch in enumerate(self.takes):
-            if batch >= 0:
-                raise InputError(f"worker {worker} waits for batch {batch}, which nobody makes: run it again")
         for worker, number in enumerate(self.waits):
             if number is not None:
                 operation = self.program.operations[number]
@@ -289,7 +275,10 @@ class _Simulation:
 
     def _begin(self, number: int) -> Going:
         operation = self.program.operations[number]
-        made = on_links(operation, self.platform, messages(operation, self.program.workers, self.broadcast))
+        made = messages(operation, self.program.workers, self.broadcast)
+        if operation.route == "broadcast":  # at the rate of broadcasts
+            size = self.platform.broadcast_size
+            made = [replace(each, size=size(each.source, each.target, each.size)) for each in made]
         pending = dict.fromkeys(operation.parts, 0)
         followers: dict[int, list[int]] = {}
         waiting: dict[int, list[int]] = {}

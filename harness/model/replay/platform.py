@@ -18,6 +18,7 @@ the links between the devices of a host.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from harness.base.errors import InputError
 from harness.base.terminal import counted
@@ -44,7 +45,6 @@ class Path:
 class Platform:
     """Links between the workers 0 .. P - 1 and a server, number P, on the first worker's host.
 
-    name       of the cluster
     hosts      each worker's host
     capacity   bytes per second of each link; links without a limit are left out
     eager      whether a message leaves when its sender has posted it, instead of when both ends have
@@ -55,38 +55,38 @@ class Platform:
     device_cores   how many cores a device is made of: as many threads train on it
     """
 
-    def __init__(self, name: str, hosts: Sequence[int], inside: Link, bridge: Link, between: Link):
-        self.name, self.hosts, self.eager = name, list(hosts), False
-        self.cores, self.pools, self.device_cores = math.inf, list(hosts), 1
-        self.capacity: list[float] = []
-        self._links = {"inside": inside, "bridge": bridge, "between": between}
+    def __init__(self, cluster: Cluster, hosts: Sequence[int], eager: bool = False):
+        self.cluster, self.hosts, self.eager = cluster, list(hosts), eager
+        self.cores, self.pools, self.device_cores = math.inf, list(hosts), cluster.device_cores or 1
         self._paths: dict[tuple[int, int], Path] = {}
-        several = len(set(hosts)) > 1
-        used = ["inside"] * (len(hosts) > len(set(hosts))) + ["between"] * several
+        every = sorted(set(hosts))
+        used = ["inside"] * (len(hosts) > len(every)) + ["between"] * (len(every) > 1)
         for kind in used:
-            if self._links[kind].gbytes_per_s is None:
+            if self._link(kind).gbytes_per_s is None:
                 raise InputError(
-                    f"cluster={name} does not say how fast its links {kind} are:"
+                    f"cluster={cluster.name} does not say how fast its links {kind} are:"
                     f" give cluster.{kind}.gbytes_per_s=NUMBER"
                 )
-        if bridge.gbytes_per_s is not None:
+        if cluster.bridge.gbytes_per_s is not None:
             used.append("bridge")
-        lacking = [kind for kind in used if self._links[kind].latency_us is None]
-        self.assumed = [f"{kind}.latency_us=0" for kind in lacking]
-        ways = [("inside", place, ("out", "in")) for place in range(len(hosts) + 1)]
-        ways += [("bridge", host, ("up", "down")) for host in sorted(set(hosts))]
-        ways += [("between", host, ("out", "in")) for host in sorted(set(hosts))]
+        self.assumed = [f"{kind}.latency_us=0" for kind in used if self._link(kind).latency_us is None]
+        self.capacity: list[float] = []
         self._numbers: dict[tuple[str, str, int], int] = {}  # of links that limit something
-        for kind, of, both in ways:
-            rate = self._links[kind].gbytes_per_s
-            for way in both if rate is not None and math.isfinite(rate) else ():
-                self._numbers[kind, way, of] = len(self.capacity)
-                self.capacity.append(GIGA * (rate or 0.0))
+        for kind, places in (("inside", [*range(len(hosts) + 1)]), ("bridge", every), ("between", every)):
+            rate = self._link(kind).gbytes_per_s
+            if rate is not None and math.isfinite(rate):
+                for place, way in product(places, ("out", "in")):
+                    self._numbers[kind, way, place] = len(self.capacity)
+                    self.capacity.append(GIGA * rate)
+
+    def _link(self, kind: str) -> Link:
+        link: Link = getattr(self.cluster, kind)
+        return link
 
     def broadcast_size(self, source: int, target: int, size: int) -> int:
         """The bytes of a message that takes as long between two workers as one of `size` in a broadcast."""
         kind = "inside" if self._host(source) == self._host(target) else "between"
-        link = self._links[kind]
+        link = self._link(kind)
         if link.broadcast_gbytes_per_s is None or link.gbytes_per_s is None:
             return size
         return round(size * link.gbytes_per_s / link.broadcast_gbytes_per_s)
@@ -102,15 +102,15 @@ class Platform:
             return Path((), 0.0, "within a worker")
         ours, theirs = self._host(source), self._host(target)
         if ours == theirs:
-            steps = [("inside", "out", source), ("bridge", "up", ours)]
-            steps += [("bridge", "down", theirs), ("inside", "in", target)]
+            steps = [("inside", "out", source), ("bridge", "out", ours)]
+            steps += [("bridge", "in", theirs), ("inside", "in", target)]
             latency = self._latency("inside") + self._latency("bridge")
             where = f"inside host {ours}"
-            if self._links["inside"].gbytes_per_s is None and UNLIMITED not in self.assumed:
+            if self.cluster.inside.gbytes_per_s is None and UNLIMITED not in self.assumed:
                 self.assumed.append(UNLIMITED)  # of a worker and the server on its host; workers have a rate
         else:
-            steps = [("bridge", "up", ours), ("between", "out", ours)]
-            steps += [("between", "in", theirs), ("bridge", "down", theirs)]
+            steps = [("bridge", "out", ours), ("between", "out", ours)]
+            steps += [("between", "in", theirs), ("bridge", "in", theirs)]
             latency = self._latency("between") + 2 * self._latency("bridge")
             where = f"host {ours} to host {theirs}"
         links = tuple(self._numbers[step] for step in steps if step in self._numbers)
@@ -120,7 +120,7 @@ class Platform:
         return self.hosts[place] if place < len(self.hosts) else self.hosts[0]
 
     def _latency(self, kind: str) -> float:
-        return (self._links[kind].latency_us or 0.0) / 1e6
+        return (self._link(kind).latency_us or 0.0) / 1e6
 
 
 def platform_of(
@@ -133,15 +133,8 @@ def platform_of(
             without `device_cores` then has one. None: the threads of a host share its `host_cores`, where the
             cluster gives these and `device_cores`
     """
-    if cluster.measured:
-        raise InputError(
-            f"cluster={cluster.name} describes no devices and links: name a described cluster, or"
-            " cluster=traced for the machine that the run was made on"
-        )
-    cluster.check_workers(workers)
     hosts = [device.host for device in devices_of(cluster, workers, per_host)]
-    platform = Platform(cluster.name, hosts, cluster.inside, cluster.bridge, cluster.between)
-    platform.device_cores = cluster.device_cores or 1
+    platform = Platform(cluster, hosts)
     if cores is not None:
         if cores < platform.device_cores:
             raise InputError(
@@ -156,7 +149,8 @@ def platform_of(
 
 def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> list[Device]:
     """Each worker's device: in their order, or the first `per_host` of each host in turn. InputError where
-    `per_host` leaves too few."""
+    the cluster has too few, or `per_host` leaves too few."""
+    cluster.check_workers(workers)
     devices = cluster.devices
     if per_host is not None:
         hosts = sorted({device.host for device in devices})
@@ -174,6 +168,4 @@ def instant(workers: int) -> Platform:
     """The platform of the machine that a run was made on. Messages take no time, since the traced waits hold
     it."""
     free = Link(gbytes_per_s=math.inf, latency_us=0)
-    platform = Platform("traced", [0] * workers, free, Link(), free)
-    platform.eager = True
-    return platform
+    return Platform(Cluster("traced", inside=free, between=free), [0] * workers, eager=True)

@@ -25,6 +25,18 @@ class Operation:
     def display_name(self) -> str:
         return self.name if self.layer < 0 else f"{self.name}, layer {self.layer}"
 
+    def needed(self, worker: int, eager: bool) -> set[int]:
+        """Who must have posted the operation before it can be through for a worker that takes part.
+
+        eager   whether a message leaves when its sender has posted it, instead of when both ends have
+        """
+        if self.route in ALONE:
+            return {worker}
+        if self.route == "ring" or (self.route == "broadcast" and not eager):
+            return {*self.parts}
+        senders = {w for w, part in self.parts.items() if worker in part}
+        return {worker, *senders} if eager else {worker, *senders, *self.parts[worker]}
+
 
 THERE, BACK = -1, -2  # keys of the parts of a `server` operation
 # Routes of operations in which a worker does something with others that do not take part themselves.
@@ -141,18 +153,20 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
     """The program with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
     round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
     Threads beside its training are as fast as they were."""
-    made: list[Step] = []
-    place = 0  # in `made`, of the end of the epoch's last backward pass
-    for step in [*program.steps[rank], None]:
-        if (step is None or isinstance(step, Begin)) and made and delay:
-            made.insert(place, Work("rest", STRAGGLE, -1, delay))
-        if step is None:
-            break
-        made.append(replace(step, seconds=slowdown * step.seconds) if isinstance(step, Work) else step)
+    steps = [
+        replace(step, seconds=slowdown * step.seconds) if isinstance(step, Work) else step
+        for step in program.steps[rank]
+    ]
+    ends: dict[int, int] = {}  # by epoch, the place after its last backward pass
+    epoch = 0
+    for place, step in enumerate(steps, 1):
+        if isinstance(step, Begin):
+            epoch = step.epoch
         if isinstance(step, Begin) or (isinstance(step, Work) and step.name == "backward"):
-            place = len(made)
-    steps = [made if worker == rank else own for worker, own in enumerate(program.steps)]
-    return replace(program, steps=steps)
+            ends[epoch] = place
+    for place in sorted(ends.values(), reverse=True) if delay else ():
+        steps.insert(place, Work("rest", STRAGGLE, -1, delay))
+    return replace(program, steps=[*program.steps[:rank], steps, *program.steps[rank + 1 :]])
 
 
 def blocking(program: Program) -> Program:

@@ -123,36 +123,26 @@ class Speeds:
             gathered = sparse(n, n, round((cluster.density or 0) * n * n), n, 4, values=True)
             self.gathered = float(gathered.read + gathered.written) if cluster.density else 0.0
 
-    def products(self, kind: str, device: Device) -> bool:
-        """Whether a kind of work has no rates, and is timed by a measured product of the device instead."""
-        if kind in self.efficiencies:
-            return False
-        if kind == "dense":
-            return bool(device.mm_s and self.flops)
-        return bool(kind in GATHERS and device.spmm_s and self.gathered)
-
-    def _limits(self, kind: str, device: Device) -> tuple[float, float]:
-        """Operations and bytes per second of a kind of work."""
-        assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
-        peak, rate = 1e12 * device.fp32_tflops, 1e9 * device.memory_gbytes_per_s
-        if self.products(kind, device):
-            if kind == "dense":
-                peak = self.flops / (device.mm_s or 1.0)
-            else:
-                rate = self.gathered / (device.spmm_s or 1.0)
-        return peak, rate
+    def measured(self, kind: str, device: Device) -> float:
+        """Operations per second of dense work, or bytes per second of work that gathers, by a measured
+        product of the device; 0 of a kind that has rates, or where nothing was measured."""
+        if kind in self.efficiencies or kind not in ("dense", *GATHERS):
+            return 0.0
+        amount, seconds = (self.flops, device.mm_s) if kind == "dense" else (self.gathered, device.spmm_s)
+        return amount / seconds if seconds else 0.0
 
     def seconds(self, work: Work, device: Device) -> float:
         """Seconds of one launch of the work, the launch itself included; of a device without peaks by
         FIXED."""
-        if not has_peaks(device):
+        if device.fp32_tflops is None or device.memory_gbytes_per_s is None:
             return _on_a_core(work)
-        peak, rate = self._limits(work.kind, device)
+        peak, rate = 1e12 * device.fp32_tflops, 1e9 * device.memory_gbytes_per_s
+        if measured := self.measured(work.kind, device):
+            peak, rate = (measured, rate) if work.kind == "dense" else (peak, measured)
         allowed = max(work.flops / peak, (work.read + work.written) / rate)
+        reached = 1.0 if measured else self.unmeasured
         if (efficiency := self.efficiencies.get(work.kind)) is not None:
             reached = efficiency.at(shape_of(work))
-        else:
-            reached = 1.0 if self.products(work.kind, device) else self.unmeasured
         return (device.launch_us or 0.0) / 1e6 + allowed / (reached * self.overall)
 
 
@@ -182,8 +172,7 @@ class Roofline:
         peaks_needed: bool = True,
     ):
         self.grown, self.uncounted = grown, uncounted
-        cluster.check_workers(workers)
-        self.cluster, self.devices = cluster, devices_of(cluster, workers, per_host)
+        self.devices = devices_of(cluster, workers, per_host)
         for device in self.devices if peaks_needed else ():
             for name, what in (("fp32_tflops", "peak"), ("memory_gbytes_per_s", "rate of memory")):
                 if getattr(device, name) is None:
@@ -204,7 +193,7 @@ class Roofline:
             f"efficiency {self.speeds.unmeasured:g} of {kind}"
             for kind in KINDS
             if kind in self.met - self.speeds.efficiencies.keys()
-            and not all(self.speeds.products(kind, device) for device in self.devices)
+            and not all(self.speeds.measured(kind, device) for device in self.devices)
         ]
         fitted = [f"efficiency {self.speeds.overall:g} of all work"] if self.speeds.overall != 1 else []
         return [*said, *fitted, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]

@@ -6,11 +6,12 @@ time that a round takes, and nothing of what it computed.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 from harness.comm.recorder import UPDATE
+from harness.model.replay import engine
 from harness.model.replay.engine import Timeline
+from harness.model.replay.platform import Platform
 from harness.model.replay.program import Begin, Post, Program, Step, Wait
 
 
@@ -25,18 +26,14 @@ def updates(timeline: Timeline) -> list[tuple[float, int]]:
     )
 
 
-def simulate(program: Program, once: Callable[[Program], Timeline]) -> Timeline:
-    """Simulate a program to its end. An asynchronous one ends when its server has all updates: rounds whose
-    update came after the last of these are left out.
-
-    A worker whose traced rounds are over before that makes its rounds after the first again, in their order.
-
-    once   simulates a program to its end
-    """
-    if program.updates is None:
-        return once(program)
+def simulate(program: Program, platform: Platform, broadcast: str) -> Timeline:
+    """`harness.model.replay.engine.simulate`, of asynchronous programs too. Such a one ends when its server
+    has all updates: rounds whose update came after the last of these are left out. A worker whose traced
+    rounds are over before that makes its rounds after the first again, in their order."""
     while True:
-        timeline = once(program)
+        timeline = engine.simulate(program, platform, broadcast)
+        if program.updates is None:
+            return timeline
         counted = updates(timeline)[: program.updates]
         end, _ = counted[-1]
         made = Counter(worker for _, worker in counted)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from harness.base import yaml_text
 from harness.base.bounds import number, word
 from harness.base.errors import InputError, did_you_mean, typed
 from harness.base.places import CONF
-from harness.base.words import key_value
+from harness.base.words import check_digits, key_of, key_value, key_values
 from harness.core.cluster import Cluster, Fit
 from harness.model.replay import rounds
 from harness.model.replay.collectives import BROADCASTS
-from harness.model.replay.engine import Timeline, simulate
-from harness.model.replay.platform import Platform, instant, platform_of
+from harness.model.replay.engine import Timeline
+from harness.model.replay.platform import instant, platform_of
 from harness.model.replay.program import Program, blocking, grown, held_up
 from harness.model.replay.read import CLOCKS, clock_of, program_of
 from harness.model.replay.roofline import Roofline
@@ -126,11 +126,10 @@ class Replayer:
         lasts = None
         if self.settings.compute == "roofline":
             assert self.described is not None
-            workers, settings = int(trace.config["workers"]), self.settings
-            fit = self.fit(trace)
+            settings, fit = self.settings, self.fit(trace)
             lasts = Roofline(
                 self.described,
-                workers,
+                int(trace.config["workers"]),
                 settings.per_host,
                 settings.efficiency,
                 1.0 if fit is None else fit.efficiency,
@@ -138,7 +137,7 @@ class Replayer:
                 settings.uncounted,
             )
             self.rooflines[trace.run_dir] = lasts
-        read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
+        read = program_of(trace, self.clock(trace), waits=self.described is None, lasts=lasts)
         if self.settings.overlap == "published" and not overlaps(trace):
             read = blocking(read)
         read = grown(read, self.settings.grown, work=lasts is None)
@@ -154,27 +153,27 @@ class Replayer:
         """Simulate a run. InputError where it cannot be replayed, also for spans that no run could have
         traced."""
         try:
-            return self._replayed(trace)
+            program = self.program(trace)
+            if self.described is not None:
+                return self.on(self.fitted(trace), program)
+            if len(trace.environment.get("hosts") or []) > 1:
+                raise InputError(
+                    f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot"
+                    " be replayed; name a described cluster"
+                )
+            return rounds.simulate(program, instant(program.workers), "direct")
+        except InputError:
+            raise
         except MISSHAPEN as error:
-            if isinstance(error, InputError):
-                raise
             raise InputError(
                 f"{trace.run_dir} cannot be replayed: its spans do not fit together"
                 f" ({type(error).__name__}: {error}); {AGAIN}"
             ) from error
 
-    def _replayed(self, trace: Trace) -> Timeline:
-        program, broadcast = self.program(trace), self.settings.broadcast
-        if self.described is not None:
-            platform = self.platform(program.workers, self.fitted(trace))
-        elif len(trace.environment.get("hosts") or []) > 1:
-            raise InputError(
-                f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot be"
-                " replayed; name a described cluster"
-            )
-        else:
-            platform, broadcast = instant(program.workers), "direct"
-        return self.simulated(program, platform, broadcast)
+    def on(self, cluster: Cluster, program: Program) -> Timeline:
+        """Simulate a program on a described cluster."""
+        platform = platform_of(cluster, program.workers, self.settings.per_host, self.settings.cores)
+        return rounds.simulate(program, platform, self.settings.broadcast)
 
     def fit(self, trace: Trace) -> Fit | None:
         """The cluster's fit to a run's graph; None where no fit is asked for. InputError where the cluster
@@ -220,16 +219,6 @@ class Replayer:
         }
         return dataclasses.replace(self.described, **changed)
 
-    def simulated(self, program: Program, platform: Platform, broadcast: str) -> Timeline:
-        """Simulate a program on a platform; an asynchronous one as `harness.model.replay.rounds` does."""
-        return rounds.simulate(program, lambda each: simulate(each, platform, broadcast))
-
-    def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
-        """The platform of so many workers on `cluster`, or on the described one."""
-        described = cluster or self.described
-        assert described is not None
-        return platform_of(described, workers, self.settings.per_host, self.settings.cores)
-
     def clock(self, trace: Trace) -> str:
         """Which seconds work lasts in a replay of this run."""
         if self.settings.clock is not None or self.described is None:
@@ -252,42 +241,45 @@ def overlaps(trace: Trace) -> bool:
     return bool(said)
 
 
-def parse(
-    words: Sequence[str], more: Mapping[str, Any] | None = None
-) -> tuple[list[str], Replayer, dict[str, Any]]:
-    """(runs, what replays them, the values of the words in `more`). A word with "=" is KEY=VALUE unless it is
-    a file that exists; InputError for an unknown one.
-
-    more   further keys that may be given, with their defaults; their values come as text
-    """
-    runs = [each for each in words if "=" not in each or Path(each).exists()]
+def sort_words(words: Iterable[str], known: Collection[str]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """(values of words KEY=VALUE of `known` keys, read as YAML; words of the cluster without "cluster.";
+    the other words). InputError for a value that cannot be read or has too many digits."""
     given: dict[str, Any] = {}
-    changes: list[str] = []
-    known = {f.name for f in dataclasses.fields(Settings)} | set(more or {})
-    for each in (each for each in words if each not in runs):
-        key, value = key_value(each)
-        if key.startswith("cluster."):
+    changes, others = [], []
+    for each in words:
+        check_digits(each)
+        key = key_of(each)
+        if key.startswith("cluster.") and key != each:
             changes.append(each.removeprefix("cluster."))
         elif key in known:
-            # YAML reads 1:10:2 as a number of seconds.
+            _, value = key_value(each)
             try:
-                given[key] = value if key in (more or {}) else yaml.safe_load(value)
-            except yaml.YAMLError:
+                given[key] = yaml.safe_load(value)
+            except (yaml.YAMLError, ValueError):  # the latter of a date that there is not
                 raise InputError(f'"{each}" cannot be read: give {key}=VALUE, a number or a word') from None
         else:
-            raise InputError(f'"{each}" cannot be given here{did_you_mean(key, [*known, "cluster.KEY"])}')
-    extra = {key: given.pop(key, default) for key, default in (more or {}).items()}
+            others.append(each)
+    return given, changes, others
+
+
+def parse(words: Sequence[str], more: Collection[str] = ()) -> tuple[list[str], Replayer, dict[str, str]]:
+    """(runs, what replays them, the texts of words of the keys in `more`). A word with "=" is KEY=VALUE
+    unless it is a file that exists; InputError for an unknown one."""
+    runs = [each for each in words if "=" not in each or Path(each).exists()]
+    known = [field.name for field in dataclasses.fields(Settings)]
+    given, changes, others = sort_words((each for each in words if each not in runs), known)
+    for each in others:
+        if (key := key_of(each)) not in more:
+            near = did_you_mean(key, [*known, *more, "cluster.KEY"])
+            raise InputError(f'"{each}" cannot be given here{near}')
     if not runs:
         raise InputError("no run is given: give run folders, folders above some, or glob patterns")
-    settings = typed(Settings, given, "")
-    if settings.cluster == TRACED:
-        if changes:
-            raise InputError(
-                f"cluster.{changes[0]} changes nothing of cluster=traced: name a described cluster"
-            )
-        return runs, Replayer(settings, None), extra
-    described = cluster_of(settings.cluster, changes, beside=(TRACED,))
-    return runs, Replayer(settings, described, tuple(changes)), extra
+    settings, described = typed(Settings, given, ""), None
+    if settings.cluster != TRACED:
+        described = cluster_of(settings.cluster, changes, beside=(TRACED,))
+    elif changes:
+        raise InputError(f"cluster.{changes[0]} changes nothing of cluster=traced: name a described cluster")
+    return runs, Replayer(settings, described, tuple(changes)), key_values(others)
 
 
 def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = ()) -> Cluster:
@@ -318,4 +310,10 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
         raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
     if not isinstance(values, dict):
         raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
-    return typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
+    made = typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
+    if made.measured:
+        raise InputError(
+            f"cluster={name} describes no devices and links: name a cluster of conf/cluster that does, or a"
+            " file that ends in .yaml"
+        )
+    return made

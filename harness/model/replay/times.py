@@ -18,8 +18,6 @@ from harness.model.replay.engine import Going, Segment, Timeline
 from harness.model.replay.rounds import updates
 from harness.results.writer import covered
 
-EARLIER = "begun in an earlier epoch"
-
 
 @dataclass(frozen=True)
 class Epoch:
@@ -43,21 +41,18 @@ class Epoch:
     comm: float
 
 
-def slowest_ends(timeline: Timeline) -> list[float]:
-    """By epoch, the moment at which the last worker ends it. Empty for an asynchronous run, in which nobody
-    waits for that worker."""
-    if timeline.program.updates is not None:
-        return []
-    workers = range(timeline.program.workers)
-    return [max(timeline.ends(w, index) for w in workers) for index in range(len(timeline.program.epochs))]
+def by_worker(timeline: Timeline) -> list[list[Epoch]]:
+    """Each worker's epochs in order, or its rounds in an asynchronous run."""
+    workers, slowest = range(timeline.program.workers), None
+    if timeline.program.updates is None:
+        indices = range(len(timeline.program.epochs))
+        slowest = [max(timeline.ends(w, index) for w in workers) for index in indices]
+    return [_of_worker(timeline, worker, slowest) for worker in workers]
 
 
-def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None = None) -> list[Epoch]:
-    """A worker's epochs in order, or its rounds in an asynchronous run.
-
-    slowest   `slowest_ends`, where they are known already
-    """
-    ends = slowest_ends(timeline) if slowest is None else slowest
+def _of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None) -> list[Epoch]:
+    """slowest   by epoch, the moment at which the last worker ends it; None of an asynchronous run, in which
+    nobody waits for that worker"""
     found = []
     flights = np.array(
         [
@@ -82,7 +77,7 @@ def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None =
                 rest=parts["rest"],
                 exposed=parts["wait"] - parts["idle"],
                 idle=parts["idle"],
-                behind=ends[index] - end if ends else 0.0,
+                behind=slowest[index] - end if slowest is not None else 0.0,
                 comm=covered(map(tuple, inside), begin, end),
             )
         )
@@ -94,10 +89,9 @@ def first_epoch(timeline: Timeline) -> float:
     fetched only then. Its work, and its waits for other workers, are as long as in the mean of the other
     epochs, since in the first one loops are compiled and memory is allocated."""
     longest = 0.0
-    for worker in range(timeline.program.workers):
-        first, *others = of_worker(timeline, worker)
-        rest = [own.epoch - own.exposed for own in others] or [first.epoch - first.exposed]
-        longest = max(longest, first.exposed + float(np.mean(rest)))
+    for own in by_worker(timeline):
+        rest = [each.epoch - each.exposed for each in own[1:] or own]
+        longest = max(longest, own[0].exposed + float(np.mean(rest)))
     return longest
 
 
@@ -126,29 +120,24 @@ class Times:
 
 def times_of(timeline: Timeline) -> Times:
     """The means of a timeline's warm epochs."""
-    ends = slowest_ends(timeline)
-    by_worker = [of_worker(timeline, worker, ends) for worker in range(timeline.program.workers)]
+    epochs = by_worker(timeline)
     if timeline.program.updates is None:
         kept = warm(timeline)
-        epoch = float(np.mean([max(own[index].epoch for own in by_worker) for index in kept]))
+        epoch = float(np.mean([max(own[index].epoch for own in epochs) for index in kept]))
         first, count = kept.start, float(len(kept))
     else:
-        ends = _epochs_of_run(timeline)
+        # With every P-th update of the server's weights an epoch ends.
+        size, total = timeline.program.workers, timeline.program.updates
+        ends = [moment for moment, _ in updates(timeline)[size - 1 : total : size]]
         epoch = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else ends[0]
         first = 1
-        count = sum(len(own[first:]) for own in by_worker) / len(by_worker)
+        count = sum(len(own[first:]) for own in epochs) / len(epochs)
     workers = [
         Epoch(*(float(sum(getattr(each, f.name) for each in own[first:])) / count for f in fields(Epoch)))
-        for own in by_worker
+        for own in epochs
     ]
     named = [_spent(timeline, worker, first, count) for worker in range(timeline.program.workers)]
     return Times(epoch, workers, named)
-
-
-def _epochs_of_run(timeline: Timeline) -> list[float]:
-    """When each epoch of an asynchronous run ends: with every P-th update of the server's weights."""
-    workers, total = timeline.program.workers, timeline.program.updates
-    return [moment for moment, _ in updates(timeline)[workers - 1 : total : workers]]
 
 
 def _spent(timeline: Timeline, worker: int, first: int, count: float) -> dict[str, float]:
@@ -214,10 +203,10 @@ def _through_messages(
         sent = going.sent[place]
         path = timeline.platform.path(sent.message.source, sent.message.target)
         since = max(sent.ready, first)
-        name = f"{going.operation.display_name()}: {_place(timeline, sent.message.source)} to"
-        name = f"{name} {_place(timeline, sent.message.target)}, {path.where}"
+        ends = " to ".join(_place(timeline, end) for end in (sent.message.source, sent.message.target))
+        name = f"{going.operation.display_name()}: {ends}, {path.where}"
         if sent.ready < first:
-            name = f"{name}, {EARLIER}"
+            name += ", begun in an earlier epoch"
         found.append((name, now - since))
         now = since
         if sent.cause >= 0:
