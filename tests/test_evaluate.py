@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from harness.core.scores import log_odds
-from harness.data.partition.stats import LabelCounts, constant_score
+from harness.data.partition.stats import constant_score, majority
 from tests import jobs, systems
 from tests.graphs import random_graph
 from tests.systems import shards_of
@@ -140,13 +140,11 @@ def test_the_best_constant_answer_is_that_of_all_of_them(counts, vertices):
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_the_majority_is_counted_over_all_shards(multilabel):
-    graph = random_graph(50, 4, multilabel=multilabel)
-    counted = LabelCounts()
-    for shard in shards_of(graph, np.arange(50, dtype=np.int32) % 3, 3):
-        counted.add(shard)
-    for split, share in counted.majority().items():
+def test_the_majority_is_that_of_the_vertices_of_each_split(multilabel):
+    graph = random_graph(50, 4, multilabel=multilabel).replace(val=np.zeros(50, bool))
+    found = majority(graph)
+    assert found["val"] is None
+    for split in ("train", "test"):
         labels = graph.labels[getattr(graph, split)]
         counts = labels.sum(0) if multilabel else np.bincount(labels)
-        assert share == constant_score(counts, len(labels), multilabel) and 0 < share <= 1
-    assert constant_score(np.zeros(3), 0, multilabel) is None
+        assert found[split] == constant_score(counts, len(labels), multilabel) and 0 < found[split] <= 1

@@ -42,7 +42,7 @@ def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -
         return began
     if on_gpu or run.settings.kernel not in TILED:
         return {}
-    loaded = (io.load(shards, rank, ranges=False) for rank in range(run.settings.workers))
+    loaded = (io.load(shards, rank) for rank in range(run.settings.workers))
     blocks = [value for shard in loaded for value in vars(shard).values() if isinstance(value, Csr)]
     shapes = [(block.num_rows, block.num_columns, block.num_entries) for block in blocks]
     shapes += [(columns, rows, entries) for rows, columns, entries in shapes]  # of the backward pass

@@ -141,6 +141,8 @@ def bring_shards(comm: Comm, run_dir: Path, sees: Sequence[bool]) -> None:
     lacks = told(comm, not sees[comm.rank] and not _is_whole(own))
     for k in (k for k, lacking in enumerate(lacks) if lacking):
         _carry(comm, 0, k, folder / io.shard_name(k), own)
+    if lacks[comm.rank]:
+        check_file(folder, own.name)
 
 
 def _is_whole(path: Path) -> bool:

@@ -32,14 +32,15 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
 
     def along(edges: Edges, rank: int, halo: np.ndarray, counts: np.ndarray, prefix: str) -> dict[str, Any]:
         """The fields of a worker's edges in one direction, and of the halo at their other ends."""
-        near, far = _blocks(*edges, assignment, local, inners[rank], halo, rank, column)
+        inner = inners[rank]
+        column[halo] = np.arange(len(halo), dtype=np.int32)
         found = {
-            "inner_edges": near,
+            "inner_edges": block(edges, inner, assignment, rank, local, len(inner)),
             "halo": halo,
             "halo_counts": counts,
             "halo_rows": local[halo],
             "halo_degrees": degrees[halo],
-            "halo_edges": far,
+            "halo_edges": block(edges, inner, assignment, rank, column, len(halo), others=True),
         }
         return {prefix + name: value for name, value in found.items()}
 
@@ -124,64 +125,45 @@ def mark_neighbours(indptr, indices, assignment, vertices, rank, seen):
                 seen[indices[e]] = True
 
 
-def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
-    """The rows of `inner` as two blocks without self-loops: over inner columns and over halo columns."""
-    column[halo] = np.arange(len(halo), dtype=np.int32)
-    inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
-    carried = len(weights) > 0
-    near, near_values = unfilled(inner_ptr, len(inner), carried)
-    far, far_values = unfilled(halo_ptr, len(halo), carried)
-    filled = (near.indices, near_values), (far.indices, far_values)
-    _fill(indptr, indices, weights, assignment, local, inner, rank, column, *filled)
-    return near, far
+def block(
+    edges: Edges,
+    vertices: np.ndarray,
+    owner: np.ndarray,
+    rank: int,
+    column: np.ndarray,
+    num_columns: int,
+    *,
+    others: bool = False,
+    by_entry: bool = False,
+) -> Csr:
+    """The rows `vertices` of `edges`, without self-loops: their entries that belong to `rank`, or those that
+    belong to the `others`.
 
-
-def unfilled(starts: np.ndarray, num_columns: int, carried: bool) -> tuple[Csr, np.ndarray]:
-    """A block whose rows begin at `starts` [n + 1], and its values as an array for compiled loops, which is
-    empty where no weights are `carried`. The caller fills columns and values.
-
-    Edge-cut and vertex-cut count and fill by loops of their own. In an edge-cut the owner of the neighbour
-    decides an edge's block, and one pass over the edges fills two blocks; in a vertex-cut the owner of the
-    edge decides. A loop for both would have to read the edges once per block."""
-    columns = np.empty(starts[-1], np.int32)
-    values = np.empty(len(columns) if carried else 0, np.float32)
+    owner    [V] whose each neighbour is; `by_entry` [E] whose each entry is
+    column   [V] the number that a neighbour has as a column of the block
+    """
+    starts, columns, values = _entries(*edges, vertices, owner, by_entry, rank, others, column)
     starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts
-    return Csr(starts, columns, num_columns, values if carried else None), values
+    return Csr(starts, columns, num_columns, values if len(edges[2]) else None)
 
 
-@numba.njit(cache=True)
-def _count(indptr, indices, assignment, inner, rank):
-    inner_ptr = np.zeros(len(inner) + 1, np.int64)
-    halo_ptr = np.zeros(len(inner) + 1, np.int64)
-    for i in range(len(inner)):
-        v = inner[i]
-        near = far = 0
+@numba.njit(cache=True, nogil=True)
+def _entries(indptr, indices, weights, vertices, owner, by_entry, rank, others, column):
+    """Starts, columns and values of the rows of `block`; values are empty where `weights` are."""
+    most = 0
+    for v in vertices:
+        most += indptr[v + 1] - indptr[v]
+    starts = np.zeros(len(vertices) + 1, np.int64)
+    columns, values = np.empty(most, np.int32), np.empty(most if len(weights) else 0, np.float32)
+    end = 0
+    for i in range(len(vertices)):
+        v = vertices[i]
         for e in range(indptr[v], indptr[v + 1]):
             u = indices[e]
-            if assignment[u] != rank:
-                far += 1
-            elif u != v:
-                near += 1
-        inner_ptr[i + 1] = inner_ptr[i] + near
-        halo_ptr[i + 1] = halo_ptr[i] + far
-    return inner_ptr, halo_ptr
-
-
-@numba.njit(cache=True)
-def _fill(indptr, indices, weights, assignment, local, inner, rank, column, inner_block, halo_block):
-    """Fill the columns and values of both blocks."""
-    (inner_columns, inner_values), (halo_columns, halo_values) = inner_block, halo_block
-    near = far = 0
-    for v in inner:
-        for e in range(indptr[v], indptr[v + 1]):
-            u = indices[e]
-            if assignment[u] != rank:
-                halo_columns[far] = column[u]
+            if u != v and (owner[e if by_entry else u] != rank) == others:
+                columns[end] = column[u]
                 if len(weights):
-                    halo_values[far] = weights[e]
-                far += 1
-            elif u != v:
-                inner_columns[near] = local[u]
-                if len(weights):
-                    inner_values[near] = weights[e]
-                near += 1
+                    values[end] = weights[e]
+                end += 1
+        starts[i + 1] = end
+    return starts, columns[:end].copy(), values[:end].copy()

@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 
 from harness.data.graph import Graph
-from harness.data.partition.build import degrees_of, held, numbered, of_worker, unfilled, values_of
+from harness.data.partition.build import block, degrees_of, held, numbered, of_worker, values_of
 from harness.data.partition.config import VertexCutPartitioner
-from harness.data.partition.shard import Csr, ReplicaShard
+from harness.data.partition.shard import ReplicaShard
 from harness.data.partition.vertexcut import EdgeAssignment
 
 
@@ -23,7 +23,7 @@ def build_replicas(
     master = edges.masters(masters)
     owner = _entry_owners(graph.indptr, graph.indices, edges.low, edges.high, edges.owner.astype(np.int16))
     sizes, _, row = numbered(master, parts)
-    degrees, weights = degrees_of(graph), values_of(graph)
+    degrees, entries = degrees_of(graph), (graph.indptr, graph.indices, values_of(graph))
 
     # The mirrors of every worker are found first: what a worker knows of the copies of its masters
     # (`copy_rows`, `copy_counts`) is made of its peers' mirrors.
@@ -46,19 +46,12 @@ def build_replicas(
             mirror_rows=row[mirrors[rank]],
             copy_rows=row[np.concatenate(copies)],
             copy_counts=counts[:, rank].copy(),
-            edges=_local_edges(graph.indptr, graph.indices, weights, owner, vertices, rank, column),
+            edges=block(entries, vertices, owner, rank, column, len(vertices), by_entry=True),
         )
 
 
 def _by_master(vertices: np.ndarray, master: np.ndarray) -> np.ndarray:
     return vertices[np.argsort(master[vertices], kind="stable")]
-
-
-def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr:
-    starts = _count(indptr, owner, vertices, rank)
-    edges, values = unfilled(starts, len(vertices), len(weights) > 0)
-    _fill(indptr, indices, weights, owner, vertices, rank, column, edges.indices, values)
-    return edges
 
 
 @njit(cache=True, nogil=True)
@@ -88,26 +81,3 @@ def _entry_owners(indptr, indices, low, high, owner):
                     seen[u] += 1
                 found[e] = owner[seen[u]]
     return found
-
-
-@njit(cache=True, nogil=True)
-def _count(indptr, owner, vertices, rank):
-    starts = np.zeros(len(vertices) + 1, np.int64)
-    for i in range(len(vertices)):
-        mine = 0
-        for e in range(indptr[vertices[i]], indptr[vertices[i] + 1]):
-            mine += owner[e] == rank
-        starts[i + 1] = starts[i] + mine
-    return starts
-
-
-@njit(cache=True, nogil=True)
-def _fill(indptr, indices, weights, owner, vertices, rank, column, columns, values):
-    end = 0
-    for v in vertices:
-        for e in range(indptr[v], indptr[v + 1]):
-            if owner[e] == rank:
-                columns[end] = column[indices[e]]
-                if len(weights):
-                    values[end] = weights[e]
-                end += 1

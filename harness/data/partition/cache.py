@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -25,14 +25,15 @@ from harness.base.checksum import Damaged
 from harness.base.errors import InputError, writing
 from harness.base.machine import check_machine
 from harness.data.graph import Graph
-from harness.data.partition import io
+from harness.data.partition import io, stats
 from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
 from harness.data.partition.build_replicas import build_replicas
 from harness.data.partition.config import EdgeCutPartitioner, Partitioner, VertexCutPartitioner
-from harness.data.partition.stats import LabelCounts, Statistics, facts, two_hops
+from harness.data.partition.shard import ReplicaShard, Shard
 from harness.data.partition.vertexcut import EdgeAssignment, assign_edges, statistics
 
+S = TypeVar("S", Shard, ReplicaShard)
 FORMAT = 4  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
 
@@ -195,32 +196,31 @@ def _took(shards: Path) -> Path:
 
 def _cut_vertices(graph: Graph, owner: np.ndarray, parts: int, folder: Path) -> dict[str, Any]:
     """Save the shards of an edge-cut; returns its statistics."""
-    counted = Statistics()
-    for shard in build_shards(graph, owner, parts):
-        io.save(shard, folder)
-        counted.add(shard)
-    return {**counted.result(), **two_hops(graph, owner, parts)}
+    shards = _saved(build_shards(graph, owner, parts), folder)
+    return {**stats.statistics(graph, shards), **stats.two_hops(graph, owner, parts)}
 
 
 def _cut_edges(
     graph: Graph, edges: EdgeAssignment, partition: VertexCutPartitioner, folder: Path
 ) -> dict[str, Any]:
     """Save the shards of a vertex-cut; returns its statistics."""
-    entries, labels = 0, LabelCounts()
-    for shard in build_replicas(graph, edges, partition.masters):
-        io.save(shard, folder)
-        entries += shard.edges.num_entries
-        labels.add(shard)
+    shards = _saved(build_replicas(graph, edges, partition.masters), folder)
+    entries = sum(shard.edges.num_entries for shard in shards)
     counted = statistics(edges, partition.masters)
     # "edges" counts both directions, as for an edge-cut; "worker_edges" counts undirected edges.
     return {
-        **facts(shard),
+        **stats.facts(graph, edges.parts),
         **counted,
         "worker_edges": counted["edges"],
         "edges": entries,
         "hosts": partition.hosts,
-        "majority": labels.majority(),
     }
+
+
+def _saved(shards: Iterator[S], folder: Path) -> Iterator[S]:
+    for shard in shards:
+        io.save(shard, folder)
+        yield shard
 
 
 @dataclass

@@ -14,8 +14,7 @@ from safetensors.numpy import save_file
 
 from harness.base.errors import InputError
 from harness.base.machine import check_machine
-from harness.data.graph import Graph, validate
-from harness.data.partition.faults import fault
+from harness.data.graph import Graph
 from harness.data.partition.shard import Csr, ReplicaShard, Shard
 
 SHARDS = {kind.cut: kind for kind in (Shard, ReplicaShard)}
@@ -28,13 +27,12 @@ def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
     return path
 
 
-def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
-    """Map one worker's file, copy-on-write. Raises InputError where it is missing or damaged, or where a
-    type, shape or number in it is impossible, since compiled loops use its indices unchecked.
+def load(folder: Path, rank: int) -> Shard | ReplicaShard:
+    """Map one worker's file, copy-on-write. Raises InputError where it is missing, is no such file, or lacks
+    a field.
 
-    ranges   False: check types, shapes and counts only; a page of a large array is then read from the disk
-             when it is first used
-    """
+    Its numbers are not looked at, and compiled loops use its indices unchecked: a run's files are read once
+    their checksums have been compared (`Cache.get_or_make`, `check_file`)."""
     path = _path(folder, rank)
     arrays, scalars = _read(path)
     kind = SHARDS.get(str(scalars.pop("cut", None)))
@@ -49,13 +47,7 @@ def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
         raise _damaged(path, f"it holds no {missing[0]}")
     if values["rank"] != rank:
         raise _damaged(path, f"it is worker {values['rank']}'s")
-    shard = kind(**values)
-    try:
-        if wrong := fault(shard, ranges):
-            raise _damaged(path, wrong)
-    except (TypeError, AttributeError, IndexError) as error:  # a scalar where an array belongs
-        raise _damaged(path, error) from None
-    return shard
+    return kind(**values)
 
 
 def shard_name(rank: int) -> str:
@@ -69,12 +61,9 @@ def save_graph(graph: Graph, path: Path) -> None:
 
 
 def load_graph(path: Path) -> Graph:
-    """Map a graph, copy-on-write, and validate it. Raises InputError where its file is missing or damaged."""
-    arrays, scalars = _read(path)
-    try:
-        return validate(Graph(**_values(Graph, arrays, scalars)))
-    except (InputError, TypeError, AttributeError, IndexError) as error:
-        raise _damaged(path, error) from None
+    """Map a graph that was valid when it was written, copy-on-write. Raises InputError where its file is
+    missing or is no such file."""
+    return Graph(**_values(Graph, *_read(path)))
 
 
 def _path(folder: Path, rank: int) -> Path:

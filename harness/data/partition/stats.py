@@ -1,60 +1,47 @@
 """Statistics of an edge-cut, gathered shard by shard; of a vertex-cut see `vertexcut.statistics`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from harness.data.graph import Graph
 from harness.data.partition.build import mark_neighbours
-from harness.data.partition.shard import Csr, ReplicaShard, Shard
+from harness.data.partition.shard import Csr, Shard
 
 
-def facts(shard: Shard | ReplicaShard) -> dict[str, Any]:
-    """What any shard knows of the whole graph, as plain JSON values."""
+def facts(graph: Graph, parts: int) -> dict[str, Any]:
+    """What every partition of a graph among `parts` workers says of it, as plain JSON values."""
     return {
-        "graph": shard.graph_name,
-        "vertices": shard.num_vertices,
-        "workers": shard.num_workers,
-        "features": int(shard.features.shape[1]),
-        "classes": shard.num_classes,
-        "symmetric": bool(shard.symmetric),
-        "multilabel": shard.labels.ndim == 2,
-        "train": int(shard.split_counts[0]),
-        **({"weighted": True} if shard.weighted else {}),
+        "graph": graph.name,
+        "vertices": graph.num_vertices,
+        "workers": parts,
+        "features": int(graph.num_features),
+        "classes": graph.num_classes,
+        "symmetric": bool(graph.symmetric),
+        "multilabel": graph.multilabel,
+        "train": int(graph.train.sum()),
+        **({} if graph.weights is None else {"weighted": True}),
+        "majority": majority(graph),
     }
 
 
-class LabelCounts:
-    """How many vertices of each split have each label; add every shard once."""
+def majority(graph: Graph) -> dict[str, float | None]:
+    """The accuracy of giving every vertex the same answer, by split; None for a split without vertices.
 
-    def __init__(self) -> None:
-        self.counts: dict[str, np.ndarray] = {}  # by split: [C + 1] int64, the vertices of the split last
-
-    def add(self, shard: Shard | ReplicaShard) -> None:
-        for split in ("train", "val", "test"):
-            labels = shard.labels[getattr(shard, split)]
-            own = (
-                labels.sum(0, np.int64)
-                if labels.ndim == 2
-                else np.bincount(labels, minlength=shard.num_classes)
-            )
-            self.counts[split] = self.counts.get(split, 0) + np.append(own, len(labels))
-        self.multilabel = shard.labels.ndim == 2
-
-    def majority(self) -> dict[str, float | None]:
-        """The accuracy of giving every vertex the same answer, by split; None for a split without vertices.
-
-        One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k
-        most frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their
-        counts."""
-        return {
-            split: constant_score(counts[:-1], int(counts[-1]), self.multilabel)
-            for split, counts in self.counts.items()
-        }
+    One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k
+    most frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their
+    counts."""
+    found = {}
+    for split in ("train", "val", "test"):
+        labels = graph.labels[getattr(graph, split)]
+        counts = labels.sum(0, np.int64) if graph.multilabel else np.bincount(labels)
+        found[split] = constant_score(counts, len(labels), graph.multilabel)
+    return found
 
 
 def constant_score(counts: np.ndarray, vertices: int, multilabel: bool) -> float | None:
-    """The best score of a constant answer, as `LabelCounts.majority` defines it, from the count of each label
+    """The best score of a constant answer, as `majority` defines it, from the count of each label
     [C] among `vertices`; None where there are none."""
     if not vertices:
         return None
@@ -65,69 +52,50 @@ def constant_score(counts: np.ndarray, vertices: int, multilabel: bool) -> float
     return float((2 * found / (predicted + max(counts.sum(), 1))).max())
 
 
-class Statistics:
-    """Add every shard once, in any order, then ask for the `result`. Self-loops are counted nowhere.
+def statistics(graph: Graph, shards: Iterable[Shard]) -> dict[str, Any]:
+    """Plain JSON values, from all shards in rank order; lists are by worker. Self-loops are counted nowhere.
 
     inner, halo      vertices of each worker
-    inner_edges, halo_edges   in-edges of each worker's inner vertices, from inner and from halo vertices
     sent_rows        rows each worker sends in one halo exchange
+    inner_edges, halo_edges   in-edges of each worker's inner vertices, from inner and from halo vertices
     edge_cut         directed edges whose ends have different owners; edge_cut_share of all
     overlap          mean of R(v), the number of halos that v is in (CaPGNN's overlap ratio, eq. 2), over the
                      vertices that are in any halo
     shared_halo      vertices that are in the halos of two workers or more
     replication      (inner + halo) / V
-    majority         by split, see `LabelCounts.majority`
     remote_weight    share of the GCN matrix D^-1/2 (A + I) D^-1/2 that stands between vertices of different
                      workers
     vertex_balance, edge_balance   the largest worker over the mean
     """
-
-    def __init__(self) -> None:
-        self.workers: dict[int, dict[str, int]] = {}
-        self.whole: dict[str, Any] = {}
-        self.ratio: np.ndarray | None = None  # [V] int32: R(v)
-        self.labels = LabelCounts()
-        self.weights = np.zeros(2)  # of the GCN matrix: between workers, and in all
-
-    def add(self, shard: Shard) -> None:
-        # Plain numbers only: a shard kept here would stay in memory while the next one is built.
-        self.whole = facts(shard)
-        self.labels.add(shard)
-        self.weights += _weights(shard)
-        if self.ratio is None:
-            self.ratio = np.zeros(shard.num_vertices, np.int32)
-        self.ratio[shard.halo] += 1  # a vertex stands once in a halo
-        self.workers[shard.rank] = {
-            "inner": shard.num_inner,
-            "halo": shard.num_halo,
-            "sent_rows": len(shard.send_rows),
-            "inner_edges": shard.inner_edges.num_entries,
-            "halo_edges": shard.halo_edges.num_entries,
-        }
-
-    def result(self) -> dict[str, Any]:
-        """Plain JSON values; lists are by worker."""
-        workers = [self.workers[rank] for rank in sorted(self.workers)]
-        assert len(workers) == self.whole["workers"], "statistics need every shard"
-        each = {key: [worker[key] for worker in workers] for key in workers[0]}
-        edges = [near + far for near, far in zip(each["inner_edges"], each["halo_edges"])]
-        total, cut, vertices = sum(edges), sum(each["halo_edges"]), self.whole["vertices"]
-        assert self.ratio is not None
-        in_halo = self.ratio[self.ratio > 0]
-        return {
-            **self.whole,
-            "edges": total,
-            **each,
-            "edge_cut": cut,
-            "edge_cut_share": cut / max(total, 1),
-            "overlap": float(in_halo.mean()) if len(in_halo) else 0.0,
-            "shared_halo": int((in_halo > 1).sum()),
-            "replication": (vertices + sum(each["halo"])) / vertices,
-            "majority": self.labels.majority(),
-            "remote_weight": float(self.weights[0] / self.weights[1]),
-            "vertex_balance": max(each["inner"]) * len(workers) / vertices,
-            "edge_balance": max(edges) * len(workers) / max(total, 1),
-        }
+    ratio = np.zeros(graph.num_vertices, np.int32)  # R(v)
+    weights = np.zeros(2)  # of the GCN matrix: between workers, and in all
+    each: dict[str, list[int]] = {
+        name: [] for name in ("inner", "halo", "sent_rows", "inner_edges", "halo_edges")
+    }
+    # Plain numbers only: a shard kept here would stay in memory while the next one is built.
+    for shard in shards:
+        weights += _weights(shard)
+        ratio[shard.halo] += 1  # a vertex stands once in a halo
+        entries = shard.inner_edges.num_entries, shard.halo_edges.num_entries
+        counts = shard.num_inner, shard.num_halo, len(shard.send_rows), *entries
+        for numbers, count in zip(each.values(), counts):
+            numbers.append(count)
+    vertices, parts = graph.num_vertices, len(each["inner"])
+    edges = [near + far for near, far in zip(each["inner_edges"], each["halo_edges"])]
+    total, cut, in_halo = sum(edges), sum(each["halo_edges"]), ratio[ratio > 0]
+    return {
+        **facts(graph, parts),
+        "edges": total,
+        **each,
+        "edge_cut": cut,
+        "edge_cut_share": cut / max(total, 1),
+        "overlap": float(in_halo.mean()) if len(in_halo) else 0.0,
+        "shared_halo": int((in_halo > 1).sum()),
+        "replication": (vertices + sum(each["halo"])) / vertices,
+        "remote_weight": float(weights[0] / weights[1]),
+        "vertex_balance": max(each["inner"]) * parts / vertices,
+        "edge_balance": max(edges) * parts / max(total, 1),
+    }
 
 
 def two_hops(graph: Graph, owner: np.ndarray, parts: int) -> dict[str, Any]:
