@@ -102,7 +102,7 @@ PAPERS = {"edge_index": np.zeros((3, 4), int), "node_feat": np.ones((5, 2))}
         ("reddit", "reddit_graph.npz", {"row": [0], "col": [40]}, "endpoint 40 is not a vertex"),
         ("reddit", "reddit_data.npz", DATA, 'array "node_types" is missing'),
         ("reddit", "reddit_data.npz", {**DATA, "node_types": [1]}, "node_types has shape"),
-        ("tolokers", "tolokers.npz", TOLOKERS, r"\[edges, 2\] is wanted"),
+        ("tolokers", "tolokers.npz", TOLOKERS, r"edges has shape \(1, 3\)"),
         ("ogbn-papers100m", "data.npz", PAPERS, r"\[2, edges\] is wanted"),
     ],
 )

@@ -95,7 +95,7 @@ SPARSE = {"features": None, **compressed(small().features, "attr_")}
         ({"features": np.ones(V)}, r"features of type float64 and shape \(40,\)"),
         ({"labels": np.full(V, 0.5)}, "label 0.5 is not a whole number"),
         ({"labels": np.full(V, 2**40)}, "out of range; number the classes from 0"),
-        ({"labels": np.full((V, 3), 2)}, "give whole numbers 0 and 1"),
+        ({"labels": np.full((V, 3), 2)}, "give 0 or 1 in each column"),
         ({"directed": 2}, "directed=2 cannot be used: give one bool"),
         ({"train": ONES[1:], "val": ONES, "test": ONES}, r"train has shape \(39,\) for 40 vertices"),
         ({"train": np.arange(V) % 2, "val": ~ONES, "test": ~ONES}, "train lists a vertex twice"),

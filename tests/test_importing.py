@@ -132,7 +132,7 @@ def test_a_short_line_is_refused(tmp_path, line, columns):
     table.write_text("# c\n1,2,\n1,2,3\n")
     assert text.read(table, False).cells.tolist() == [["1", "2", ""], ["1", "2", "3"]]
     table.write_text(f"# c\n1,2,3\n{line}\n")
-    with pytest.raises(InputError, match=f"line 3 has {columns} where others have 3: give every line the"):
+    with pytest.raises(InputError, match=f"line 3 has {columns} where the first has 3: give every line the"):
         text.read(table, False)
 
 

@@ -33,11 +33,11 @@ def nested():
 
 KINDS = {
     "weights of another length": ("edge_weight", lambda: torch.ones(EDGES + 1), "give one number per edge"),
-    "meta": ("x", lambda: torch.ones(16, 2, device="meta"), "one on meta: give a dense tensor"),
-    "quantised": ("x", quantised, "a Tensor, quantised"),
-    "complex": ("x", lambda: torch.ones(16, 2, dtype=torch.complex64), "one of torch.complex64"),
+    "meta": ("x", lambda: torch.ones(16, 2, device="meta"), "float32 on meta: give a dense tensor"),
+    "quantised": ("x", quantised, "a Tensor, torch.strided of torch.quint8 on cpu"),
+    "complex": ("x", lambda: torch.ones(16, 2, dtype=torch.complex64), "features of type complex64"),
     "nested": ("x", nested, "nested"),
-    "CSR": ("x", lambda: torch.eye(16).to_sparse_csr(), "a Tensor, sparse"),
+    "CSR": ("x", lambda: torch.eye(16).to_sparse_csr(), "a Tensor, torch.sparse_csr"),
     "expanded": ("x", lambda: torch.ones(1).expand(16, 10**8), "would take 6.4 GB of memory"),
     "text": ("y", lambda: "labels", "y is a str"),
     "a mask of another length": ("val_mask", lambda: torch.ones(3, dtype=torch.bool), "for 16 vertices"),

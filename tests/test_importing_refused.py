@@ -41,7 +41,7 @@ TABLES = [
     ({"features": "id,x,label\na,1,1\nb,tall,0\n"}, (), ["features.csv", "line 3", '"tall"', "--drop"]),
     ({"features": "id,x,label\na,1,1\na,2,0\n"}, (), ["line 3", 'vertex "a" has a row above']),
     ({"features": "id,x\na,1\nb,2\n"}, (), ["features.csv", "--label-column NAME, or --labels FILE"]),
-    ({"features": "a,1,1\nb,2,0\n"}, (), ["has no line of column names", "or give --labels FILE"]),
+    ({"features": "a,1,1\nb,2,0\n"}, (), ["has no line of column names", "or --labels FILE"]),
     ({"features": "id,label\na,1\nb,0\n"}, (), ["no column of features"]),
     ({"features": "\x93NUMPY\x01\x00v"}, (), ["features.csv", "it is not text", "numpy.savetxt(FILE"]),
     (
@@ -82,7 +82,7 @@ def test_a_file_that_is_there_is_kept(tmp_path, capsys):
 @pytest.mark.parametrize(
     "changes,words",
     [
-        ({"edge_index": None}, "has no edge_index"),
+        ({"edge_index": None}, "has no edges"),
         ({"x": None}, "has no features"),
         ({"train_mask": None}, "give all three or none"),
         ({"x": torch.full((16, 2), torch.nan)}, "NaN"),

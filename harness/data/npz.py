@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -11,9 +11,8 @@ from harness.data import raw
 from harness.data.csr import InEdges, from_csr, from_edges
 
 SPLITS = ("train", "val", "test")
-SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
 KEYS = (
-    "edges", "indptr", "indices", "edge_weight", "features", *SPARSE, "labels", *SPLITS, "num_classes",
+    "edges", "indptr", "indices", "edge_weight", "features", *raw.SPARSE, "labels", *SPLITS, "num_classes",
     "directed",
 )  # fmt: skip
 # Arrays that `halobench import` adds for the user; training does not read them.
@@ -43,27 +42,37 @@ def read(path: Path, symmetrise: bool | None) -> raw.Raw:
         _present(names)
     parts = raw.arrays(path, (), KEYS)
     with raw.reading(path):
-        features = (
-            raw.features_of(parts.pop("features"))
-            if "features" in parts
-            else raw.sparse_features(parts, path)
-        )
-        asked = symmetrise
-        if symmetrise is None:
-            symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
-        labels, num_classes = _labels(parts)
-        edges = _edges(parts, len(features), len(labels), symmetrise)
-        if asked is None and not symmetrise and (looked := _without_reverse(edges)):
+        directed = "directed" in parts and _scalar(parts, "directed", "b")
+        asked = not directed if symmetrise is None else symmetrise
+        found = graph_of(parts, path, asked, own=True)
+        if symmetrise is None and directed and (looked := _without_reverse(found.edges)):
             warnings.warn(
                 f"the graph is directed, as its file says, and of {looked} edges none has its reverse: where"
                 " an undirected graph lists each edge once, give dataset.symmetrise=true",
                 stacklevel=2,
             )
-        masks: raw.Masks | None = None
-        if "train" in parts:
-            train, val, test = (_mask(key, parts[key], len(features)) for key in SPLITS)
-            masks = train, val, test
-        if masks and len({len(mask) for mask in masks}) > 1:
+    return found
+
+
+def graph_of(
+    parts: dict[str, np.ndarray], path: Path, symmetrise: bool, own: bool = False, self_loops: bool = True
+) -> raw.Raw:
+    """The graph in arrays of the file `path` that are named as in an npz of one's own.
+
+    own         whether it is one: vertices may then lack a label, and messages say how to change the file
+    self_loops  keep v -> v where it occurs
+
+    Raises InputError where the arrays do not fit each other."""
+    features = (
+        raw.features_of(parts.pop("features")) if "features" in parts else raw.sparse_features(parts, path)
+    )
+    labels, num_classes = _labels(parts, own)
+    edges = _edges(parts, len(features), len(labels), symmetrise, self_loops)
+    masks: raw.Masks | None = None
+    if "train" in parts:
+        train, val, test = (_mask(key, parts[key], len(features)) for key in SPLITS)
+        masks = train, val, test
+        if len({len(mask) for mask in masks}) > 1:
             raise InputError(
                 f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the "
                 "same number of each"
@@ -97,11 +106,11 @@ def _names(path: Path) -> list[str]:
 
 
 def _present(names: list[str]) -> None:
-    # Edges may also be given as indptr and indices, and features as the arrays of SPARSE.
+    # Edges may also be given as indptr and indices, and features as the arrays of raw.SPARSE.
     given = set(names)
     if {"indptr", "indices"} <= given:
         given.add("edges")
-    if set(SPARSE) <= given:
+    if set(raw.SPARSE) <= given:
         given.add("features")
     renames = [f"{old} to {new}" for old, new in RENAMES.items() if old in names and new not in given]
     if renames:
@@ -119,7 +128,7 @@ def _present(names: list[str]) -> None:
         not ("edges" in names and "indptr" in names),
         "the edges are there twice: give either edges or indptr and indices",
     )
-    need("features" in given, f"the features are missing: give features, or {', '.join(SPARSE)}")
+    need("features" in given, f"the features are missing: give features, or {', '.join(raw.SPARSE)}")
     need("labels" in names, "labels is missing: give one label per vertex")
     splits = [key for key in SPLITS if key in names]
     only = f"only {' and '.join(splits)} of train, val and test is given"
@@ -128,10 +137,14 @@ def _present(names: list[str]) -> None:
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
 
-def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool) -> InEdges:
+def _edges(
+    parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool, self_loops: bool
+) -> InEdges:
     """The in-edges of as many vertices as features has `rows`. Where the edges name more vertices,
     `labelled`, the rows of labels, helps the error to say which array is at fault."""
-    weights = parts.get("edge_weight")
+    how: dict[str, Any] = {
+        "weights": parts.get("edge_weight"), "symmetrise": symmetrise, "self_loops": self_loops
+    }  # fmt: skip
     if "edges" not in parts:
         indptr = parts["indptr"]
         described = len(indptr) - 1
@@ -144,7 +157,7 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
             )
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
-        return from_csr(indptr, parts["indices"], symmetrise=symmetrise, weights=weights)
+        return from_csr(indptr, parts["indices"], **how)
     pairs = parts["edges"]
     if pairs.ndim != 2 or 2 not in pairs.shape:
         raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
@@ -153,7 +166,7 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
         found = f"edges name vertex {named}"
         _too_short(rows, labelled, named + 1, found, f"number the vertices 0 to {rows - 1}")
     src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
-    return from_edges(src, dst, rows, symmetrise=symmetrise, weights=weights)
+    return from_edges(src, dst, rows, **how)
 
 
 def _without_reverse(edges: InEdges) -> int:
@@ -180,20 +193,19 @@ def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: s
     raise InputError(f"features has {rows} rows and labels {labelled}, but {found}: {mend}")
 
 
-def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
+def _labels(parts: dict[str, np.ndarray], own: bool) -> tuple[np.ndarray, int]:
     labels = parts["labels"]
     if labels.ndim == 2 and labels.shape[1] > 1:
-        if labels.dtype.kind not in "iub" or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
+        if labels.dtype.kind not in "iubf" or not np.isin(labels, (0, 1)).all():
             raise InputError(
-                f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label"
-                " classes"
+                f"labels of type {labels.dtype} in {labels.shape} are label sets: give 0 or 1 in each column"
             )
         labels = labels.astype(np.uint8)
     else:
-        labels = raw.single_labels(labels, unlabelled=True)
+        labels = raw.single_labels(labels, unlabelled=own)
     if "num_classes" in parts:
         return labels, _scalar(parts, "num_classes", "iu")
-    return labels, raw.class_count(labels, "store num_classes to keep empty classes")
+    return labels, raw.class_count(labels, "store num_classes to keep empty classes" if own else raw.FETCH)
 
 
 def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:

@@ -1,12 +1,15 @@
 """Readers of the Open Graph Benchmark's vertex data sets: csv.gz tables (arxiv, products; proteins, whose
 features are those of edges) and one npz (papers100M)."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.data import raw
 from harness.data.csr import from_edges
+from harness.data.sets import RealSet
 
 
 def files(split: str, *tables: str) -> tuple[str, ...]:
@@ -111,3 +114,18 @@ def _masks(paths: tuple[Path, Path, Path], num_vertices: int) -> raw.Masks:
             masks.append(raw.mask_of(listed[:, 0], num_vertices, "split")[None])
     train, val, test = masks
     return train, val, test
+
+
+def ogb_set(
+    name: str, archive: str, files: tuple[str, ...], read: Callable[..., raw.Raw], **known: Any
+) -> RealSet:
+    """A data set of OGB, which calls it ogbn-`name` and keeps it in `archive`.zip. `known` are further fields
+    of `RealSet`."""
+    return RealSet(
+        folders=tuple(f"{parent}ogbn{mark}{name}" for parent in ("", "ogb/") for mark in "_-"),
+        files=files,
+        read=read,
+        library="ogb",
+        origin=f"http://snap.stanford.edu/ogb/data/nodeproppred/{archive}.zip",
+        **known,
+    )

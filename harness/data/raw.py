@@ -39,6 +39,8 @@ Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # (train, val, test), each [K
 # real graphs, made dense, about 300.
 EXPANSION = 2000
 SPARED = 64 << 20  # bytes of memory that any file may take, however small it is
+# The arrays of compressed rows of features, as scipy names them.
+SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
 LARGE = 256 << 20  # bytes of a dense table: from this size on, features that a file keeps sparse stay sparse
 
 
@@ -153,36 +155,21 @@ def features_of(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> Table:
-    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` (or
-    with another `prefix`) of the file `path`. The rows stay compressed where the dense table would take LARGE
-    bytes or more, and at least twice as many as they do."""
-    rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
-    indptr = parts[f"{prefix}_indptr"]
-    if len(indptr) != rows + 1:
-        raise InputError(
-            f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows"
-        )
-    dense = 4 * rows * columns
-    affordable(path, dense)
-    found = sparse_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
-    return found if dense >= LARGE and 2 * found.nbytes <= dense else found.dense()
-
-
-def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
-    """Raise InputError unless `shape` is square with as many rows as `indptr` describes."""
-    rows, columns = shape_of(shape, "shape")
-    if rows != columns or len(indptr) != rows + 1:
-        raise damaged(f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers")
-
-
-def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
-    """(rows, columns) from an array of two numbers. Raises InputError where it is something else."""
+def sparse_features(parts: dict[str, np.ndarray], path: Path) -> Table:
+    """[V, F] float32 from the compressed rows SPARSE of the file `path`. They stay compressed where the dense
+    table would take LARGE bytes or more, and at least twice as many as they do."""
+    values, indices, indptr, shape = (parts[name] for name in SPARSE)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
         raise InputError(
-            f"{where}={shape.tolist()} is not a matrix shape; give two numbers, rows and columns"
+            f"attr_shape={shape.tolist()} is not a matrix shape; give two numbers, rows and columns"
         )
-    return int(shape[0]), int(shape[1])
+    rows, columns = map(int, shape)
+    if len(indptr) != rows + 1:
+        raise InputError(f"attr_indptr has {len(indptr)} entries for {rows} rows; give one more than rows")
+    dense = 4 * rows * columns
+    affordable(path, dense)
+    found = sparse_rows(indptr, indices, values, columns, "attr")
+    return found if dense >= LARGE and 2 * found.nbytes <= dense else found.dense()
 
 
 def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:

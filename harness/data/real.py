@@ -8,7 +8,6 @@ from pathlib import Path
 from harness.base.errors import InputError, package
 from harness.base.scratch import scratch
 from harness.data import sets
-from harness.data.raw import Raw
 from harness.data.sets import RealSet
 from harness.data.twin_specs import SPECS
 
@@ -46,11 +45,6 @@ def present(name: str, data_dir: Path) -> bool:
     return _complete(DATASETS[name], data_dir) is not None
 
 
-def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
-    """Read data set `name` from the files that `find` gave."""
-    return DATASETS[name].read(*paths, symmetrise=symmetrise)
-
-
 def _complete(source: RealSet, data_dir: Path) -> tuple[Path, ...] | None:
     for folder in _existing(source, data_dir):
         paths = [path for file in source.files if (path := _file(folder, file)) is not None]
@@ -61,25 +55,11 @@ def _complete(source: RealSet, data_dir: Path) -> tuple[Path, ...] | None:
 
 def _existing(source: RealSet, data_dir: Path) -> list[Path]:
     """The candidate folders that exist, whatever the case of their letters."""
-    found = []
+    found: dict[Path, None] = {}
     for candidate in source.folders:
-        folders = [data_dir]
-        for part in candidate.split("/"):
-            folders = [
-                child
-                for folder in folders
-                for child in _folders(folder)
-                if child.name.lower() == part.lower()
-            ]
-        found += [folder for folder in folders if folder not in found]
-    return found
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return sorted(child for child in folder.iterdir() if child.is_dir())
-    except OSError:  # not there, or not for this user: nothing to find
-        return []
+        pattern = "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in candidate)
+        found |= dict.fromkeys(folder for folder in sorted(data_dir.glob(pattern)) if folder.is_dir())
+    return list(found)
 
 
 def _file(folder: Path, name: str) -> Path | None:
@@ -156,8 +136,6 @@ def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:
     cls = getattr(datasets, source.library)
     dataset = cls.__new__(cls)
     dataset.root = str(root)
-    for key, value in source.arguments.items():
-        setattr(dataset, key, value)
     Path(dataset.raw_dir).mkdir(parents=True, exist_ok=True)
     with contextlib.redirect_stdout(sys.stderr):
         dataset.download()
@@ -165,16 +143,11 @@ def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:
 
 
 def _fetch_ogb(source: RealSet, root: Path) -> Path:
-    import pandas as pd
-    from ogb import nodeproppred
+    """Unpack the archive at `origin`, which holds one folder of its own name."""
     from ogb.utils import url
 
-    master = pd.read_csv(
-        Path(nodeproppred.__file__).parent / "master.csv", index_col=0, keep_default_na=False
-    )
-    about = master[source.arguments["name"]]
     with contextlib.redirect_stdout(sys.stderr):
-        archive = url.download_url(about["url"], str(root))
+        archive = url.download_url(source.origin, str(root))
         url.extract_zip(archive, str(root))
     os.unlink(archive)
-    return root / about["download_name"]
+    return root / Path(source.origin).stem

@@ -65,7 +65,7 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
             raw = npz.read(_npz(config), config.symmetrise)
         else:
             paths = real.find(config.name, Path(data_dir).expanduser())
-            raw = real.read(config.name, paths, config.symmetrise is not False)
+            raw = real.DATASETS[config.name].read(*paths, symmetrise=config.symmetrise is not False)
         graph, own_split = _graph(config, raw), raw.masks is not None
     if config.split == "low_label":
         masks = splits.low_label(graph.labels, graph.num_classes, seed, config.labels_per_class)

@@ -16,7 +16,6 @@ from harness.data.sources import load
 
 SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-UNDECIDED = None
 SHOWN = 12  # class names in the summary
 
 
@@ -30,9 +29,7 @@ class ImportedGraph:
     labels    [V] whole numbers, -1 or NaN for none; or [V, C] of 0 and 1
     weights   [E] numbers, or None
     masks     by split [V] or [K, V] bool; empty where the source has no split
-    directed  whether edges are directed, as the source says; None where it does not say: they are then taken
-              as undirected if every edge has its reverse
-    direction    the summary's words for `directed`; "" for "as the source says"
+    undirected   whether edges are taken as undirected; else they are where every edge has its reverse
     vertex_ids   the source's names of the vertices, where they are not 0 to V - 1
     class_names  the source's names of the classes
     assumed   summary lines by topic: what was found and what was assumed
@@ -44,14 +41,13 @@ class ImportedGraph:
     labels: np.ndarray
     weights: np.ndarray | None = None
     masks: dict[str, np.ndarray] = field(default_factory=dict)
-    directed: bool | None = UNDECIDED
-    direction: str = ""
+    undirected: bool = False
     vertex_ids: Sequence[str] | None = None
     class_names: Sequence[str] | None = None
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = UNDECIDED) -> list[str]:
+def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = None) -> list[str]:
     """Write `found` to `path` and return the summary's lines, in which the file is called `out`. `directed`
     overrules the source.
 
@@ -99,11 +95,10 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = U
 
 def _direction(found: ImportedGraph, listed: InEdges, asked: bool | None) -> tuple[bool, str]:
     """Whether edges keep their direction, and the summary's words for it."""
-    if asked is not UNDECIDED:
+    if asked is not None:
         return asked, "directed, as asked" if asked else "undirected, as asked: each reverse is added"
-    if found.directed is not UNDECIDED:
-        kind = "directed" if found.directed else "undirected"
-        return found.directed, found.direction or f"{kind}, as the source says"
+    if found.undirected:
+        return False, "taken as undirected (--directed keeps directions)"
     if listed.symmetric:
         return False, "undirected: every edge has its reverse"
     return True, "directed: not every edge has a reverse of the same weight (--undirected adds reverses)"

@@ -15,10 +15,6 @@ from harness.data.importing.imported import ImportedGraph
 
 FEATURES, LABELS = ("x", "feat", "feature", "features"), ("y", "label", "labels")
 MASKS = {"train": ("train_mask",), "val": ("val_mask", "valid_mask"), "test": ("test_mask",)}
-DTYPES = (
-    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
-)
 
 
 def read(path: Path) -> ImportedGraph:
@@ -62,96 +58,51 @@ def read(path: Path) -> ImportedGraph:
             f'file "{path}" holds a {type(stored).__name__}: give a torch_geometric Data, or the'
             " dict of its tensors"
         )
-    if "edge_index" not in stored:
-        raise InputError(
-            f'file "{path}" has no edge_index (there are: {listed(stored)}): store the edges under it'
-        )
-    edges = _array(path, "edge_index", stored["edge_index"])
-    if edges.ndim != 2 or len(edges) != 2:
-        raise InputError(f'file "{path}": edge_index has shape {edges.shape}: give [2, edges]')
-    weights = stored.get("edge_weight")
-    attribute = stored.get("edge_attr")
+    edges = _array(path, stored, ("edge_index",), "edges")
+    weighted, attribute = stored.get("edge_weight") is not None, stored.get("edge_attr")
     assumed = {}
-    if weights is None and isinstance(attribute, torch.Tensor) and attribute[:1].numel() in (0, 1):
-        weights = attribute
+    if not weighted and isinstance(attribute, torch.Tensor) and attribute[:1].numel() in (0, 1):
+        weighted, stored = True, {**stored, "edge_weight": attribute}
         assumed["weights"] = "edge_attr, which has one number per edge"
     elif attribute is not None:
         assumed["edge_attr"] = "left out: training uses one weight per edge, not features of edges"
-    return _found(path, edges.T, stored, weights, assumed)
-
-
-def _found(
-    path: Path, edges: np.ndarray, given: Mapping[str, Any], weights: Any, assumed: dict[str, str]
-) -> ImportedGraph:
-    features = _first(path, given, FEATURES, "features")
-    if features.ndim != 2:
-        raise InputError(f'file "{path}": features have shape {features.shape}: give [vertices, features]')
-    labels = _first(path, given, LABELS, "labels")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim == 2 and labels.dtype.kind == "f":
-        if not np.isin(labels, (0, 1)).all():
-            raise InputError(
-                f'file "{path}": labels of {labels.shape} are label sets: give 0 or 1 in each column'
-            )
-        labels = labels.astype(np.uint8)
     masks = {}
     for split, names in MASKS.items():
-        name = next((name for name in names if given.get(name) is not None), None)
-        if name is not None:
-            mask = _array(path, name, given[name])
+        if any(stored.get(name) is not None for name in names):
             # torch_geometric has alternative splits in columns, the npz in rows.
-            masks[split] = (mask.T if mask.ndim == 2 else mask).astype(bool)
-    if 0 < len(masks) < 3:
-        raise InputError(
-            f'file "{path}" has only {" and ".join(masks)} of three masks: give all three or none'
-        )
+            masks[split] = _array(path, stored, names, split).T.astype(bool)
     return ImportedGraph(
         source=path,
-        edges=np.ascontiguousarray(edges),
-        features=features,
-        labels=labels,
-        weights=None if weights is None else _weights(path, weights, len(edges)),
+        edges=np.ascontiguousarray(edges.T),
+        features=_array(path, stored, FEATURES, "features"),
+        labels=_array(path, stored, LABELS, "labels"),
+        weights=None
+        if stored.get("edge_weight") is None
+        else _array(path, stored, ("edge_weight",), "weights"),
         masks=masks,
         assumed=assumed,
     )
 
 
-def _weights(path: Path, value: Any, edges: int) -> np.ndarray:
-    weights = _array(path, "edge_weight", value)
-    if weights.shape not in ((edges,), (edges, 1)):
-        raise InputError(
-            f'file "{path}": edge_weight has shape {weights.shape}: give one number per edge, {edges}'
-        )
-    return weights.reshape(edges)
-
-
-def _first(path: Path, given: Mapping[str, Any], names: Sequence[str], what: str) -> np.ndarray:
-    name = next((name for name in names if given.get(name) is not None), None)
+def _array(path: Path, stored: Mapping[str, Any], names: Sequence[str], what: str) -> np.ndarray:
+    """The tensor under the first of `names` that is there, as an array. Raises InputError, in which it is
+    called `what`, where there is none, or another thing than a dense tensor of numbers."""
+    name = next((name for name in names if stored.get(name) is not None), None)
     if name is None:
         raise InputError(
-            f'file "{path}" has no {what} (there are: {listed(given)}): store them as'
+            f'file "{path}" has no {what} (there are: {listed(stored)}): store them as'
             f" {' or '.join(names[:2])}"
         )
-    return _array(path, name, given[name])
-
-
-def _array(path: Path, name: str, value: Any) -> np.ndarray:
-    if isinstance(value, np.ndarray):
-        return value
+    value = stored[name]
     if not isinstance(value, torch.Tensor):
         raise InputError(f'file "{path}": {name} is a {type(value).__name__}: give a dense tensor')
-    refused = {
-        "sparse": value.layout != torch.strided,
-        "nested": value.is_nested,
-        "quantised": value.is_quantized,
-        f"one on {value.device.type}": value.device.type != "cpu",
-        f"one of {value.dtype}": value.dtype not in DTYPES,
-    }
-    if odd := next((what for what, so in refused.items() if so), ""):
-        raise InputError(f'file "{path}": {name} is a Tensor, {odd}: give a dense tensor of numbers')
     with raw.reading(path):
         # An expanded tensor repeats a few stored bytes for any number of values.
         raw.affordable(path, value.numel() * value.element_size())
-    value = value.detach().resolve_conj().resolve_neg()
-    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    try:
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
+    except (TypeError, RuntimeError):
+        kind = "nested" if value.is_nested else f"{value.layout} of {value.dtype} on {value.device.type}"
+        raise InputError(
+            f'file "{path}": {name} is a Tensor, {kind}: give a dense tensor of numbers'
+        ) from None

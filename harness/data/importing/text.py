@@ -3,8 +3,7 @@
 import csv
 import gzip
 import itertools
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,15 +80,7 @@ def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_fro
     if not path.is_file():
         raise InputError(f'file "{path}" is not there: give the path of a CSV or TSV file')
     with reading(path):
-        with path.open("rb") as file:
-            if path.suffix != ".gz" and b"\0" in file.read(4096):
-                made = "numpy.savetxt(FILE, array, delimiter=',')"
-                raise InputError(f"it is not text: give a CSV or TSV file, as {made} makes")
-        before, first = _begin(path)
-        if not first:
-            raise InputError("it has no rows: give a table with a row per line")
-        separator = next((mark for mark in SEPARATORS if mark in first.strip()), ",")
-        cells = _cells(path, separator, before)
+        before, cells = _cells(path)
     first_line = before + 1
     names = None
     if header or (header is None and _is_header(cells, known, numeric_from)):
@@ -104,62 +95,35 @@ def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_fro
     return Table(path, cells, names, first_line)
 
 
-def _begin(path: Path) -> tuple[int, str]:
-    """How many lines of comments the file begins with, and the first line after them."""
-    before = 0
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as lines:
-        for line in lines:
-            if not line.startswith(COMMENTS):
-                return before, line
-            before += 1
-    return before, ""
-
-
-def _cells(path: Path, separator: str, before: int) -> np.ndarray:
-    """[rows, columns] text; row i is line before + 1 + i."""
-    try:
-        frame = pd.read_csv(
-            path,
-            sep=r"\s+" if separator == " " else separator,
-            header=None,
-            dtype=str,
-            skiprows=before,
-            na_filter=False,
-            skip_blank_lines=False,
-            encoding="utf-8-sig",
-            quoting=csv.QUOTE_MINIMAL,
+def _cells(path: Path) -> tuple[int, np.ndarray]:
+    """How many lines of comments the file begins with, and [rows, columns] text of those after them. Blank
+    lines at the end are no rows."""
+    zipped = path.suffix == ".gz"
+    with path.open("rb") as file:
+        if not zipped and b"\0" in file.read(4096):
+            made = "numpy.savetxt(FILE, array, delimiter=',')"
+            raise InputError(f"it is not text: give a CSV or TSV file, as {made} makes")
+    with (gzip.open if zipped else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
+        lines = enumerate(file)
+        before, first = next(((at, line) for at, line in lines if not line.startswith(COMMENTS)), (0, ""))
+        separator = next((mark for mark in SEPARATORS if mark in first.strip()), ",")
+        rest = itertools.chain([first], file)
+        rows = (
+            [line.split() for line in rest]
+            if separator == " "
+            else list(csv.reader(rest, delimiter=separator))
         )
-    except pd.errors.ParserError as error:
-        wide = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if wide is None:
-            raise
-        raise InputError(
-            f"line {wide[2]} has {counted(wide[3], 'column')} where the lines before have {wide[1]}: give"
-            " every line the same"
-        ) from None
-    cells = np.array([frame[c].fillna("").str.strip().to_numpy(np.str_) for c in frame], dtype=np.str_).T
-    # Blank lines at the end are no rows.
-    rows = len(cells)
-    while rows and not cells[rows - 1].astype(bool).any():
-        rows -= 1
-    # pandas fills a short line with empty cells, so lines whose last cell is empty are read once more.
-    if rows and (cells[:rows, -1] == "").any():
-        for row, found in enumerate(_lengths(path, separator, before)):
-            if row < rows and found < cells.shape[1]:
-                raise InputError(
-                    f"line {before + 1 + row} has {counted(found, 'column')} where others have"
-                    f" {cells.shape[1]}: give every line the same"
-                )
-    return cells[:rows]
-
-
-def _lengths(path: Path, separator: str, before: int) -> Iterator[int]:
-    """How many columns each line has after the first `before`; a blank line has one."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as lines:
-        rest = itertools.islice(lines, before, None)
-        split = (line.split() for line in rest) if separator == " " else csv.reader(rest, delimiter=separator)
-        for cells in split:
-            yield max(len(cells), 1)
+    while rows and not "".join(rows[-1]).strip():
+        rows.pop()
+    if not rows:
+        raise InputError("it has no rows: give a table with a row per line")
+    for at, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"line {before + 1 + at} has {counted(max(len(row), 1), 'column')} where the first has"
+                f" {len(rows[0])}: give every line the same"
+            )
+    return before, np.char.strip(np.array(rows, dtype=np.str_))
 
 
 def _is_header(cells: np.ndarray, known: Sequence[str], numeric_from: int) -> bool:

@@ -60,66 +60,38 @@ def read(
     Raises InputError, with the file and, where there is one, the line at fault."""
     table = text.read(features, header, IDS)
     ids, columns = _ids(table, rows_in_order, drop)
-    if labels is None:
-        return _described(table, ids, columns, label_column, split_column, drop)
-    kept = _kept(table, columns, drop)
-    of_labels = text.read(labels, header, IDS)
-    own, columns = _ids(of_labels, rows_in_order, known=ids)
-    at = ids.get_indexer(own)
-    if (at < 0).any():
-        row = int(np.argmin(at))
-        raise of_labels.refuse(
-            row, f'vertex "{own[row]}" has no row in {features}: add one, or remove this label'
-        )
-    order = np.full(len(ids), -1)
-    order[at] = np.arange(len(own))
-    split = _special(of_labels, split_column, SPLIT, columns)
-    label_columns = [c for c in columns if c != split]
-    if label_column is not None:
-        label_columns = [of_labels.column(label_column)]
+    for name in drop:
+        table.column(name)  # refused where it is not there
+    kept = [column for column in columns if table.names is None or table.names[column] not in drop]
+    of_labels, among, order = table, kept, np.arange(len(ids))  # order[v]: v's row of labels, -1 for none
+    if labels is not None:
+        of_labels = text.read(labels, header, IDS)
+        own, among = _ids(of_labels, rows_in_order, known=ids)
+        at = ids.get_indexer(own)
+        if (at < 0).any():
+            row = int(np.argmin(at))
+            raise of_labels.refuse(
+                row, f'vertex "{own[row]}" has no row in {features}: add one, or remove this label'
+            )
+        order = np.full(len(ids), -1)
+        order[at] = np.arange(len(own))
+    split = _special(of_labels, split_column, SPLIT, among)
+    label_columns = [column for column in among if column != split]
+    if labels is None or label_column is not None:
+        label = _special(of_labels, label_column, LABEL, among)
+        label_columns = [] if label is None else [label]
     if not label_columns:
-        raise InputError(f'file "{labels}" has no column of labels: give ids and labels')
-    return _vertices(table, ids, kept, of_labels, label_columns, split, order)
-
-
-def _described(
-    table: Table,
-    ids: pd.Index,
-    columns: list[int],
-    label_column: str | None,
-    split_column: str | None,
-    drop: Sequence[str],
-) -> Vertices:
-    """The vertices `ids`, whose features, label and split are `columns` of one table."""
-    kept = _kept(table, columns, drop)
-    label = _special(table, label_column, LABEL, kept)
-    split = _special(table, split_column, SPLIT, kept)
-    if label is None and table.names is None:
+        lacks = "column of labels beside the ids"
+        if labels is None:
+            usual = f"column named {', '.join(LABEL[:-1])} or {LABEL[-1]}"
+            lacks = usual if table.names else "line of column names, so none is the label"
         raise InputError(
-            f'file "{table.path}" has no line of column names, so none is the label: add such a line, or give'
-            " --labels FILE"
+            f'file "{of_labels.path}" has no {lacks}: add one, give --label-column NAME, or --labels FILE'
         )
-    if label is None:
-        raise InputError(
-            f'file "{table.path}" has no column named {", ".join(LABEL[:-1])} or {LABEL[-1]}: give'
-            " --label-column NAME, or --labels FILE"
-        )
-    kept = [c for c in kept if c not in (label, split)]
-    return _vertices(table, ids, kept, table, [label], split, np.arange(len(ids)))
-
-
-def _vertices(
-    table: Table,
-    ids: pd.Index,
-    kept: list[int],
-    of_labels: Table,
-    label_columns: list[int],
-    split: int | None,
-    order: np.ndarray,
-) -> Vertices:
-    """`kept` are the columns of features; order[v] is vertex v's row of `of_labels`, -1 where it has none."""
+    if labels is None:
+        kept = [column for column in kept if column not in (*label_columns, split)]
     if not kept:
-        raise InputError(f'file "{table.path}" has no column of features: give one number or more per vertex')
+        raise InputError(f'file "{features}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)
     masks = {} if split is None else _masks(of_labels, split, order)
     return Vertices(ids, table.numbers(kept).astype(np.float32), found, names, masks, table.path)
@@ -183,12 +155,6 @@ def _whole(ids: np.ndarray) -> np.ndarray | None:
     if len(ids) and np.all(np.abs(numbers) < 2**53) and np.all(numbers == np.floor(numbers)):
         return numbers.astype(np.int64)
     return None
-
-
-def _kept(table: Table, columns: list[int], drop: Sequence[str]) -> list[int]:
-    for name in drop:
-        table.column(name)  # refused where it is not there
-    return [column for column in columns if table.names is None or table.names[column] not in drop]
 
 
 def _special(table: Table, asked: str | None, usual: Sequence[str], among: list[int]) -> int | None:

@@ -28,10 +28,9 @@ class RealSet:
     size       of the raw files in bytes; 0 where it was not measured
     sha256     the known hashes of its files, by the file's name without its folder
     library    what downloads it where there is no url: a class of torch_geometric.datasets, or "ogb"
-    arguments  what that class needs beside root, as attributes; for "ogb" the `name` that OGB has for it
     url        where its files are, each under its own name; "" where only a library can fetch them (Google
                Drive, zip archives)
-    origin     where the files come from, in words, where there is no url
+    origin     where the files come from, in words, where there is no url; for "ogb" its archive
     licence    of the data
     """
 
@@ -48,7 +47,6 @@ class RealSet:
     size: int = 0
     sha256: Mapping[str, str] = field(default_factory=dict)
     library: str = ""
-    arguments: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
     origin: str = ""
     licence: str = "not stated"
