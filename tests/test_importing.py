@@ -119,7 +119,7 @@ def test_ids_count_as_numbers_in_all_tables_or_in_none(tmp_path):
 def test_no_label_is_no_column_s_name_and_no_class(tmp_path):
     features, labels = tmp_path / "f.csv", tmp_path / "l.csv"
     features.write_text("".join(f"{v},0.5\n" for v in range(4)))
-    for lacking in ("none", "-1.0", "-1"):
+    for lacking in ("none", "-1.0", "-1", ""):
         labels.write_text(f"{lacking}\n0\n1\n1\n")
         found = vertices.read(features, labels, rows_in_order=True)
         assert found.labels.tolist() == [-1, 0, 1, 1] and found.class_names is None

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,11 +108,10 @@ def _cells(path: Path) -> tuple[int, np.ndarray]:
         before, first = next(((at, line) for at, line in lines if not line.startswith(COMMENTS)), (0, ""))
         separator = next((mark for mark in SEPARATORS if mark in first.strip()), ",")
         rest = itertools.chain([first], file)
-        rows = (
-            [line.split() for line in rest]
-            if separator == " "
-            else list(csv.reader(rest, delimiter=separator))
-        )
+        split: Iterator[list[str]] = csv.reader(rest, delimiter=separator)
+        if separator == " ":
+            split = (line.split() for line in rest)
+        rows = [cells or [""] for cells in split]  # a blank line is an empty cell
     while rows and not "".join(rows[-1]).strip():
         rows.pop()
     if not rows:
@@ -120,7 +119,7 @@ def _cells(path: Path) -> tuple[int, np.ndarray]:
     for at, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise InputError(
-                f"line {before + 1 + at} has {counted(max(len(row), 1), 'column')} where the first has"
+                f"line {before + 1 + at} has {counted(len(row), 'column')} where the first has"
                 f" {len(rows[0])}: give every line the same"
             )
     return before, np.char.strip(np.array(rows, dtype=np.str_))
