@@ -7,7 +7,7 @@ sent, since partitions do not look at weights."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -78,32 +78,17 @@ def from_edges(
     return InEdges(indptr, rows.indices.astype(np.int32, copy=False), symmetric, carried)
 
 
-def from_csr(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    *,
-    symmetrise: bool,
-    self_loops: bool = True,
-    where: str = "edges",
-    weights: np.ndarray | None = None,
-) -> InEdges:
+def from_csr(indptr: np.ndarray, indices: np.ndarray, *, where: str = "edges", **how: Any) -> InEdges:
     """The in-edge CSR of a stored adjacency matrix whose row u holds the targets v of the edges u -> v, in
     any order.
 
-    Arguments and errors as `from_edges`; InputError also where indptr does not rise to len(indices)."""
+    `where` and `how` are arguments of `from_edges`. Errors as there; InputError also where indptr does not
+    rise to len(indices)."""
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
     targets = _vertices(indices, num_vertices, where, "indptr")
     src = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
-    return from_edges(
-        src,
-        targets,
-        num_vertices,
-        symmetrise=symmetrise,
-        self_loops=self_loops,
-        where=where,
-        weights=weights,
-    )
+    return from_edges(src, targets, num_vertices, where=where, **how)
 
 
 def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:

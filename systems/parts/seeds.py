@@ -9,7 +9,7 @@ import torch
 from harness.base.errors import InputError
 from harness.base.splitmix import mix_int
 from harness.data.graph import Graph
-from harness.data.partition.assign import metis
+from harness.data.partition.assign import Metis
 from harness.data.partition.shard import Shard
 
 EPOCH_KEY, WORKER_KEY = 1_000_003, 65_537
@@ -108,7 +108,7 @@ def metis_clusters(shard: Shard, clusters: int, seed: int) -> np.ndarray:
         shard.test,
         shard.symmetric,
     )
-    found: np.ndarray = np.unique(metis(own, count, seed), return_inverse=True)[1].reshape(-1)
+    found: np.ndarray = np.unique(Metis().vertex_owners(own, count, seed), return_inverse=True)[1].reshape(-1)
     return found
 
 

@@ -75,6 +75,7 @@ class Metis(EdgeCutPartitioner):
     unkeyed: ClassVar = {"hosts": 1}
 
     def vertex_owners(self, graph, parts, seed):
+        # One copy, in METIS's own index type: another type would be copied inside once more.
         return by_hosts(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed, self.hosts)
 
 
@@ -100,12 +101,6 @@ def balanced(n: int, parts: int) -> np.ndarray:
     return (np.arange(n, dtype=np.int64) * parts // n).astype(np.int32)
 
 
-def metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
-    """METIS's own answer, [V] int32; parts may be empty. Blocks where there is no edge to go by."""
-    # One copy, in METIS's own index type: another type would be copied inside once more.
-    return _metis(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed)
-
-
 def by_hosts(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int, hosts: int) -> np.ndarray:
     """[V] int32: METIS's parts of an undirected pattern, cut for the hosts first. Parts may be empty."""
     if hosts == 1:
@@ -122,6 +117,7 @@ def by_hosts(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int, 
 
 
 def _metis(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int) -> np.ndarray:
+    """METIS's own answer, [V] int32; parts may be empty. Blocks where there is no edge to go by."""
     n = len(starts) - 1
     if parts == 1 or len(neighbours) == 0:
         return balanced(n, parts) if n else np.empty(0, np.int32)
@@ -152,12 +148,17 @@ def check_hosts(hosts: int, parts: int) -> None:
         raise InputError(f"hosts={hosts} does not divide workers={parts}; give a divisor of it")
 
 
+def undirected(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """The compressed rows of the graph with the reverse of every edge: indptr [V + 1] and indices."""
+    if graph.symmetric:
+        return graph.indptr, graph.indices
+    found = from_csr(graph.indptr, graph.indices, symmetrise=True, where=graph.name)
+    return found.indptr, found.indices
+
+
 def pattern(graph: Graph, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """The undirected pattern without self-loops: starts [V + 1] and neighbours, of type `index`."""
-    indptr, indices = graph.indptr, graph.indices
-    if not graph.symmetric:
-        undirected = from_csr(indptr, indices, symmetrise=True, where=graph.name)
-        indptr, indices = undirected.indptr, undirected.indices
+    indptr, indices = undirected(graph)
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     kept = indices != rows
     starts = np.zeros(len(indptr), index)

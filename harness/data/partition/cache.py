@@ -236,25 +236,16 @@ class Spent:
 def spent() -> Iterator[Spent]:
     """Measure the body of a `with`: the `Spent` is filled in when the body has ended. This resets the
     kernel's peak of resident memory of this process, which `getrusage` reports too."""
-    found, before, start = Spent(), _begin_anew(), time.perf_counter()
+    found, start = Spent(), time.perf_counter()
+    before: int | None = None
+    with contextlib.suppress(OSError, IndexError):
+        Path("/proc/self/clear_refs").write_text("5")  # 5: the peak becomes what is resident now
+        before = _peak()
     yield found
     found.seconds = time.perf_counter() - start
     if before is not None:
-        found.bytes = max(_resident("VmHWM") - before, 0)
+        found.bytes = max(_peak() - before, 0)
 
 
-def _begin_anew() -> int | None:
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # 5: the peak becomes what is resident now
-        return _resident("VmRSS")
-    except (OSError, ValueError):
-        return None
-
-
-def _resident(field: str) -> int:
-    """Bytes in a field of the kernel's status of this process; ValueError where there is no such field."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return int(value.split()[0]) * 1024
-    raise ValueError(f"the kernel says no {field}")
+def _peak() -> int:
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024

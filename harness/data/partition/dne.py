@@ -8,23 +8,35 @@ the lower id gets it.
 
 Balance: a worker stops at the edge that fills it to `imbalance` times the mean."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numba import njit
 
+from harness.base.bounds import number
 from harness.data.csr import incidence
+from harness.data.partition.config import VertexCutPartitioner
 
 SHARE = 0.1
 IMBALANCE = 1.1
 
 
-def assign(
-    low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, imbalance: float = IMBALANCE
-) -> np.ndarray:
-    """[M] int32: the worker of each undirected edge low[m] - high[m]. No worker gets more than `imbalance`
-    times M / parts edges, rounded up."""
-    capacity = int(np.ceil(imbalance * len(low) / parts))
-    lottery = np.random.default_rng(seed).permutation(num_vertices).astype(np.int32)
-    return _grow(*incidence(low, high, num_vertices), lottery, parts, capacity)
+@dataclass
+class Dne(VertexCutPartitioner):
+    """DNE: all workers grow at once, each from the boundary of what it has (harness.data.partition.dne).
+
+    imbalance  the most edges of a worker, over the mean
+    """
+
+    imbalance: float = number(IMBALANCE, 1)
+
+    unkeyed: ClassVar = {"imbalance": IMBALANCE}
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        capacity = int(np.ceil(self.imbalance * len(low) / parts))
+        lottery = np.random.default_rng(seed).permutation(num_vertices).astype(np.int32)
+        return _grow(*incidence(low, high, num_vertices), lottery, parts, capacity)
 
 
 @njit(cache=True, nogil=True)

@@ -7,23 +7,32 @@ The cost of an edge on worker i, which has E_i of M edges and V_i replicas of V 
 with alpha = beta = 1. Edges come in ascending order of the sum of their ends' degrees, then of their id; the
 lowest worker wins ties."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numba import njit
 
-
-def assign(
-    low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, gamma: float, hosts: int
-) -> np.ndarray:
-    """[M] int32: the worker of each undirected edge low[m] - high[m]; `hosts` must divide `parts`."""
-    return _stream(
-        low, high, degree_order(low, high, num_vertices), num_vertices, parts, float(gamma), parts // hosts
-    )
+from harness.base.bounds import number
+from harness.data.partition.config import VertexCutPartitioner
 
 
-def degree_order(low: np.ndarray, high: np.ndarray, num_vertices: int) -> np.ndarray:
-    """[M] edge ids, ascending by degree sum, ties by id."""
-    degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
-    return np.argsort(degrees[low] + degrees[high], kind="stable")
+@dataclass
+class Ebv(VertexCutPartitioner):
+    """CDFGNN's EBV: each edge goes to the worker where it adds least replication and load
+    (harness.data.partition.ebv).
+
+    gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV
+    """
+
+    gamma: float = number(0.1, 0, 1)
+
+    drawn: ClassVar[bool] = False
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
+        order = np.argsort(degrees[low] + degrees[high], kind="stable")  # ties by id
+        return _stream(low, high, order, num_vertices, parts, float(self.gamma), parts // self.hosts)
 
 
 @njit(cache=True, nogil=True)

@@ -10,12 +10,15 @@ Balance: with L edges that have an end of low degree, a worker takes at most cei
 and what it takes beyond that goes to the next; streaming fills it up to `imbalance` times the mean of all
 edges."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
 
+from harness.base.bounds import MOST, number
 from harness.data.csr import incidence
+from harness.data.partition.config import VertexCutPartitioner
 
 IMBALANCE = 1.05
 LAMBDA = 1.1  # HDRF's weight of balance
@@ -31,30 +34,37 @@ class Rim(NamedTuple):
     outside: np.ndarray  # [V] int64: the vertex's count of neighbours outside, -1 where it is in no list
 
 
-def assign(
-    low: np.ndarray,
-    high: np.ndarray,
-    num_vertices: int,
-    parts: int,
-    seed: int,
-    tau: float,
-    imbalance: float = IMBALANCE,
-) -> np.ndarray:
-    """[M] int32: the worker of each undirected edge low[m] - high[m]. The seed draws the vertex at which the
-    search for vertices to begin with starts; tau and imbalance are those of `vertexcut.Hep`."""
-    edges = len(low)
-    degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
-    is_high = degrees > tau * 2 * edges / num_vertices
-    streamed = is_high[low] & is_high[high]
-    capacity = -(-(edges - int(streamed.sum())) // parts)
-    owner = np.full(edges, -1, np.int32)
-    holds = np.zeros((num_vertices, parts), np.bool_)
-    first = int(np.random.default_rng(seed).integers(num_vertices))
-    largest = int(degrees[~is_high].max(initial=0))
-    rim = Rim(*(np.full(n, -1, np.int64) for n in (largest + 1, num_vertices, num_vertices, num_vertices)))
-    _expand(*incidence(low, high, num_vertices), is_high, owner, holds, rim, capacity, first)
-    _stream(low, high, streamed, degrees, owner, holds, parts, int(np.ceil(imbalance * edges / parts)))
-    return owner
+@dataclass
+class Hep(VertexCutPartitioner):
+    """Neighbourhood expansion, then streaming of the edges between vertices of high degree
+    (harness.data.partition.hep).
+
+    tau        vertices of more than tau mean degrees are not expanded
+    imbalance  the most edges that streaming gives a worker, over the mean
+    """
+
+    tau: float = number(10.0, 0, MOST, above=True)
+    imbalance: float = number(IMBALANCE, 1)
+
+    unkeyed: ClassVar = {"imbalance": IMBALANCE}
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        edges = len(low)
+        degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
+        is_high = degrees > self.tau * 2 * edges / num_vertices
+        streamed = is_high[low] & is_high[high]
+        capacity = -(-(edges - int(streamed.sum())) // parts)
+        owner = np.full(edges, -1, np.int32)
+        holds = np.zeros((num_vertices, parts), np.bool_)
+        # Where the search for vertices to begin with starts.
+        first = int(np.random.default_rng(seed).integers(num_vertices))
+        largest = int(degrees[~is_high].max(initial=0))
+        lengths = (largest + 1, num_vertices, num_vertices, num_vertices)
+        rim = Rim(*(np.full(length, -1, np.int64) for length in lengths))
+        _expand(*incidence(low, high, num_vertices), is_high, owner, holds, rim, capacity, first)
+        capacity = int(np.ceil(self.imbalance * edges / parts))
+        _stream(low, high, streamed, degrees, owner, holds, parts, capacity)
+        return owner
 
 
 @njit(cache=True, nogil=True)

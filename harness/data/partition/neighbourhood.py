@@ -32,8 +32,8 @@ import numba
 import numpy as np
 
 from harness.base.bounds import number, word
-from harness.data.csr import from_csr
 from harness.data.graph import Graph
+from harness.data.partition.assign import undirected
 from harness.data.partition.config import EdgeCutPartitioner
 
 UNREACHED = -1
@@ -65,10 +65,7 @@ class Neighbourhood(EdgeCutPartitioner):
         splits = np.stack([graph.train, graph.val, graph.test])
         centres = graph.train if self.centres == "train" else graph.train | graph.val | graph.test
         centre = blocks(graph, centres, self.hops)
-        indptr, indices = graph.indptr, graph.indices
-        if not graph.symmetric:
-            undirected = from_csr(indptr, indices, symmetrise=True, where=graph.name)
-            indptr, indices = undirected.indptr, undirected.indices
+        indptr, indices = undirected(graph)
         starts, members = self._in_order(centre, splits)
         quotas = splits.sum(1) / parts
         weights = np.array([self.alpha, self.beta, self.gamma])

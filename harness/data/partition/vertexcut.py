@@ -5,19 +5,19 @@ to their vertex's master). A vertex has a *replica* on every worker that owns an
 its *master*, the others are *mirrors*."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from harness.base.bounds import MOST, number
 from harness.base.errors import choice, typed
 from harness.base.splitmix import GOLDEN, mix
-from harness.data.csr import from_csr
 from harness.data.graph import Graph
-from harness.data.partition import dne, ebv, hep
-from harness.data.partition.assign import check_hosts, check_parts, checked_owners
+from harness.data.partition.assign import check_hosts, check_parts, checked_owners, undirected
 from harness.data.partition.config import EDGE_METHODS, MASTER_RULES, VertexCutPartitioner
+from harness.data.partition.dne import Dne
+from harness.data.partition.ebv import Ebv
+from harness.data.partition.hep import Hep
 from harness.data.partition.metis_edges import MetisEdges
 
 
@@ -54,13 +54,9 @@ class EdgeAssignment:
                "hash": among all
         """
         choice("masters", rule, MASTER_RULES)
-        return self._masters(*self.replicas(), rule)
-
-    def _masters(self, indptr: np.ndarray, worker: np.ndarray, rule: str) -> np.ndarray:
         # For "hash" all workers count as one host, which then holds all replicas.
-        return _masters(
-            indptr, worker, self.parts, self.parts // self.hosts if rule == "host" else self.parts
-        )
+        per_host = self.parts // self.hosts if rule == "host" else self.parts
+        return _masters(*self.replicas(), self.parts, per_host)
 
 
 def assign_edges(
@@ -82,63 +78,12 @@ def assign_edges(
     return EdgeAssignment(graph.num_vertices, parts, method.hosts, low, high, owner)
 
 
-@dataclass
-class Ebv(VertexCutPartitioner):
-    """CDFGNN's EBV: each edge goes to the worker where it adds least replication and load
-    (harness.data.partition.ebv).
-
-    gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV
-    """
-
-    gamma: float = number(0.1, 0, 1)
-
-    drawn: ClassVar[bool] = False
-
-    def edge_owners(self, low, high, num_vertices, parts, seed):
-        return ebv.assign(low, high, num_vertices, parts, self.gamma, self.hosts)
-
-
-@dataclass
-class Hep(VertexCutPartitioner):
-    """Neighbourhood expansion, then streaming of the edges between vertices of high degree
-    (harness.data.partition.hep).
-
-    tau        vertices of more than tau mean degrees are not expanded
-    imbalance  the most edges that streaming gives a worker, over the mean
-    """
-
-    tau: float = number(10.0, 0, MOST, above=True)
-    imbalance: float = number(hep.IMBALANCE, 1)
-
-    unkeyed: ClassVar = {"imbalance": hep.IMBALANCE}
-
-    def edge_owners(self, low, high, num_vertices, parts, seed):
-        return hep.assign(low, high, num_vertices, parts, seed, self.tau, self.imbalance)
-
-
-@dataclass
-class Dne(VertexCutPartitioner):
-    """DNE: all workers grow at once, each from the boundary of what it has (harness.data.partition.dne).
-
-    imbalance  the most edges of a worker, over the mean
-    """
-
-    imbalance: float = number(dne.IMBALANCE, 1)
-
-    unkeyed: ClassVar = {"imbalance": dne.IMBALANCE}
-
-    def edge_owners(self, low, high, num_vertices, parts, seed):
-        return dne.assign(low, high, num_vertices, parts, seed, self.imbalance)
-
-
 CUTS: dict[str, type[VertexCutPartitioner]] = {"ebv": Ebv, "hep": Hep, "dne": Dne, "metis/edges": MetisEdges}
 
 
 def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """(low, high), [M] int32 each: every joined pair once, without self-loops, ascending by (low, high)."""
-    indptr, indices = graph.indptr, graph.indices
-    if not graph.symmetric:
-        indptr, indices, *_ = from_csr(indptr, indices, symmetrise=True, where=graph.name)
+    indptr, indices = undirected(graph)
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     above = indices > rows
     return rows[above], indices[above]
@@ -156,9 +101,8 @@ def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.master
     edge_imbalance         Edge IF, the largest worker's edges over the mean
     vertex_imbalance       the largest worker's replicas over the mean
     """
-    choice("masters", masters, MASTER_RULES)
+    master = edges.masters(masters)
     indptr, worker = edges.replicas()
-    master = edges._masters(indptr, worker, masters)
     inner, outer = _messages(indptr, worker, master, edges.parts, edges.parts // edges.hosts)
     per_worker = np.bincount(edges.owner, minlength=edges.parts)
     replicas = np.bincount(worker, minlength=edges.parts)
