@@ -79,8 +79,10 @@ class DatasetConfig:
             raise InputError("path is not given: add dataset.path=GRAPH.npz")
 
     @property
-    def display_name(self) -> str:
-        """`name_of` this block."""
+    def label(self) -> str:
+        """What run folders and messages call the graph."""
+        if self.source == "twin":
+            return f"twin/{self.name}"
         return name_of({"name": self.name, "source": self.source, "path": self.path})
 
     def ignored(self) -> list[str]:

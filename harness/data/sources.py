@@ -25,10 +25,6 @@ class Source(DatasetConfig, Dataset):
     """A dataset of this package: what a config's `dataset` block without a `_target_` describes."""
 
     @property
-    def label(self) -> str:
-        return f"twin/{self.name}" if self.source == "twin" else self.display_name
-
-    @property
     def changed_note(self) -> str:
         # Raw files of a named data set do not change, and may be elsewhere by now.
         return "a twin that another version of the generator made" if self.source == "twin" else ""
@@ -132,20 +128,20 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         train = val = test = np.zeros(len(raw.features), bool)
         if config.mask:
             raise InputError(
-                f"dataset.mask={config.mask} chooses among own splits, but {config.display_name} has none:"
+                f"dataset.mask={config.mask} chooses among own splits, but {config.label} has none:"
                 " leave it at 0"
             )
     else:
         known = len(raw.masks[0])
         if config.split == "own" and config.mask >= known:
             raise InputError(
-                f"dataset.mask={config.mask} is out of range: {config.display_name} has "
+                f"dataset.mask={config.mask} is out of range: {config.label} has "
                 f"{counted(known, 'own split')}, give 0 to {known - 1}"
             )
         train, val, test = (masks[min(config.mask, known - 1)] for masks in raw.masks)
     indptr, indices, symmetric, weights = raw.edges
     return Graph(
-        name=config.display_name,
+        name=config.label,
         indptr=indptr,
         indices=indices,
         features=raw.features,
