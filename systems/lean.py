@@ -44,7 +44,8 @@ Decisions
 - extra_work is a share of the operations that a worker's products take per epoch at extra_work=0, by the
   closed forms of systems/parts/recompute.py: 1 is as much again. By these no worker exceeds it. Metrics:
   `extra_work`, the share used; `replicated` by layer, the rows computed for others; `structure_bytes`, the
-  bytes of asking for edges.
+  bytes of asking for edges; `bound`: any choice of rows that takes as many operations receives at least this
+  share of the bytes (where workers do not depend on each other: 2 layers and features=once, or rows=all).
 - a larger extra_work never sends more bytes. Under features=once no choice of `replicate` that fits the
   budget sends fewer, of mode=cache and hybrid with a `row` of 1, 2, 4 .. 256, other knobs at their defaults:
   these choices are compared with cuts for budgets of 1/16, 1/11, 1/8 .. up to extra_work, and of those that
@@ -141,7 +142,9 @@ class Lean(ComputesOthers, MessageSystem):
         # The cheapest choice within the budget, some choices of `replicate` among those compared.
         costs = [Replicate(mode="cache"), *(Replicate(row=2.0**k) for k in range(9))]
         others = [Chooser(each, known, widths) for each in costs]
-        self.extension, self.used = least(known, top, widths, needed, comm, travels, self.extra_work, others)
+        self.extension, self.used, self.bound = least(
+            known, top, widths, needed, comm, travels, self.extra_work, others
+        )
         return known.shard, self.extension.rows
 
     def before_epoch(self, epoch):
@@ -150,6 +153,8 @@ class Lean(ComputesOthers, MessageSystem):
             return
         self.extension.record(self.recorder, epoch)
         self.recorder.metric("extra_work", self.used)
+        if self.bound is not None:
+            self.recorder.metric("bound", self.bound)
         if self.features == "refetch":
             self.extension.fill(self.x, lambda plan, x: self.comm.exchange(plan, x, 0, "features").wait())
 

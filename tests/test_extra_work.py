@@ -195,20 +195,21 @@ def choices(of, edges, top, ops, sent):
 
 @settings(max_examples=60)
 @given(surroundings(), st.integers(0, 40))
-def test_a_cut_is_the_least_of_all_choices_at_its_price_and_within_the_budget(given, most):
+def test_a_cut_is_the_least_of_all_choices_at_its_price_and_its_bound_below_all_within_the_budget(
+    given, most
+):
     of, edges, top, ops, sent = given
     cuts, every = Cuts(of, top, ops, sent), list(choices(*given))
     wanted = set(zip(cuts.layers.tolist(), cuts.rows.tolist()))
     chosen = cuts.within(most)
     mine = {(l, v) for v, last in enumerate(chosen.tolist()) for l in range(1, last + 1)}
-    for step, taken in cuts.cuts.items():
+    for step, (taken, size) in cuts.cuts.items():
         worth = np.floor(cuts.price(step) * cuts.worth)
         price = dict(zip(zip(cuts.layers.tolist(), cuts.rows.tolist()), worth))
-        costs = {
-            frozenset(rows): each * cuts.unit + sum(price[row] for row in rows)
-            for each, rows in every
-            if rows <= wanted
-        }
-        computed = zip(cuts.layers[taken].tolist(), cuts.rows[taken].tolist())
-        assert costs[frozenset(computed)] == min(costs.values())
-    assert sum(ops[row] for row in mine) <= most
+        found = [each * cuts.unit + sum(price[row] for row in rows) for each, rows in every if rows <= wanted]
+        assert size == min(found)
+    work = {row: ops[row] for _, rows in every for row in rows}
+    within = [each for each, rows in every if sum(work[row] for row in rows) <= most]
+    got = next(each for each, rows in every if rows == mine)
+    assert sum(work[row] for row in mine) <= most
+    assert cuts.bound(most) <= min(within) <= got

@@ -21,7 +21,8 @@ node says that something is here; an arc a -> b of capacity c says that a withou
 
 s needs the a of each of its rows, and x(u, l+1) needs x(u, l), at any price. The x of an own row is the
 source. Only the capacities of x -> sink depend on the price: as it rises, the least minimum cut loses rows
-and gains none, and the messages take no fewer bytes. Here the work of a row is what it takes by itself.
+and gains none, and the messages take no fewer bytes. No choice within a budget sends less than (the cut) -
+price * budget. In this bound the work of a row is what it takes by itself.
 """
 
 from bisect import bisect_left
@@ -147,7 +148,7 @@ class Cuts:
         self.worth = self.ops * (1 + SPREAD * mixed / 2**32)  # of a row, at price 1
         # At this price a row's operations cost as much as messages of two layers: none is computed.
         self.highest = 2 * UNIT / self.ops.min() if len(self.ops) else 0.0
-        self.cuts: dict[int, np.ndarray] = {}
+        self.cuts: dict[int, tuple[np.ndarray, int]] = {}
 
     def _arcs(self, tails: np.ndarray, heads: np.ndarray, capacity: int) -> None:
         self.arcs.append((tails, heads, np.full(len(tails), min(capacity, NEVER))))
@@ -158,14 +159,14 @@ class Cuts:
         octave, part = divmod(step, STEPS)
         return self.highest * 2.0 ** (octave - OCTAVES) * (1 + part / STEPS) if step else 0.0
 
-    def cut(self, step: int) -> np.ndarray:
-        """[rows] bool: which of `rows` are computed at a price."""
+    def cut(self, step: int) -> tuple[np.ndarray, int]:
+        """Which of `rows` are computed at a price, and the capacity of the cut."""
         if step not in self.cuts:
             priced = np.floor(self.price(step) * self.worth) + self.kept
             ends = ROWS + np.arange(len(self.rows)), np.full(len(self.rows), SINK), np.minimum(priced, NEVER)
             tails, heads, capacity = (np.concatenate(each) for each in zip(*self.arcs, ends))
-            here = _source_side(tails, heads, capacity.astype(np.int32), self.count)
-            self.cuts[step] = here[ROWS : ROWS + len(self.rows)]
+            here, size = _source_side(tails, heads, capacity.astype(np.int32), self.count)
+            self.cuts[step] = here[ROWS : ROWS + len(self.rows)], size
         return self.cuts[step]
 
     def within(self, most: float) -> np.ndarray:
@@ -174,23 +175,37 @@ class Cuts:
         chosen = np.zeros(self.vertices, np.int64)
         if len(self.rows):
             steps = range(OCTAVES * STEPS)
-            step = bisect_left(steps, True, key=lambda k: self.ops[self.cut(k)].sum() <= most)
-            taken = self.cut(step)
+            step = bisect_left(steps, True, key=lambda k: self.ops[self.cut(k)[0]].sum() <= most)
+            taken = self.cut(step)[0]
             np.maximum.at(chosen, self.rows[taken], self.layers[taken])
         return chosen
 
+    def bound(self, most: float) -> float:
+        """Bytes that every choice of at most `most` operations sends at least: the best bound that the cuts
+        made so far give; without what coding a column rounds up and scales."""
+        return (
+            max(
+                (size - self.price(step) * (1 + SPREAD) * most for step, (_, size) in self.cuts.items()),
+                default=0.0,
+            )
+            / self.unit
+        )
 
-def _source_side(tails: np.ndarray, heads: np.ndarray, capacity: np.ndarray, count: int) -> np.ndarray:
-    """The smallest source side of a minimum cut [count] bool."""
+
+def _source_side(
+    tails: np.ndarray, heads: np.ndarray, capacity: np.ndarray, count: int
+) -> tuple[np.ndarray, int]:
+    """The smallest source side of a minimum cut [count] bool, and the capacity of the cut."""
     from scipy import sparse  # most runs need no plan, and start without it
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     network = sparse.csr_matrix((capacity, (tails, heads)), shape=(count, count))
-    left = network - maximum_flow(network, SOURCE, SINK).flow
+    flow = maximum_flow(network, SOURCE, SINK)
+    left = network - flow.flow
     left.eliminate_zeros()
     here = np.zeros(count, bool)
     here[breadth_first_order(left, SOURCE, return_predecessors=False)] = True
-    return here
+    return here, int(flow.flow_value)
 
 
 class Plan:
@@ -213,13 +228,13 @@ class Plan:
             z = sum(int(filled[rows].sum()) for rows in (self.taken[0], found.halos[0]))
             self.work += 4 * f_out * (z + e + n if 2 * (z + e) < n * f_in else n * f_in)
 
-    def size(self, sent: Sent) -> int:
+    def sizes(self, sent: Sent) -> tuple[int, int]:
         """Bytes per epoch of the messages that this worker receives and of their gradients that it sends
-        back."""
+        back; and the same without what coding a column rounds up and scales."""
         from scipy import sparse  # most runs need no plan, and start without it
 
         of, found = self.of, self.extension.rows
-        size = sent.kept * self.extension.others[0]
+        size = plain = sent.kept * self.extension.others[0]
         ones = np.ones(of.edges.num_entries, np.int8)
         edges = sparse.csr_matrix((ones, of.edges.indices, of.edges.indptr), shape=of.edges.shape)
         for layer in range(0 if sent.passes[0] else 1, len(found.halos)):
@@ -231,7 +246,12 @@ class Plan:
             owners = np.repeat(np.arange(len(counts)), counts)[cover.rows]
             each = np.bincount(np.concatenate([owners, cover.owner]), minlength=len(counts))
             size += sent.of(layer, each)
-        return size
+            plain += sent.each(layer) * int(each.sum())
+        return size, plain
+
+    def costs(self, ops: np.ndarray) -> int:
+        """Operations of the rows of others, each by itself."""
+        return sum(int(each[rows[rows >= self.of.own]].sum()) for each, rows in zip(ops, self.taken))
 
 
 def of_depths(chosen: np.ndarray) -> Choose:
@@ -243,6 +263,10 @@ def of_depths(chosen: np.ndarray) -> Choose:
     return choose
 
 
+def none(layer: int, wanted: np.ndarray, depth: np.ndarray) -> None:
+    """Compute nothing for others."""
+
+
 def least(
     of: Around,
     top: np.ndarray,
@@ -252,13 +276,15 @@ def least(
     sent: Sent,
     share: float,
     more: Sequence[Choose],
-) -> tuple[Extension, float]:
+) -> tuple[Extension, float, float | None]:
     """The choice that sends least, of those whose further work is at most `share` of every worker's own.
     Compared are: none; each of `more`; and for each of `BUDGETS` up to the share, every worker's largest cut
     whose work fits it when all workers take cuts for the same budget. A larger share compares more choices,
     so more work never sends more. Collective.
 
-    Returns its extension, and the share that this worker uses, negative where it computes less.
+    Returns its extension; the share that this worker uses, negative where it computes less; and a bound:
+    every choice of rows that take as many operations, each row by itself, receives at least this share of
+    the bytes that this worker receives; None where what one worker chooses decides what others receive.
     """
     layers, shard = len(widths) - 1, of.shard
     bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
@@ -272,8 +298,7 @@ def least(
         return Plan(of, widths, filled, Extension(of, layers, needed, comm, choose))
 
     # The work of each budget's cuts, and for each budget the largest cut that in fact fits it.
-    none = of_depths(np.zeros(of.edges.num_rows, np.int64))
-    alone, best, fewest = made(none), None, 0
+    alone, best, fewest, plain = made(none), None, 0, 0
     chosen = [none, *(of_depths(cuts.within(each * own)) for each in BUDGETS)]
     work = np.array([made(choose).work for choose in chosen])
     each_its_own = [
@@ -282,8 +307,12 @@ def least(
     # Of all choices that fit on every worker, the one with the fewest bytes over all workers.
     for plan in chain([alone], map(made, [*each_its_own, *more])):
         if everybodys(comm, np.array([plan.work <= (1 + share) * alone.work * ROUNDED])).all():
-            size = int(everybodys(comm, np.array([plan.size(sent)])).sum())
+            mine = plan.sizes(sent)
+            size = int(everybodys(comm, np.array([mine[0]])).sum())
             if best is None or size < fewest:
-                best, fewest = plan, size
+                best, fewest, plain = plan, size, mine[1]
     assert best is not None
-    return best.extension, best.work / max(alone.work, 1) - 1
+    bound = None
+    if not needed or (layers == 2 and not sent.passes[0]):
+        bound = max(float(cuts.bound(best.costs(ops))), 0.0) / plain if plain else 1.0
+    return best.extension, best.work / max(alone.work, 1) - 1, bound

@@ -30,7 +30,7 @@ class How:
     per_host   workers on each host
     """
 
-    sample: float | None = number(None, above=True)
+    sample: float | None = number(None, 0, 1, above=True)
     probe: int | None = number(None, 2)
     per_host: int | None = number(None, 1)
 
