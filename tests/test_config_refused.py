@@ -4,7 +4,8 @@ import pytest
 
 from harness import cli
 from harness.base.errors import InputError
-from harness.run import config, overrides
+from harness.results import files
+from harness.run import config, launch, overrides
 from tests import systems
 from tests.launching import ROOT
 
@@ -121,3 +122,11 @@ def test_damaged_config_of_a_run_is_named(tmp_path):
         (tmp_path / "config.yaml").write_text(text)
         with pytest.raises(InputError, match="damaged"):
             config.load(tmp_path)
+
+
+def test_a_model_that_no_memory_holds_is_refused_before_a_worker_starts(tmp_path):
+    files.write_json_atomic(tmp_path / "shards.json", {"stats": {"vertices": 10**9}})
+    with pytest.raises(
+        InputError, match=r"^model.hidden=512 and model.layers=3 take over 2048 GB, and this "
+    ):
+        launch.launch(accept("model.hidden=512", "model.layers=3", "device=cpu"), tmp_path)

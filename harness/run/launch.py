@@ -19,11 +19,13 @@ from rich.console import Console
 
 from harness.base.errors import InputError, writing
 from harness.base.loading import load
-from harness.base.machine import LimitReached
+from harness.base.machine import LimitReached, memory_bytes
 from harness.base.scratch import scratch
 from harness.base.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
+from harness.core.architectures import Gcn
+from harness.results import files
 from harness.run import silence, train
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking, killed
@@ -37,11 +39,12 @@ SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more 
 def launch(run: Run, run_dir: Path) -> None:
     """Train `run` in the prepared `run_dir` and return when every worker has finished.
 
-    Raises RunFailed within seconds of a worker's death. Raises InputError where the device is not there, or a
-    worker refuses its input. However this ends, even by Ctrl-C, all workers are gone by then, and what they
-    traced so far stays readable."""
+    Raises RunFailed within seconds of a worker's death. Raises InputError where the device is not there, the
+    model does not fit into memory, or a worker refuses its input. However this ends, even by Ctrl-C, all
+    workers are gone by then, and what they traced so far stays readable."""
     train.check_device(run.settings.device)
     size = run.settings.workers
+    _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
     with scratch() as folder:
         meeting = str(folder / "meeting")
         method = start_method(run.settings.device)
@@ -105,6 +108,22 @@ def _first_failed(processes: Sequence[BaseProcess]) -> int | None:
             if processes[rank].exitcode:
                 return rank
     return None
+
+
+def _check_memory(run: Run, vertices: int) -> None:
+    """InputError where this machine's memory cannot hold even the hidden rows of one layer (all workers) and
+    each worker's weights between hidden layers; a run takes more than that. Only models derived from `Gcn`,
+    as all of the tree's are, are checked, and only on the CPU."""
+    model, memory = run.model, memory_bytes()
+    if not isinstance(model, Gcn) or start_method(run.settings.device) != "fork":
+        return
+    weights = model.hidden * max(model.layers - 2, 0) * run.settings.workers
+    least = 4 * model.hidden * (vertices + weights)
+    if least > memory:
+        raise InputError(
+            f"model.hidden={model.hidden} and model.layers={model.layers} take over {least / 1e9:.0f} GB,"
+            f" and this machine has {memory / 1e9:.0f} GB; give a smaller model.hidden"
+        )
 
 
 def start_method(device: str) -> str:
