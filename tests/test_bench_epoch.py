@@ -43,8 +43,9 @@ def dgl():
 
 
 def test_everybody_computes_the_same_logits_and_losses(shard):
-    everybody = epoch.contenders(shard, MODEL, Adam())
-    first = everybody["features=refetch"]
+    ours = epoch.both_ways(shard, MODEL, Adam())
+    first = next(iter(ours.values()))
+    everybody = {**ours, **epoch.cpu_peers(shard, first.weights(), Adam())}
     for _ in range(3):
         want = first.logits()
         for name, other in everybody.items():
@@ -76,7 +77,7 @@ def test_an_epoch_on_needed_rows_stands_beside_dgls_and_pygs():
     graph = random_graph(300, 3, num_features=20, num_classes=4, seed=1)
     graph.train[20:] = False
     rows = dense.adjacency(graph)[graph.train].any(0) | graph.train  # R_1
-    dgl, pyg = needed.beside_peers(graph, "random", 2, 8, 0.2)
+    pyg, dgl = needed.beside_peers(graph, "random", 2, 8, 0.2)
     assert pyg.note == f"|R_1| / V = {rows.mean():.3f}" and 0 < rows.mean() < 0.9
     assert pyg.ours > 0 and pyg.peer > 0 and pyg.target is None and pyg.name.endswith("/ PyG")
     if load_dgl() is not None:

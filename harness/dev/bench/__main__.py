@@ -119,11 +119,11 @@ def _beside(
     load = watch.load()
     for line in lines:
         line.busy = load.busy
+        judge(line, asked.margin)
     write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
     console.say(str(load))
-    verdicts = [judge(line, asked.margin) for line in lines]
-    console.say(f"old: {other}, revision {revision(other)}; new: this code")
-    return show(verdicts, console, asked.margin) or (UNJUDGED if load.busy else 0)
+    console.say(f"ours: this code; peer: {other}, revision {revision(other)}")
+    return show(lines, console, asked.margin) or (UNJUDGED if load.busy else 0)
 
 
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:

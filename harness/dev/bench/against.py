@@ -9,21 +9,15 @@ Samples of a line are compared by the Mann-Whitney U test, two-sided, which asks
 distribution; bytes must be equal.
 """
 
-import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from rich.table import Table
-
-from harness.base import tables
 from harness.base.errors import InputError
 from harness.base.places import ROOT
 from harness.base.terminal import Terminal
 from harness.base.words import key_values
-from harness.dev.bench.lines import NOT_JUDGED, BenchLine
+from harness.dev.bench.lines import NOT_JUDGED, BenchLine, table
 from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, seconds_per_epoch, train
 from harness.dev.bench.start import start_seconds
 from harness.results.report.estimate import side_of_samples
@@ -79,7 +73,7 @@ def measured(run: Finished) -> tuple[dict[str, float], dict[tuple, int]]:
 def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: int) -> list[BenchLine]:
     """Lines whose `ours` is this code and whose `peer` is the checkout `other`; runs and caches in scratch.
 
-    RunFailed with what a run said where it failed.
+    InputError with what a run said where it failed.
     """
     cases = cases_of(keys)
     sides = {
@@ -108,72 +102,34 @@ def _lines(name: str, *sides: list[tuple[dict[str, float], dict[tuple, int]]]) -
         layer, direction, purpose = kind
         ours, theirs = ([each.get(kind, 0) for _, each in runs] for runs in sides)
         what = f"{name}: sent, layer {layer}, {direction}, {purpose}"
-        lines.append(BenchLine("against", what, ours[0], EXACT, theirs[0], samples=ours, peer_samples=theirs))
+        lines.append(BenchLine.of("against", what, EXACT, ours, theirs))
     return lines
 
 
-@dataclass
-class Verdict:
-    """How a line changed.
-
-    old, new   medians of the samples
-    p          of the Mann-Whitney test; NaN: not asked
-    word       "faster", "slower", "no difference", "too few samples", "equal" or "differ", or that the
-               machine was too busy
-    failed     whether it is worse by more than the margin, or bytes differ
-    """
-
-    line: BenchLine
-    old: float
-    new: float
-    p: float
-    word: str
-    failed: bool
-
-    @property
-    def ratio(self) -> float:
-        """New over old; NaN where the old value is 0."""
-        return self.new / self.old if self.old else math.nan
-
-
-def judge(line: BenchLine, margin: float = MARGIN) -> Verdict:
-    """Compare the samples of `line`, this code's, with those of its peer, the other revision."""
+def judge(line: BenchLine, margin: float = MARGIN) -> None:
+    """Compare the samples of `line`, this code's, with those of its peer, the other revision: set its `word`
+    and `failed`, and its note to the p-value, where it is no count of bytes."""
     old, new = line.peer_samples, line.samples
-    before, now = statistics.median(old), statistics.median(new)
     if line.unit == EXACT:
-        equal = set(old) == set(new)
-        return Verdict(line, before, now, math.nan, "equal" if equal else "differ", not equal)
+        line.failed = set(old) != set(new)
+        line.word = "differ" if line.failed else "equal"
+        return
     side, p = side_of_samples(old, new, ALPHA)
+    line.note = f"p = {p:.3f}"
     if line.busy:
-        return Verdict(line, before, now, p, NOT_JUDGED, False)
-    if not side:
-        word = "too few samples" if side is None else "no difference"
-        return Verdict(line, before, now, p, word, False)
-    ratio = now / before
-    return Verdict(line, before, now, p, "slower" if ratio > 1 else "faster", ratio > 1 + margin)
+        line.word = NOT_JUDGED
+    elif not side:
+        line.word = "too few samples" if side is None else "no difference"
+    else:
+        assert line.peer is not None
+        line.word = "slower" if line.ours > line.peer else "faster"
+        line.failed = line.ours > (1 + margin) * line.peer
 
 
-def table(verdicts: Sequence[Verdict]) -> Table:
-    """The verdicts as a table to print."""
-    headings = ("part", "what", "old", "new", "unit", "new / old", "p", "verdict")
-    shown = tables.shown(headings, words=("part", "what", "unit", "verdict"))
-    for each in verdicts:
-        form = ".0f" if each.line.unit == EXACT else ".4g"
-        shown.add_row(
-            each.line.part,
-            each.line.name,
-            *(format(x, form) for x in (each.old, each.new)),
-            each.line.unit,
-            *("" if math.isnan(x) else f"{x:.3f}" for x in (each.ratio, each.p)),
-            each.word.upper() if each.failed else each.word,
-        )
-    return shown
-
-
-def show(verdicts: Sequence[Verdict], console: Terminal, margin: float) -> int:
-    """Print the table and name what has become worse; returns the exit code."""
-    console.print(table(verdicts))
-    failed = [each.line.name.strip() for each in verdicts if each.failed]
+def show(lines: list[BenchLine], console: Terminal, margin: float) -> int:
+    """Print lines that are judged, and name those that have become worse; returns the exit code."""
+    console.print(table(lines))
+    failed = [line.name.strip() for line in lines if line.failed]
     console.say(
         f"slower by more than {margin:.0%} (p < {ALPHA:g}), or other bytes: {'; '.join(failed) or 'none'}"
     )

@@ -8,6 +8,7 @@ product A X.
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from harness.dev.bench.products import order_of, tilings_of
 from harness.run.config import make_system
 
 CPU = torch.device("cpu")
-TOLERANCE = 1e-3  # of every epoch's loss, relative
+CHECKED, TOLERANCE = 3, 1e-3  # epochs whose losses are compared, and how far they may be off, relative
 EXACT = "systems.vanilla.Vanilla"
 TARGETS = {"refetch": 0.75, "once": 0.40}  # largest ratio to DGL's epoch, by `features`
 PYG_TARGET = 1.0
@@ -192,39 +193,67 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
     return [parameter for layer in layers for parameter in layer.parameters()]
 
 
-def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
-    """Everything that can run here, all with our initial weights. PyG's other form, over edge_index, is left
-    out: on a CPU it is many times slower, and in each layer it keeps three arrays alive with a row per edge.
-    """
-    ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in TARGETS}
-    weights = ours["features=once"].weights()
+def both_ways(
+    shard: Shard, model: ModelConfig, optimiser: Optimiser, device: torch.device = CPU
+) -> dict[str, Ours]:
+    """Ours with either way of taking features, by the name that a line begins with."""
+    return {f"one worker features={how}": Ours(shard, model, optimiser, how, device) for how in TARGETS}
+
+
+def cpu_peers(shard: Shard, weights, optimiser: Optimiser) -> dict[str, Peer]:
+    """The peers that can run here. PyG's other form, over edge_index, is left out: on a CPU it is many times
+    slower, and in each layer it keeps three arrays alive with a row per edge."""
     peers = {"PyG": pyg_peer(shard, weights, optimiser, "csr"), "DGL": dgl_peer(shard, weights, optimiser)}
-    return {**ours, **{name: peer for name, peer in peers.items() if peer is not None}}
+    return {name: peer for name, peer in peers.items() if peer is not None}
+
+
+def beside(
+    part: str,
+    ours: Mapping[str, Ours],
+    peers: Mapping[str, Peer],
+    rounds: int,
+    targets: Mapping[tuple[str, str], float | None],
+    note: str = "",
+    device: torch.device = CPU,
+) -> tuple[list[BenchLine], dict[str, list[float]]]:
+    """A line for each of ours and each peer, and everybody's seconds of an epoch. AssertionError where
+    somebody's losses differ from ours.
+
+    targets   by the names of ours and the peer
+    """
+    everybody: dict[str, Ours | Peer] = {**ours, **peers}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse (CSR|CSC|invariant)", UserWarning)
+        seconds = interleaved({name: partial(timed, run, device) for name, run in everybody.items()}, rounds)
+        check_losses(next(iter(ours.values())), everybody, min(rounds, CHECKED))
+    lines = [
+        BenchLine.of(
+            part, f"{how} / {peer}", "s", seconds[how], seconds[peer], targets.get((how, peer)), note
+        )
+        for how in ours
+        for peer in peers
+    ]
+    return lines, seconds
+
+
+def timed(run: Callable[[], object], device: torch.device) -> None:
+    """Run it to its end on the device."""
+    run()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[BenchLine]:
     """Median seconds of an epoch with all cores. AssertionError where somebody's losses differ from ours."""
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse (CSR|CSC|invariant)", UserWarning)
-        runs = contenders(whole(graph), model, Adam())
-        samples = interleaved(runs, rounds)
-        check_losses(runs["features=refetch"], runs, epochs=rounds)
-    lines = [
-        BenchLine.of(
-            "epoch",
-            f"one worker features={how} / {peer}",
-            "s",
-            samples[f"features={how}"],
-            samples[peer],
-            target if peer == "DGL" else PYG_TARGET,
-        )
-        for how, target in TARGETS.items()
-        for peer in ("PyG", "DGL")
-        if peer in samples
-    ]
-    return lines if "DGL" in samples else [*lines, BenchLine.absent("epoch", "DGL", "s")]
+    shard = whole(graph)
+    ours = both_ways(shard, model, Adam())
+    peers = cpu_peers(shard, next(iter(ours.values())).weights(), Adam())
+    targets = {(name, "DGL"): target for name, target in zip(ours, TARGETS.values())}
+    targets |= dict.fromkeys(((name, "PyG") for name in ours), PYG_TARGET)
+    lines, _ = beside("epoch", ours, peers, rounds, targets)
+    return lines if "DGL" in peers else [*lines, BenchLine.absent("epoch", "DGL", "s")]
 
 
 def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:

@@ -9,17 +9,15 @@ reads a row for every edge; where caches answer a part of that, an epoch can be 
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 
 import torch
 
 from harness.core.config import ModelConfig
 from harness.core.optimisers import Adam
 from harness.data.graph import Graph
-from harness.dev.bench.epoch import Ours, Peer, check_losses, dgl_peer, pyg_peer, whole
-from harness.dev.bench.lines import BenchLine, interleaved
+from harness.dev.bench.epoch import Ours, Peer, beside, both_ways, dgl_peer, pyg_peer, timed, whole
+from harness.dev.bench.lines import BenchLine
 
-CHECKED = 3  # epochs whose losses are compared
 TRIES = 10  # of a copy and of a product, of which the fastest counts
 SIDES = {"cpu": 2048, "cuda": 8192}  # of the square matrices whose product is timed
 COPIED = {"cpu": 1 << 26, "cuda": 1 << 30}  # bytes of the tensor that is copied; beyond every cache
@@ -38,8 +36,8 @@ def gpu_lines(
         device = torch.device("cuda")
     shard = whole(graph)
     lines: list[BenchLine] = []
-    ours = {f"features={how}": Ours(shard, model, Adam(), how, device) for how in ("refetch", "once")}
-    weights = ours["features=once"].weights()
+    ours = both_ways(shard, model, Adam(), device)
+    weights = next(iter(ours.values())).weights()
     makers: dict[str, Callable[[], Peer | None]] = {
         "PyG, torch.sparse CSR": partial(pyg_peer, shard, weights, Adam(), "csr", device),
         "PyG, edge_index": partial(pyg_peer, shard, weights, Adam(), "edge_index", device),
@@ -56,16 +54,13 @@ def gpu_lines(
             why = (str(error).splitlines() or [type(error).__name__])[0]
         if name not in peers:
             lines.append(BenchLine.absent("gpu", name, "s", why))
-    everybody: dict[str, Ours | Peer] = {**ours, **peers}
-    seconds = interleaved({n: partial(_timed, run, device) for n, run in everybody.items()}, rounds)
-    check_losses(ours["features=once"], {k: v for k, v in everybody.items() if k != "features=once"}, CHECKED)
-    for how, name in product(ours, peers):
-        lines.append(BenchLine.of("gpu", f"one worker {how} / {name}", "s", seconds[how], seconds[name]))
+    found, seconds = beside("gpu", ours, peers, rounds, {}, device=device)
+    lines += found
     product_rate, copy_rate = rates(device)
     note = f"a product does {product_rate / 1e12:.3g} TFLOP/s, a copy {copy_rate / 1e9:.3g} GB/s"
     for how, run in ours.items():
         least = floor(run, product_rate, copy_rate)
-        lines.append(BenchLine.of("gpu", f"one worker {how} / floor", "s", seconds[how], [least], None, note))
+        lines.append(BenchLine.of("gpu", f"{how} / floor", "s", seconds[how], [least], None, note))
     if device.type == "cuda":
         lines.append(BenchLine("gpu", "peak allocated", torch.cuda.max_memory_allocated(device) / 1e6, "MB"))
         lines.append(BenchLine("gpu", "peak reserved", torch.cuda.max_memory_reserved(device) / 1e6, "MB"))
@@ -94,15 +89,9 @@ def rates(device: torch.device) -> tuple[float, float]:
         seconds = []
         for _ in range(TRIES):
             begun = time.perf_counter()
-            _timed(run, device)
+            timed(run, device)
             seconds.append(time.perf_counter() - begun)
         return min(seconds)
 
     product = fastest(partial(torch.matmul, side, side, out=out))
     return 2 * rows**3 / product, 2 * copied / fastest(partial(target.copy_, source))
-
-
-def _timed(run: Callable[[], object], device: torch.device) -> None:
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

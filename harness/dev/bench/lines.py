@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from harness.base import tables
-from harness.base.machine import cache_bytes, cpu_field
 from harness.dev.bench.load import Load
 from harness.results.environment import environment
 
 NOT_JUDGED = "busy: not judged"
 SCHEMA = 1
-CACHES = (1, 2, 3)  # levels
 
 
 @dataclass
@@ -35,7 +32,9 @@ class BenchLine:
     note           what a reader needs to judge the line
     samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
     peer_samples   every measurement that `peer` summarises
-    busy           whether the machine was too busy to hold the line to its target
+    busy           whether the machine was too busy to judge the line
+    word, failed   beside another revision: how the line changed ("faster", "slower", "no difference", "too
+                   few samples", "equal" or "differ"), and whether that fails the comparison
     """
 
     part: str
@@ -48,6 +47,8 @@ class BenchLine:
     samples: Sequence[float] = ()
     peer_samples: Sequence[float] = ()
     busy: bool = False
+    word: str = ""
+    failed: bool = False
 
     @classmethod
     def of(
@@ -86,6 +87,15 @@ class BenchLine:
             return None
         return (self.ours if self.ratio is None else self.ratio) <= self.target
 
+    @property
+    def verdict(self) -> str:
+        """What a reader is told of the line; "" where it is held to nothing."""
+        if self.word:
+            return self.word.upper() if self.failed else self.word
+        if self.target is None:
+            return ""
+        return NOT_JUDGED if self.busy else "met" if self.met else "MISSED"
+
     def row(self) -> dict:
         """The line as JSON has it."""
         return {
@@ -106,9 +116,6 @@ def table(lines: list[BenchLine]) -> Table:
         if part is not None and line.part != part:
             shown.add_section()
         part = line.part
-        verdict = {None: "", True: "met", False: "MISSED"}[line.met]
-        if line.target is not None and line.busy:
-            verdict = NOT_JUDGED
         target = "" if line.target is None else f"<= {line.target:g}"
         shown.add_row(
             part,
@@ -118,7 +125,7 @@ def table(lines: list[BenchLine]) -> Table:
             line.unit,
             _short(line.ratio),
             target,
-            verdict,
+            line.verdict,
             line.note,
         )
     return shown
@@ -146,24 +153,13 @@ def interleaved(
     return seconds
 
 
-def exponent(rows: list[dict]) -> float:
-    """k of seconds ~ edges^k, by least squares of the logarithms; 1 is linear."""
-    return float(
-        np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0]
-    )
-
-
 def write(lines: Sequence[BenchLine], path: Path, loads: Mapping[str, Load], **more: Any) -> None:
-    """JSON: `environment` as in a run folder (with the revision of this checkout), `cpu` (its flags, and the
-    bytes of its caches by level), `loads` (what else the machine did, by part), `more` and `lines`."""
+    """JSON: `environment` as in a run folder (with the revision of this checkout), `loads` (what else the
+    machine did, by part), `more` and `lines`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "bench": SCHEMA,
         "environment": environment(),
-        "cpu": {
-            "flags": sorted(cpu_field("flags", "Features").split()),  # on x86, on Arm
-            "cache_bytes": {level: cache_bytes(level) for level in CACHES},
-        },
         "loads": {part: load.row() for part, load in loads.items()},
         **more,
         "lines": [line.row() for line in lines],

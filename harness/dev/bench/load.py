@@ -32,7 +32,7 @@ class Load:
         )
 
     def row(self) -> dict[str, float | bool]:
-        return {"before": self.before, "after": self.after, "others": self.others, "busy": self.busy}
+        return {**vars(self), "busy": self.busy}
 
 
 class Watch:

@@ -19,8 +19,8 @@ from harness.core.optimisers import Adam
 from harness.data import real, sources
 from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
-from harness.dev.bench.epoch import Ours, check_losses, dgl_peer, pyg_peer, whole
-from harness.dev.bench.lines import BenchLine, interleaved
+from harness.dev.bench.epoch import Ours, beside, cpu_peers, whole
+from harness.dev.bench.lines import BenchLine
 from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, train
 from harness.results.reader import Trace
 
@@ -102,19 +102,9 @@ def beside_peers(graph: Graph, name: str, rounds: int, hidden: int, target: floa
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
     shard, model, optimiser = whole(graph), Gcn(layers=2, hidden=hidden, dropout=0.0), Adam()
+    name = f"one worker, rows=needed, {name}"
     ours = Ours(shard, model, optimiser, "once", rows="needed")
+    peers = cpu_peers(shard, ours.weights(), optimiser)
     note = f"|R_1| / V = {ours.trainer.cut.taken[1] / graph.num_vertices:.3f}"
-    what = f"one worker, rows=needed, {name}"
-    peers = {"PyG": pyg_peer(shard, ours.weights(), optimiser, "csr")}
-    lines = []
-    if (dgl := dgl_peer(shard, ours.weights(), optimiser)) is not None:
-        peers["DGL"] = dgl
-    else:
-        lines.append(BenchLine.absent("lean", f"{what} / DGL", "s"))
-    samples = interleaved({"ours": ours, **peers}, rounds)
-    check_losses(ours, peers, epochs=rounds)
-    targets = {"DGL": target}
-    return lines + [
-        BenchLine.of("lean", f"{what} / {peer}", "s", samples["ours"], samples[peer], targets.get(peer), note)
-        for peer in sorted(peers)
-    ]
+    lines, _ = beside("lean", {name: ours}, peers, rounds, {(name, "DGL"): target}, note)
+    return lines if "DGL" in peers else [*lines, BenchLine.absent("lean", f"{name} / DGL", "s")]

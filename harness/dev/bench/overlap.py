@@ -14,11 +14,11 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch.multiprocessing import start_processes
 
@@ -94,45 +94,21 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
     assignment = assign(graph, "random", WORKERS, 1).astype(np.int32)
     shards, lines = list(build_shards(graph, assignment, WORKERS)), []
     for name in names:
-        rate, slow = measure(shards, {**configured()[name], **CASES[name]}, model)
+        rate, epochs = measure(shards, {**configured()[name], **CASES[name]}, model)
+        of = epochs.median()
         note = (
-            f"computes {slow.compute:.4f} s; waits {slow.waited - slow.exposed:.4f} s for the other worker's"
+            f"computes {of.compute:.4f} s; waits {of.waited - of.exposed:.4f} s for the other worker's"
             " computing"
         )
-        lines.append(
-            BenchLine(
-                "overlap",
-                f"{name}: exposed / communication of half of compute",
-                slow.exposed,
-                "s",
-                slow.bytes / rate,
-                TARGET if name in HELD else None,
-                note,
-                slow.exposed_each,
-                [size / rate for size in slow.bytes_each],
-            )
-        )
+        what = f"{name}: exposed / communication of half of compute"
+        exposed, busy = epochs.exposed.tolist(), (epochs.bytes / rate).tolist()
+        target = TARGET if name in HELD else None
+        lines.append(BenchLine.of("overlap", what, "s", exposed, busy, target, note))
     return lines
 
 
-@dataclass
-class Measured:
-    """Seconds computed, waited, and waited for communication, and bytes sent, per epoch: means over workers
-    and medians over epochs.
-
-    exposed_each, bytes_each   the means over workers for every epoch
-    """
-
-    compute: float
-    waited: float
-    exposed: float
-    bytes: float
-    exposed_each: list[float]
-    bytes_each: list[float]
-
-
-def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
-    """The rate of the slowed link, in bytes per second, and what was measured over it."""
+def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, pd.DataFrame]:
+    """The rate of the slowed link, in bytes per second, and what was `measured` over it."""
     multiprocessing.set_forkserver_preload([__name__, "harness.run.preload"])
     with scratch() as folder:
         start_processes(
@@ -142,8 +118,10 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> t
     return workers[0]["rate"], measured(workers)
 
 
-def measured(workers: list[dict[str, list]]) -> Measured:
-    """What `observe` gave on each worker, put together, without the first epochs."""
+def measured(workers: list[dict[str, list]]) -> pd.DataFrame:
+    """What `observe` gave on each worker, put together: by epoch, without the first ones, the seconds that a
+    worker computed, waited, and waited for communication (`exposed`), and the bytes that it sent, in the mean
+    over workers."""
     begun: dict[str, float] = {}  # by operation: when the last worker posted it
     for each in workers:
         for id, posted in each["posted"]:
@@ -151,18 +129,14 @@ def measured(workers: list[dict[str, list]]) -> Measured:
     epochs = []
     for e in range(WARM_UP, EPOCHS):
         waits = [wait for each in workers for wait in each["waits"][e]]
-        waited = sum(end - start for _, start, end in waits)
-        exposed = sum(max(0.0, end - max(start, begun.get(id, start))) for id, start, end in waits)
-        epochs.append(
-            (
-                sum(each["compute"][e] for each in workers),
-                waited,
-                exposed,
-                sum(each["bytes"][e] for each in workers),
-            )
-        )
-    columns = [[total / len(workers) for total in column] for column in zip(*epochs)]
-    return Measured(*map(statistics.median, columns), *columns[2:])
+        row = {
+            "compute": sum(each["compute"][e] for each in workers),
+            "waited": sum(end - start for _, start, end in waits),
+            "exposed": sum(max(0.0, end - max(start, begun.get(id, start))) for id, start, end in waits),
+            "bytes": sum(each["bytes"][e] for each in workers),
+        }
+        epochs.append(row)
+    return pd.DataFrame(epochs) / len(workers)
 
 
 def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:

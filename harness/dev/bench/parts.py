@@ -167,7 +167,7 @@ PARTS = {
         lambda s: gpu_lines(s.graph(), s.extent.model, s.extent.rounds * 2, s.device),
     ),
     "spmm": Part(
-        "the sparse product, beside DGL's and the machine's bandwidth",
+        "the sparse product, beside DGL's and a copy in memory",
         lambda s: spmm_lines(s.extent.graph, s.extent.rounds * 3 // 2, s.extent.entries),
     ),
 }

@@ -52,15 +52,11 @@ class Finished:
     imported: float
 
 
-class RunFailed(InputError):
-    """A run of the bench ended with an error; the message is the command and what it said."""
-
-
 def train(folders: Folders, **keys) -> Finished:
     """One run of `vanilla` on twin/reddit without dropout or evaluation; keys are command-line keys, `__` for
     a dot.
 
-    RunFailed with what the run said where it failed, or where other code than the checkout's ran.
+    InputError with what the run said where it failed, or where other code than the checkout's ran.
     """
     given = {
         "system": "vanilla",
@@ -94,12 +90,12 @@ def train(folders: Folders, **keys) -> Finished:
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, **how)
     if done.returncode:
-        raise RunFailed(f"{' '.join(command)} failed:\n{done.stderr}")
+        raise InputError(f"{' '.join(command)} failed:\n{done.stderr}")
     said = re.search(r"^imported (\S+) (.+)$", done.stderr, re.M)
     assert said is not None, "the run says when it has imported everything"
     imported, file = said.groups()
     if folders.checkout is not None and not Path(file).is_relative_to(folders.checkout):
-        raise RunFailed(f"{folders.checkout} was to run, and {file} ran")
+        raise InputError(f"{folders.checkout} was to run, and {file} ran")
     return Finished(Trace(run_dir), started, imported=float(imported))
 
 

@@ -1,4 +1,4 @@
-"""The sparse product by itself: beside DGL's copy-sum, over the number of entries, and beside the machine.
+"""The sparse product by itself: beside DGL's copy-sum, over the number of entries, and beside a copy.
 
 Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from harness.base.dgl import load_dgl
 from harness.base.heap import keep_freed_memory
-from harness.base.machine import cache_bytes
 from harness.base.scratch import scratch
 from harness.comm.recorder import cpu_count
 from harness.core.kernels.dgl_kernel import CopySum
@@ -24,7 +24,8 @@ from harness.data import sources
 from harness.data.config import DatasetConfig
 from harness.data.partition.shard import Csr
 from harness.dev.bench.epoch import whole
-from harness.dev.bench.lines import BenchLine, exponent, interleaved
+from harness.dev.bench.gpu import rates
+from harness.dev.bench.lines import BenchLine, interleaved
 from harness.dev.bench.products import tilings_of
 
 NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
@@ -39,32 +40,9 @@ def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] 
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
     block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
-    return [*machine_lines(), *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
-
-
-def machine_lines() -> list[BenchLine]:
-    """Bytes per second that all cores read from their own caches, from the shared one, and copy in memory."""
-    lines = []
-    # half of a core's own cache, per core; an eighth of the shared one
-    for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):
-        a = torch.ones(int(cache_bytes(level) * share) // 4)
-        if len(a):
-            times = max(1, (16 << 20) // a.nbytes)
-            seconds = interleaved({"read": partial(_read, a, times)}, rounds=20)["read"]
-            name = f"level {level} cache read, {a.nbytes / 1e6:.1f} MB"
-            lines.append(
-                BenchLine.of("spmm", name, "GB/s", [times * a.nbytes / each / 1e9 for each in seconds])
-            )
-    source = torch.ones(64 << 20)  # which no cache holds
-    target = torch.empty_like(source)
-    seconds = interleaved({"copy": lambda: target.copy_(source)}, rounds=5, warm_up=1)["copy"]
-    copied = [2 * source.nbytes / each / 1e9 for each in seconds]
-    return [*lines, BenchLine.of("spmm", "memory copied, read plus written", "GB/s", copied)]
-
-
-def _read(a: torch.Tensor, times: int) -> None:
-    for _ in range(times):
-        a.sum()
+    _, copied = rates(torch.device("cpu"))
+    copy = BenchLine("spmm", "memory copied, read plus written", copied / 1e9, "GB/s")
+    return [copy, *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
 
 
 def _line(
@@ -133,10 +111,11 @@ def uniform_lines(sizes: Sequence[float], rounds: int) -> list[BenchLine]:
         x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
         sides[str(entries)] = partial(operator.forward, x, out=out)
     seconds = interleaved(sides, rounds)
-    lines, rows = [], []
+    lines = []
     for entries, block in blocks.items():
         name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries"
         lines.append(_line(name, {"ours": seconds[str(entries)]}, block, WIDTH, None))
-        rows.append({"edges": block.num_entries, "seconds": statistics.median(seconds[str(entries)])})
+    medians = [statistics.median(seconds[str(entries)]) for entries in blocks]
+    exponent = float(np.polyfit(np.log(list(blocks)), np.log(medians), 1)[0])  # 1 is linear
     grown = f"exponent of its cost over entries, {min(sizes):.0e} to {max(sizes):.0e}"
-    return [*lines, BenchLine("spmm", grown, exponent(rows), "", target=GROWTH)]
+    return [*lines, BenchLine("spmm", grown, exponent, "", target=GROWTH)]
