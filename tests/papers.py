@@ -53,7 +53,7 @@ def verdicts(found: Sequence[Result]) -> str:
         first, number = part[0], alike.count(shared) if shared else 1
         entry = published.entry(first.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
-        says = first.series.replace("{}", _steps(part)) if first.series else first.says
+        says = first.claim.series.replace("{}", _steps(part)) if first.claim.series else first.says
         cells = ["" if name == before else name, says if number == 1 else f"{number} parts"]
         as_there = shared and shared[1].startswith("as at")
         cells += ["", "", ""] if number > 1 or as_there else _numbers(part)
@@ -71,7 +71,7 @@ def _parts(found: Sequence[Result]) -> list[list[Result]]:
     parts: dict[tuple, list[Result]] = {}
     for at, each in enumerate(found):
         if each.verdict.word != COMPARED:
-            key = (each.entry, each.experiment, each.series or at, each.size)
+            key = (each.entry, each.experiment, each.claim.series or at, each.size)
             parts.setdefault(key, []).append(each)
     return list(parts.values())
 
@@ -87,7 +87,7 @@ def _alike(part: Sequence[Result], parts: Sequence[Sequence[Result]]) -> tuple[s
 
 
 def _shown(part: Sequence[Result], entry: str) -> tuple:
-    return tuple((entry, each.says, each.published, str(each.ours), each.verdict) for each in part)
+    return tuple((entry, each.says, each.claim.published, str(each.ours), each.verdict) for each in part)
 
 
 def _elsewhere(each: Result) -> str:
@@ -100,10 +100,10 @@ def _numbers(part: Sequence[Result]) -> list[str]:
     experiment."""
     shares = [re.sub(r" \[.*", "", table.share(each.verdict)) for each in part]
     ours = [table.value(each.ours) for each in part]
-    if part[0].series:
+    if part[0].claim.series:
         ours = [value.partition(" ")[0] if share else value for value, share in zip(ours, shares)]
     return [
-        ", ".join(filter(None, (table.said(each.published) for each in part))),
+        ", ".join(filter(None, (table.said(each.claim.published) for each in part))),
         ", ".join(filter(None, ours)),
         ", ".join(share or "-" for share in shares) if any(shares) else "",
     ]
@@ -132,7 +132,7 @@ def _judged(part: Sequence[Result], reasons: dict[str, int]) -> str:
 
 def _steps(part: Sequence[Result]) -> str:
     """The steps of a series; "x2 to x8" for seven that follow each other."""
-    steps = [each.step for each in part]
+    steps = [each.claim.step for each in part]
     start = steps[0][1:]
     follow = start.isdigit() and steps == [f"x{int(start) + at}" for at in range(len(steps))]
     return f"{steps[0]} to {steps[-1]}" if follow and len(steps) > 2 else ", ".join(steps)

@@ -14,7 +14,7 @@ from harness.papers.claims import evaluate, experiment, picture, published, refe
 from harness.papers.claims.claim import Claim
 from harness.papers.claims.verdict import FAILS, HOLDS
 from harness.results.report.estimate import Estimate
-from tests import traces
+from tests import experiments, traces
 
 TABLE = published.entry("capgnn_table7").published["values"]
 GRAPHS = {"corafull": "Cl", "reddit": "Rt"}
@@ -256,16 +256,19 @@ def test_rows_and_claims_that_cannot_be_made_are_refused(tmp_path, keys, says):
 def result(
     step: str, word: str = HOLDS, mean: float = 2.0, series: str = "g, {}: a over b"
 ) -> evaluate.Result:
-    verdict = evaluate.Verdict(word)
-    ours = Estimate(mean, 0.1, 2)
-    return evaluate.Result(
-        "capgnn_table7", "x", series.format(step), verdict, 2.5, ours, "small", 1.0, series, step
-    )
+    told = {"published": 2.5, "direction": "above", "neutral": 1.0, "series": series, "step": step}
+    verdict, ours = evaluate.Verdict(word), Estimate(mean, 0.1, 2)
+    return experiments.result("capgnn_table7", series.format(step), verdict, ours, **told)
+
+
+def changed(part: evaluate.Result, **keys) -> evaluate.Result:
+    """The same of another claim."""
+    return replace(part, claim=replace(part.claim, **keys))
 
 
 def test_cells_of_one_verdict_share_a_line():
     """Apart stay other verdicts, other series, and parts that are no cells."""
-    alone = replace(result("x2"), series="", step="", says="a part")
+    alone = changed(result("x2"), series="", step="", says="a part")
     found = [
         result("x2"),
         result("x3", FAILS, 0.5),
@@ -274,35 +277,37 @@ def test_cells_of_one_verdict_share_a_line():
         alone,
         alone,
     ]
-    assert [(line.says, line.published, line.ours, line.verdict.word) for line in table.lines(found)] == [
-        ("g, x2, x4: a over b", "2.5, 2.5", "2 ± 0.1, 2 ± 0.1", HOLDS),
-        ("g, x3: a over b", "2.5", "0.5 ± 0.1", FAILS),
-        ("h, x2: a", "2.5", "2 ± 0.1", HOLDS),
-        ("a part", "2.5", "2 ± 0.1", HOLDS),
-        ("a part", "2.5", "2 ± 0.1", HOLDS),
+    assert table.plain(found).split("\n")[1:11] == [
+        "  holds           g, x2, x4: a over b",
+        "                  published 2.5, 2.5; here 2 ± 0.1, 2 ± 0.1 (small)",
+        "  does not hold   g, x3: a over b",
+        "                  published 2.5; here 0.5 ± 0.1 (small)",
+        "  holds           h, x2: a",
+        "                  published 2.5; here 2 ± 0.1 (small)",
+        *["  holds           a part", "                  published 2.5; here 2 ± 0.1 (small)"] * 2,
     ]
-    assert "  holds           g, x2, x4: a over b\n" in table.plain(found)
     assert table.counts(found)[2:] == ["6 parts of tables: 5 holds, 1 does not hold."]
 
 
 def test_claims_are_drawn_with_what_is_published_beside_ours():
     holds = evaluate.Verdict(HOLDS)
-    number = evaluate.Result("e", "x", "a number", holds, 5.0, Estimate(4.5, 1.0, 3), "small", 0.0, unit="s")
-    span = replace(number, says="a range", published=[1, 2], ours=Estimate(1.5, None, 1), neutral=None)
-    other = replace(number, says="another", unit="MB")
-    figure = picture.draw("t", [number, replace(number, entry="f"), span, other], ["cora"])
+    above = {"published": 5.0, "direction": "above"}
+    number = experiments.result("e", "a number", holds, Estimate(4.5, 1.0, 3), **above)
+    span = experiments.result("e", "a range", holds, Estimate(1.5, None, 1), published=[1, 2])
+    other = changed(number, says="another", measure="mb_epoch")
+    figure = picture.draw("t", [number, changed(number, entry="f"), span, other], ["cora"])
     first, second = figure.axes  # one per unit; what two entries say alike is drawn once
-    assert [first.get_xlabel(), second.get_xlabel()] == ["s", "MB"]
+    assert [first.get_xlabel(), second.get_xlabel()] == ["epoch s", "MB per epoch"]
     assert [label.get_text() for label in first.get_yticklabels()] == ["holds: a number", "holds: a range"]
     drawn = [(line.get_label(), list(line.get_xdata())) for line in first.lines]
     assert ("published", [5, 5]) in drawn and ("published", [1, 2]) in drawn
     assert ("no difference", [0, 0]) in drawn
     assert {4.5, 1.5} <= {at[0] for _, at in drawn}
-    assert picture.draw("t", [evaluate.Result("e", "x", "nothing", holds)], ["cora"]) is None
+    assert picture.draw("t", [experiments.result("e", "nothing", holds)], ["cora"]) is None
 
 
 def test_a_series_is_a_panel():
-    single = replace(result("x2"), says="a number", series="", step="")
+    single = changed(result("x2"), says="a number", series="", step="")
     cells = [result("x2"), result("x3", FAILS, 0.5), *(result("x2", series=f"{k} of {{}}") for k in "hijk")]
     figure = picture.draw("t", [single, *cells], ["twin/reddit"])
     number, first, *others = figure.axes
@@ -320,7 +325,10 @@ def test_a_series_is_a_panel():
 @pytest.mark.parametrize("neutrals", [(0.0, None), (None, None)])
 def test_differences_are_not_on_a_logarithmic_axis(neutrals):
     """Also where the paper has no direction in some cells, or in any: intervals may go below 0."""
-    cells = [replace(result(f"x{n}"), neutral=neutral) for n, neutral in enumerate(neutrals)]
+    cells = [
+        changed(result(f"x{n}"), neutral=neutral, direction=None if neutral is None else "above")
+        for n, neutral in enumerate(neutrals)
+    ]
     assert picture.draw("t", cells, ["twin/reddit"]).axes[0].get_yscale() == "linear"
 
 
@@ -339,5 +347,5 @@ def test_a_series_is_decided_from_runs(tmp_path):
         ]
 
     found = [each for each in evaluate.results({"mine": plan}, folders) if each.experiment]
-    assert [each.step for each in found] == ["x2", "x6", "x2", "x6", "x2"]
+    assert [each.claim.step for each in found] == ["x2", "x6", "x2", "x6", "x2"]
     assert [each.ours.mean for each in found] == pytest.approx([3, 3, 3, 3, 2], rel=0.02)

@@ -324,6 +324,6 @@ def test_a_modelled_measure_that_cannot_be_is_refused(given, said):
 
 def test_graphs_with_other_seeds_are_one_sentence():
     first, second, third = (SimpleNamespace(seed=seed) for seed in (1, 2, 3))
-    evaluate._same_seeds({"a": [[first, second], [second, first]], "b": [[first, second]] * 2})
-    with pytest.raises(InputError, match="^a has the seeds .* on its graphs: give all graphs the same"):
+    evaluate._same_seeds({"a": [[first, second], [first, second]], "b": [[first, second]] * 2})
+    with pytest.raises(InputError, match="^a has the seeds .* where a has .*: give all the same"):
         evaluate._same_seeds({"a": [[first, second], [first, third]]})

@@ -202,8 +202,8 @@ def test_seconds_come_from_what_is_only_compared(tmp_path):
     plan = experiment.load(tmp_path)["mine"]
     (known,) = plan.claims
     verdict = Verdict(evaluate.COMPARED)
-    made = evaluate.Result(known.entry, "mine", known.says, verdict, 2.0, Estimate(3.0, None, 1))
-    found = seconds.table([made, made], {"mine": plan}).to_dict("records")
+    made = evaluate.Result(known, "mine", verdict, evaluate.Measured(Estimate(3.0, None, 1)))
+    found = seconds.table([made, made]).to_dict("records")
     assert [(each["row"], each["model"], each["printed"], each["predicted"]) for each in found] == [
         ("A", seconds.CALIBRATED, 2.0, 3.0)
     ] * 2

@@ -84,7 +84,7 @@ def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead):
     assert (found.ours.mean, found.ours.half, found.ours.n) == pytest.approx(
         (said.ours.mean, said.ours.half, 3), rel=1e-12
     )
-    assert replace(found, size=said.size, ours=said.ours) == said and found.size == "small, reference"
+    assert replace(found, size=said.size, measured=said.measured) == said and found.size == "small, reference"
     assert "Verdicts kept of runs that are not in this folder: 1." in table.counts([found])
 
 
@@ -173,14 +173,12 @@ def test_what_is_no_kept_experiment_is_left_alone(tmp_path, ahead, text):
 
 
 def test_what_was_kept_stays_where_the_new_cannot_be_written(kept, tmp_path, behind, monkeypatch):
-    before, rename = (kept / "mine" / "claims.csv").read_text(), Path.rename
+    before = (kept / "mine" / "claims.csv").read_text()
 
-    def full(path, target):
-        if path.name == "mine" and path.parent != kept:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return rename(path, target)
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "rename", full)
+    monkeypatch.setattr(reference.files, "write_json_atomic", full)
     with pytest.raises(InputError, match="mine cannot be written: No space left on device; give another"):
         reference.keep(kept, plan_of(tmp_path), [], behind, [])
     assert (kept / "mine" / "claims.csv").read_text() == before

@@ -24,6 +24,7 @@ from harness.papers.claims.verdict import (
     signed,
 )
 from harness.results.report.estimate import Estimate
+from tests import experiments
 
 FLOATS = st.floats(-100, 100)
 
@@ -147,11 +148,11 @@ def test_a_miss_whose_cause_is_not_the_paper_cannot_be_told(cause):
 
 def test_verdicts_are_counted_by_cause_and_a_measurement_once():
     parts = [
-        evaluate.Result("sancus_table5", "x", "a", Verdict(HOLDS)),
-        evaluate.Result("sancus_table5", "x", "b", Verdict(UNKNOWN, cause="twin")),
-        evaluate.Result("sancus_table5", "x", "c", Verdict(UNKNOWN, cause="seeds")),
-        evaluate.Result("sancus_fig21", "x", "a", Verdict(HOLDS), again="sancus_table5"),
-        evaluate.Result("sancus_fig21", "x", "d", Verdict(evaluate.COMPARED)),
+        experiments.result("sancus_table5", "a", Verdict(HOLDS)),
+        experiments.result("sancus_table5", "b", Verdict(UNKNOWN, cause="twin")),
+        experiments.result("sancus_table5", "c", Verdict(UNKNOWN, cause="seeds")),
+        experiments.result("sancus_fig21", "a", Verdict(HOLDS), again="sancus_table5"),
+        experiments.result("sancus_fig21", "d", Verdict(evaluate.COMPARED)),
     ]
     said = table.counts(parts)
     assert said[2] == "3 parts of tables: 2 cannot tell (twin 1, seeds 1), 1 holds."

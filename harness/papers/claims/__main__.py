@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.base import tables
 from harness.base.errors import InputError, choice, writing
 from harness.base.subcommand import Parser, command
-from harness.papers.claims import experiment, published, reference, table
+from harness.papers.claims import published, reference, table
 from harness.papers.claims.evaluate import Result
 from harness.papers.claims.reference import decided
 from harness.run.runner import Places
@@ -53,7 +53,7 @@ def main(words: list[str], program: str) -> None:
     if asked.paper:
         found = [each for each in found if published.entry(each.entry).paper == asked.paper]
     if asked.seconds:
-        _seconds(asked.folder, found, asked.seconds)
+        _seconds(found, asked.seconds)
     if asked.format == "csv":
         print(tables.csv(table.frame(found)), end="")
     elif asked.format:
@@ -64,14 +64,13 @@ def main(words: list[str], program: str) -> None:
         print(table.plain(found))
 
 
-def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
+def _seconds(found: Sequence[Result], folder: Path) -> None:
     import matplotlib
 
     from harness.papers.claims import seconds
     from harness.results.report import style
 
-    experiments = {**experiment.load(experiment.FOLDER), **(experiment.load(own) if own else {})}
-    known = seconds.table(found, experiments)
+    known = seconds.table(found)
     if known.empty:
         raise InputError("no printed seconds have a prediction here: run the modelled experiments first")
     with writing(folder, "give --seconds another folder"), matplotlib.rc_context(style.STYLE):

@@ -123,16 +123,17 @@ def _number(published: Any, where: str) -> Any:
         raise InputError(f"{where}.published={published} is no number: give one") from None
 
 
-# What a table prints of one of our values, and what further names stand for with it.
-Value = tuple[str, Mapping[str, str]]
+# What {NAME} stands for in a cell: by our names of the values, and by what the table prints.
+Cell = tuple[dict[str, str], dict[str, str]]
 
 
-def _names(each: Any, where: str) -> dict[str, dict[str, Value]]:
-    """`each` by name and by our value. InputError where it is misshapen."""
+def _names(each: Any, where: str) -> dict[str, list[Cell]]:
+    """`each` by name: of each value what the name, and further names with it, stand for. InputError where it
+    is misshapen."""
     if not (isinstance(each, Mapping) and each):
         raise InputError(f"{where}.each={each}: give the values of each name, as {{NAME: [VALUE, ...]}}")
-    names: dict[str, dict[str, Value]] = {}
-    taken = list(map(str, each))
+    names: dict[str, list[Cell]] = {}
+    taken: list[str] = []
     for name, values in each.items():
         if not (isinstance(values, Mapping | list) and values):
             raise InputError(
@@ -140,44 +141,40 @@ def _names(each: Any, where: str) -> dict[str, dict[str, Value]]:
                 " {VALUE: {NAME: TEXT}}"
             )
         pairs = values.items() if isinstance(values, Mapping) else zip(values, values)
-        names[str(name)] = {str(mine): _value(mine, more) for mine, more in pairs}
-        further = [list(more) for _, more in names[str(name)].values()]
-        if any(set(more) != set(further[0]) for more in further):
-            raise InputError(f"{where}.each.{name}: give each value the same names, as {further[0]}")
-        taken += further[0]
+        both = [(mine, *((mine, more) if isinstance(more, Mapping) else (more, {}))) for mine, more in pairs]
+        further = list(both[0][-1])
+        if any(set(more) != set(further) for *_, more in both):
+            raise InputError(f"{where}.each.{name}: give each value the same names, as {further}")
+        taken += map(str, (name, *further))
+        names[str(name)] = [
+            (_texts({name: mine, **more}), _texts({name: printed, **more})) for mine, printed, more in both
+        ]
     if len(set(taken)) < len(taken):
         raise InputError(f"{where}.each gives {max(taken, key=taken.count)} twice: give other names")
     return names
 
 
-def _value(mine: Any, more: Any) -> Value:
-    if isinstance(more, Mapping):
-        return str(mine), {str(name): str(text) for name, text in more.items()}
-    return str(more), {}
+def _texts(names: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in names.items()}
 
 
-def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]]:
-    """For every cell of `each` two dictionaries of what {NAME} stands for: by our names of the values, and by
-    what the table prints."""
-    names = _names(each, where)
-    cells = []
-    for cell in itertools.product(*(values.items() for values in names.values())):
-        more = {name: text for _, (_, further) in cell for name, text in further.items()}
-        ours = dict(zip(names, (mine for mine, _ in cell)))
-        theirs = dict(zip(names, (printed for _, (printed, _) in cell)))
-        cells.append((ours | more, theirs | more))
+def each_of(each: Any, where: str) -> list[Cell]:
+    """What {NAME} stands for in every cell of `each`."""
+    cells: list[Cell] = [({}, {})]
+    for values in _names(each, where).values():
+        cells = [(ours | more, theirs | printed) for ours, theirs in cells for more, printed in values]
     return cells
 
 
-def _left_out(without: Any, names: Mapping[str, Mapping[str, Value]], where: str) -> list[dict[str, str]]:
+def _left_out(without: Any, names: Mapping[str, list[Cell]], where: str) -> list[dict[str, str]]:
     """The cells that are left out. InputError where one names what no cell has."""
     if not isinstance(without, list | None) or not all(isinstance(left, Mapping) for left in without or ()):
         raise InputError(f"{where}.without={without}: give the cells that are left out, as [{{NAME: VALUE}}]")
-    out = [{str(name): str(value) for name, value in left.items()} for left in without or ()]
+    out = list(map(_texts, without or ()))
     for left in out:
         for name, value in left.items():
             choice(f"{where}.without", name, names)
-            choice(f"{where}.without.{name}", value, names[name])
+            choice(f"{where}.without.{name}", value, [ours[name] for ours, _ in names[name]])
     return out
 
 

@@ -6,20 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.base.errors import InputError, choice
+from harness.papers.claims.cells import MADE
 from harness.papers.claims.measure import Measure, measure_of, unit_of
 from harness.papers.claims.verdict import CAUSES, SIDES
 
 ACROSS = ("mean", "max", "min")
-# How rows are compared, and the fewest and most that this takes.
-COMPARED = {
-    "value": (1, 1),
-    "ratio": (2, 2),
-    "less_percent": (2, 2),
-    "difference": (2, 2),
-    "ratio_of_ratios": (4, 4),
-    "ratio_of_differences": (4, 4),
-    "descending": (2, 99),
-}
+NUMBERS = {1: "one", 2: "two", 4: "four"}  # rows that a comparison takes, in words
 
 
 @dataclass(frozen=True)
@@ -115,6 +107,11 @@ class Claim:
         return self.neutral if self.neutral is not None else float(self.logarithmic)
 
     @property
+    def drawn_neutral(self) -> float | None:
+        """Where a picture has its line of no difference; None where the paper has no direction."""
+        return None if self.direction is None else self.no_difference
+
+    @property
     def value(self) -> Measure:
         """What is taken of each run."""
         return measure_of(self.measure)
@@ -156,16 +153,19 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
     where   the claim's place in the file, for messages
     rows    overrides by row
     """
-    choice(f"{where}.compare", claim.compare, COMPARED)
+    choice(f"{where}.compare", claim.compare, (*MADE, "descending"))
     measure_of(claim.measure, f"{where}.measure")
     if isinstance(claim.measure, dict):
         for row in claim.measure.get("more") or ():
             choice(f"{where}.measure.more", row, claim.rows)
     for row in claim.needed:
         choice(f"{where}.rows", row, rows)
-    least, most = COMPARED[claim.compare]
-    if not least <= len(claim.rows) <= most:
-        number = {1: "one", 2: "two", 4: "four"}[least] + (" or more" if most > least else "")
+    if claim.compare == "descending":
+        fits, number = len(claim.rows) >= 2, "two or more"
+    else:
+        takes = MADE[claim.compare].__code__.co_argcount
+        fits, number = len(claim.rows) == takes, NUMBERS[takes]
+    if not fits:
         raise InputError(f"{where}.rows={claim.rows}: compare={claim.compare} takes {number}")
     choice(f"{where}.across", claim.across, ACROSS)
     if claim.across != "mean" and claim.compare == "descending":

@@ -41,33 +41,56 @@ Folders = Callable[[str], list[Path]]
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What the runs of a claim say, before any rule.
+
+    ours    our value: the mean over seeds of what `across` makes of the graphs; None for "descending", and
+            where it is lost
+    order   of "descending": the verdict on its steps
+    lost    why there is no value
+    control whether the claim's control does as well
+    twin    whether some run is of a twin
+    """
+
+    ours: Estimate | None = None
+    order: Verdict | None = None
+    lost: str = ""
+    control: bool = False
+    twin: bool = False
+
+
+@dataclass(frozen=True)
 class Result:
     """A part of a published entry and its verdict.
 
-    ours         the value here, over seeds; None where nothing was measured
-    neutral      the value of no difference; None where the paper has no direction
+    claim        what is decided; of a part that nothing here can decide, its entry and words alone
+    experiment   that decides it; "" where none has it
+    measured     what the verdict was made of; None where nothing was measured
     size         of the runs that the verdict is from
-    unit         what an axis calls the values
-    measured     what the verdict was made of
     of           what is measured of which runs, equal for parts with one value
     again        the entry of its paper in which this measurement is counted; "" where it is counted here
-    series, step   of a cell of a table: what its series says, with {} for the step, and the step
     """
 
-    entry: str
+    claim: Claim
     experiment: str
-    says: str
     verdict: Verdict
-    published: Any = None
-    ours: Estimate | None = None
+    measured: Measured | None = None
     size: str = ""
-    neutral: float | None = None
-    series: str = ""
-    step: str = ""
     of: tuple[Any, ...] = ()
     again: str = ""
-    measured: Measured | None = None
-    unit: str = ""
+
+    @property
+    def entry(self) -> str:
+        return self.claim.entry
+
+    @property
+    def says(self) -> str:
+        return self.claim.says
+
+    @property
+    def ours(self) -> Estimate | None:
+        """The value here, over seeds; None where nothing was measured."""
+        return self.measured.ours if self.measured else None
 
     @property
     def own(self) -> bool:
@@ -86,15 +109,19 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
             found[claim.entry].append(replace(runs.decide(claim), of=_measured_of(experiment, claim)))
         for need in experiment.needs:
             waits = Verdict(NOT_YET, f"needs {need.needs}")
-            result = Result(need.entry, experiment.name, need.part, waits, of=(need.entry, need.part))
-            found[need.entry].append(result)
+            found[need.entry].append(_undecided(need.entry, need.part, waits, experiment.name))
     # All parts in the order of the papers; an entry that no experiment has gets a part that says so.
     nowhere = Verdict(NOT_YET, "no experiment has it")
     own = [name for name in experiments if name in found and name not in published.entries()]
     told: list[Result] = []
     for name in (*published.experiments(), *own):
-        told += found.get(name) or [Result(name, "", published.entry(name).title, nowhere, of=(name,))]
+        told += found.get(name) or [_undecided(name, published.entry(name).title, nowhere)]
     return counted_once(told)
+
+
+def _undecided(entry: str, part: str, verdict: Verdict, experiment: str = "") -> Result:
+    """A part that no claim decides."""
+    return Result(Claim(entry, part, measure=None, rows=[]), experiment, verdict, of=(entry, part))
 
 
 def counted_once(found: Sequence[Result]) -> list[Result]:
@@ -102,7 +129,7 @@ def counted_once(found: Sequence[Result]) -> list[Result]:
     been run; those with a published number come before those without one."""
     of = lambda each: (published.entry(each.entry).paper, *each.of)  # noqa: E731
     first: dict[tuple[Any, ...], Result] = {}
-    for each in sorted(found, key=lambda each: (each.verdict.word == NOT_RUN, each.published is None)):
+    for each in sorted(found, key=lambda each: (each.verdict.word == NOT_RUN, each.claim.published is None)):
         if each.verdict.word != COMPARED:
             first.setdefault(of(each), each)
     return [
@@ -119,7 +146,7 @@ def _measured_of(experiment: Experiment, claim: Claim) -> tuple[Any, ...]:
     size = "small" if "small" in sizes else sizes[-1]
 
     def runs(row: str) -> tuple[tuple[tuple[str, str], ...], ...]:
-        sweeps = [experiment.sweeps(row, size)[at] for at in experiment.on(size, claim.graph)]
+        sweeps = experiment.sweeps(row, size, claim.graph)
         return tuple(tuple(sorted(key_values(each.split()).items() - _defaults())) for each in sweeps)
 
     rows = [runs(row) for row in claim.rows]
@@ -155,84 +182,44 @@ def whole(parts: list[Result]) -> str:
 
 
 class _Runs:
-    """The runs of an experiment that are there, by size, row and graph; each folder is read once."""
+    """The runs of an experiment that are there, by sweep; each folder is read once."""
 
     def __init__(self, experiment: Experiment, folders: Folders):
         self.experiment, self.folders = experiment, folders
-        self.read: dict[tuple[str, str, int], list[Run] | None] = {}
+        self.read: dict[str, list[Run]] = {}
 
-    def of(self, size: str, row: str, graph: int) -> list[Run] | None:
-        """A row's runs on a graph of a size, by its place; None where one of them has not finished."""
-        key = size, row, graph
-        if key not in self.read:
-            paths = self.folders(self.experiment.sweeps(row, size)[graph])
+    def of(self, sweep: str) -> list[Run]:
+        """A sweep's runs in the order of seeds; none where one of them has not finished."""
+        if sweep not in self.read:
+            paths = self.folders(sweep)
             there = all((path / "summary.json").exists() for path in paths)
-            self.read[key] = [Run(path) for path in paths] if there else None
-        return self.read[key]
+            runs = map(Run, paths) if there else ()
+            self.read[sweep] = sorted(runs, key=lambda run: int(str(run.seed)))
+        return self.read[sweep]
 
     def decide(self, claim: Claim) -> Result:
         """The result of a claim, at the largest size of which all its runs are there; "not run" where there
         is none."""
         sizes = self.experiment.sizes
         for size in reversed([size for size in SIZES if size in sizes]):
-            chosen = self.experiment.on(size, claim.graph)
-            there = {row: [self.of(size, row, graph) for graph in chosen] for row in claim.needed}
-            known = {row: [runs for runs in graphs if runs is not None] for row, graphs in there.items()}
-            if chosen and all(len(runs) == len(chosen) for runs in known.values()):
-                return result_of(self.experiment.name, claim, measure(claim, known), size)
+            sweeps = {row: self.experiment.sweeps(row, size, claim.graph) for row in claim.needed}
+            there = {row: list(map(self.of, own)) for row, own in sweeps.items()}
+            if all(graphs and all(graphs) for graphs in there.values()):
+                return result_of(self.experiment.name, claim, measure(claim, there), size)
         # The command that runs it: at the smallest size that has its graph, named where that is not the
         # default size.
         first = next(size for size in SIZES if size in sizes)
         least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
         option = "" if least == first else f" --size {least}"
-        why = f"halobench figures {self.experiment.name}{option}"
-        return result_of(self.experiment.name, claim, None, why=why)
+        word = COMPARED if claim.compared else NOT_RUN
+        verdict = Verdict(word, f"halobench figures {self.experiment.name}{option}")
+        return Result(claim, self.experiment.name, verdict)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What the runs of a claim say, before any rule.
-
-    ours    our value: the mean over seeds of what `across` makes of the graphs; None for "descending", and
-            where it is lost
-    order   of "descending": the verdict on its steps
-    lost    why there is no value
-    control whether the claim's control does as well
-    twin    whether some run is of a twin
-    """
-
-    ours: Estimate | None = None
-    order: Verdict | None = None
-    lost: str = ""
-    control: bool = False
-    twin: bool = False
-
-
-def result_of(
-    experiment: str, claim: Claim, measured: Measured | None, size: str = "", why: str = ""
-) -> Result:
-    """The result of a claim of an experiment.
-
-    why   where nothing was measured: the command that runs it
-    """
-    if measured is None:
-        verdict = Verdict(COMPARED if claim.compared else NOT_RUN, why)
-    else:
-        verdict = judged(claim, measured, claim.entry not in published.entries())
-    return Result(
-        claim.entry,
-        experiment,
-        claim.says,
-        verdict,
-        claim.published,
-        measured.ours if measured else None,
-        size,
-        None if claim.direction is None else claim.no_difference,
-        claim.series,
-        claim.step,
-        measured=measured,
-        unit=claim.unit,
-    )
+def result_of(experiment: str, claim: Claim, measured: Measured, size: str) -> Result:
+    """The result of a claim of an experiment, from what runs of a size say."""
+    verdict = judged(claim, measured, claim.entry not in published.entries())
+    return Result(claim, experiment, verdict, measured, size)
 
 
 def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
@@ -270,7 +257,7 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
 def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
     """What the runs say of a claim.
 
-    runs   by row, for each graph, the runs of that row (one per seed)
+    runs   by row, for each graph, the runs of that row (one per seed, ascending)
     """
     twin = any(run.summary["twin"] for graphs in runs.values() for own in graphs for run in own)
     lost = [
@@ -282,7 +269,7 @@ def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
         return Measured(lost=f"{', '.join(lost)} diverged", twin=twin)
     try:
         _same_seeds(runs)
-        targets = [claim.value.of_seeds(_by_seeds(own)) for own in runs.get(claim.value.reference, ())]
+        targets = [claim.value.of_seeds(own) for own in runs.get(claim.value.reference, ())]
         asked = [*claim.rows, *([claim.control] if claim.control else [])]
         by_row = {row: _by_seed(claim, row, runs[row], targets) for row in asked}
     except InputError as error:
@@ -322,21 +309,13 @@ def _no_finer(ours: Estimate, values: Sequence[np.ndarray]) -> Estimate:
     return replace(ours, half=float(steps.min()) * (1 + ROUNDING))
 
 
-def _by_seeds(runs: list[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: int(str(run.seed)))
-
-
 def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
     """InputError where a graph or a row has other seeds than the first one."""
-    first, *others = runs
-    by_graph = [[run.seed for run in _by_seeds(own)] for own in runs[first]]
-    if any(seeds != by_graph[0] for seeds in by_graph):
-        raise InputError(f"{first} has the seeds {by_graph} on its graphs: give all graphs the same seeds")
-    for row in others:
-        for mine, theirs in zip(runs[first], runs[row]):
-            seeds = [[run.seed for run in _by_seeds(own)] for own in (mine, theirs)]
-            if seeds[0] != seeds[1]:
-                raise InputError(f"{row} has the seeds {seeds[1]} where {first} has {seeds[0]}")
+    seeds = [(row, [run.seed for run in own]) for row, graphs in runs.items() for own in graphs]
+    first, wanted = seeds[0]
+    for row, own in seeds:
+        if own != wanted:
+            raise InputError(f"{row} has the seeds {own} where {first} has {wanted}: give all the same")
 
 
 def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:
@@ -347,12 +326,7 @@ def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list
     """
     value = claim.of(row).value
     against = targets or [[float("nan")] * len(runs) for runs in graphs]
-    return np.array(
-        [
-            [value(run, target) for run, target in zip(_by_seeds(runs), own)]
-            for runs, own in zip(graphs, against)
-        ]
-    )
+    return np.array([list(map(value, runs, own)) for runs, own in zip(graphs, against)])
 
 
 def _flat(values: np.ndarray) -> list[float]:

@@ -58,13 +58,13 @@ class Experiment:
             return list(self.rows)
         needed = {row: False for claim in self.claims for row in claim.needed}
         for claim in self.claims:
-            if graphs.index(graph) in self.on(size, claim.graph):
+            if graph in self.on(size, claim.graph):
                 needed |= dict.fromkeys(claim.needed, True)
         return [row for row in self.rows if needed.get(row, True)] or list(self.rows)
 
-    def sweeps(self, row: str, size: str) -> list[str]:
-        """The sweep of a row on each graph of a size."""
-        return [self.sweep(row, size, graph) for graph in self.sizes[size].graphs]
+    def sweeps(self, row: str, size: str, graph: str | None = None) -> list[str]:
+        """The sweep of a row on each graph of a size that `graph` means (`on`)."""
+        return [self.sweep(row, size, each) for each in self.on(size, graph)]
 
     def sweep(self, row: str, size: str, graph: str) -> str:
         """The sweep of a row on a graph, as on the command line.
@@ -83,12 +83,11 @@ class Experiment:
         common = [f"{k}={value}" for k, value in runs.items() if _one_name(k) not in keys | of_graph]
         return " ".join([*own, option, *beside, *common])
 
-    def on(self, size: str, graph: str | None) -> list[int]:
-        """The places of a graph among those of a size, found by all of its overrides or else by its name; the
-        places of all graphs where none is given."""
+    def on(self, size: str, graph: str | None) -> list[str]:
+        """The graphs of a size that a claim's graph means: by all of its overrides or else by its name; all
+        of them where none is given."""
         graphs = self.sizes[size].graphs
-        same = [i for i, each in enumerate(graphs) if graph == each]
-        return same or [i for i, each in enumerate(graphs) if graph in (None, named(each))]
+        return [graph] if graph in graphs else [each for each in graphs if graph in (None, named(each))]
 
 
 def _one_name(key: str) -> str:
@@ -97,8 +96,8 @@ def _one_name(key: str) -> str:
 
 
 def _part(word: str, name: str, total: int) -> str:
-    """A word in which NAME/5 has become a fifth of `total`."""
-    return re.sub(rf"{name}/(\d+)", lambda found: str(total // int(found[1])), word)
+    """A word in which NAME/5 has become a fifth of `total`, and at least 1."""
+    return re.sub(rf"{name}/(\d+)", lambda found: str(max(1, total // int(found[1]))), word)
 
 
 def load(folder: Path) -> dict[str, Experiment]:

@@ -149,11 +149,10 @@ def _target(entry: published.Entry, sources: Mapping[str, str], over: float, whe
 
 def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> list[Run]:
     choice("row", row, plan.rows)
-    if len(places_of := plan.on(size, graph)) != 1:
+    if len(sweeps := plan.sweeps(row, size, graph)) != 1:
         graphs = ", ".join(plan.sizes[size].graphs)
         raise InputError(f"size {size} of {plan.name} has {graph} not once among {graphs}: give another size")
-    (place,) = places_of
-    folders = runner.folders(plan.sweeps(row, size)[place], places)
+    folders = runner.folders(sweeps[0], places)
     if not all((folder / "summary.json").exists() for folder in folders):
         raise InputError(
             f"{row} has not been run on {graph}: run halobench figures {plan.name} --size {size} first"

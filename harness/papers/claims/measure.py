@@ -143,10 +143,10 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
     if isinstance(given, Mapping):
         keys = set(given)
         if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per", "times"}:
-            how = HOW[_known_how(given, "mean", field)]
+            how = _how(given.get("how", "mean"), field)
             return Measure(lambda run, _: _metric(run, given, how))
         if keys == {"validation"}:
-            how = HOW[_known_how({"how": given["validation"]}, "mean", f"{field}.validation")]
+            how = _how(given["validation"], f"{field}.validation")
             return Measure(lambda run, _: float(how(_validation(run)[:, None])), scored=True)
         if {"metrics", "of"} <= keys <= {"metrics", "of", "layer", "epochs", "least"}:
             return Measure(lambda run, _: _share(run, given))
@@ -155,7 +155,7 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
                 lambda run, _: float(_shards(run, given["shards"]).sum() / _shards(run, given["of"]).sum())
             )
         if "shards" in keys and keys <= {"shards", "how"}:
-            how = HOW[_known_how(given, "max", field)]
+            how = _how(given.get("how", "max"), field)
             return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
         if keys == {"bytes_per_row", "layer"}:
             return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
@@ -246,10 +246,9 @@ def _until(given: Mapping[str, Any], field: str, each: Callable[[Run], float]) -
     )
 
 
-def _known_how(given: Mapping[str, Any], usual: str, field: str) -> str:
-    named = given.get("how", usual)
+def _how(named: Any, field: str) -> Callable[[np.ndarray], float]:
     choice(f"{field}.how", named, HOW)
-    return str(named)
+    return HOW[named]
 
 
 def _validation(run: Run) -> np.ndarray:

@@ -37,10 +37,10 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
     units: dict[str, list[Result]] = {}
     series: dict[str, list[Result]] = {}
     for result in known:
-        if result.series:
-            series.setdefault(result.series, []).append(result)
+        if result.claim.series:
+            series.setdefault(result.claim.series, []).append(result)
         else:
-            units.setdefault(result.unit, []).append(result)
+            units.setdefault(result.claim.unit, []).append(result)
     # The layout: panels of units on top, as high as their rows' text, and panels of series below.
     below_each = -(-len(series) // COLUMNS)
     panels = [AXIS + LINE * sum(map(_lines, rows)) for rows in units.values()]
@@ -87,7 +87,7 @@ def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
     rows = [end - _lines(result) / 2 for end, result in zip(ends, results)]
     shown = []
     for row, result in zip(rows, results):
-        ours, said = result.ours, result.published
+        ours, said, neutral = result.ours, result.claim.published, result.claim.drawn_neutral
         assert ours is not None
         shown.append(ours.mean)
         if said is not None:
@@ -95,10 +95,10 @@ def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
             shown += [low, high]
             how = {"marker": "D", "markersize": 7} if low == high else {"linewidth": 9, "alpha": 0.3}
             ax.plot([low, high], [row, row], color=PUBLISHED, solid_capstyle="butt", label="published", **how)
-        if result.neutral is not None:
-            shown.append(result.neutral)
+        if neutral is not None:
+            shown.append(neutral)
             ends_of_line = [row - 0.5 * _lines(result), row + 0.5 * _lines(result)]
-            ax.plot([result.neutral] * 2, ends_of_line, **NEUTRAL)
+            ax.plot([neutral] * 2, ends_of_line, **NEUTRAL)
         bars = [ours.half or 0]
         ax.errorbar([ours.mean], [row], xerr=bars, fmt="o", color=OURS, capsize=4, markersize=6, label="here")
     ax.set_yticks(rows, [_said(result) for result in results], fontsize=8)
@@ -116,20 +116,19 @@ def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
 
 def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
     """One panel of a series: our values and the published ones by step."""
-    steps = [cell.step for cell in cells]
+    steps = [cell.claim.step for cell in cells]
+    said = [cell.claim.published for cell in cells]
     ours = [cell.ours for cell in cells if cell.ours is not None]
-    if all(isinstance(cell.published, int | float) for cell in cells):
-        ax.plot(
-            steps, [cell.published for cell in cells], "D", color=PUBLISHED, markersize=4, label="published"
-        )
-    for neutral in {cell.neutral for cell in cells if cell.neutral is not None}:
+    if all(isinstance(number, int | float) for number in said):
+        ax.plot(steps, said, "D", color=PUBLISHED, markersize=4, label="published")
+    neutrals = {each for cell in cells if (each := cell.claim.drawn_neutral) is not None}
+    for neutral in neutrals:
         ax.axhline(neutral, **NEUTRAL)
     halves = [each.half or 0 for each in ours]
     ax.errorbar(
         steps, [each.mean for each in ours], yerr=halves, fmt="o", color=OURS, capsize=2, markersize=3,
         label="here",
     )  # fmt: skip
-    neutrals = {cell.neutral for cell in cells} - {None}
     if neutrals == {1} and min(each.mean for each in ours) > 0:  # ratios
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -49,12 +49,10 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
     """A fingerprint of what a claim measures, of the runs that decide it and of the clusters that it models.
     It changes where a file that says one of these changes; what is printed and how it is judged does not
     count."""
-    sweeps = [
-        experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
-    ]
+    sweeps = [sweep for row in claim.needed for sweep in experiment.sweeps(row, size, claim.graph)]
     words = repr(claim.measure)
     clusters = re.findall(r"\bcluster=([\w/]+)", words + repr(sweeps))  # RAPA cuts for the devices of a run's
-    graphs = [named(experiment.sizes[size].graphs[at]) for at in experiment.on(size, claim.graph)]
+    graphs = [named(graph) for graph in experiment.on(size, claim.graph)]
     fits = graphs if "fit=printed" in words else []
     said = claim.measurement, claim.control, sweeps, [_cluster(name, tuple(fits)) for name in clusters]
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
@@ -95,8 +93,7 @@ def keep(
         for row in experiment.rows_on(size, graph)
         for sweep in [experiment.sweep(row, size, graph)]
     }
-    # The new folder is written beside the old one and takes its place at the end; the old one comes back
-    # where that fails.
+    # The new folder is written beside the old one and takes its place at the end.
     with writing(place, MEND):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{experiment.name}-") as made:
@@ -108,15 +105,9 @@ def keep(
             files.write_json_atomic(new / "environment.json", first.trace.environment)
             for picture in pictures:
                 _small(picture, new / picture.name)
-            before = Path(made) / "before"
             if place.exists():
-                place.rename(before)
-            try:
-                new.rename(place)
-            except OSError:
-                if before.exists():
-                    before.rename(place)
-                raise
+                place.rename(Path(made) / "before")
+            new.rename(place)
 
 
 def _small(picture: Path, target: Path) -> None:
@@ -181,22 +172,15 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
     a damaged file.
     """
     kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
-    claims = {
-        (plan.name, claim.entry, claim.says): (plan, claim)
-        for plan in experiments.values()
-        if plan.name in kept
-        for claim in plan.claims
-    }
 
     def taken(result: Result) -> Result:
         row = kept.get(result.experiment, {}).get((result.entry, result.says))
         if row is None or _rank(row["size"]) <= _rank(result.size):
             return result
-        known = claims.get((result.experiment, result.entry, result.says))
-        if known is None or row["size"] not in known[0].sizes or asked(*known, row["size"]) != row["asked"]:
+        plan, claim, size = experiments[result.experiment], result.claim, row["size"]
+        if claim not in plan.claims or size not in plan.sizes or asked(plan, claim, size) != row["asked"]:
             return result
-        made = result_of(result.experiment, known[1], _measured(row), f"{row['size']}, reference")
-        return replace(made, of=result.of)
+        return replace(result_of(plan.name, claim, _measured(row), f"{size}, reference"), of=result.of)
 
     return counted_once([taken(result) for result in found])
 
@@ -215,29 +199,16 @@ def _rank(size: str) -> int:
 
 
 def _claims(experiment: Experiment, size: str, found: Sequence[Result]) -> pd.DataFrame:
-    claims = {(claim.entry, claim.says): claim for claim in experiment.claims}
     rows = []
     for each in found:
         if each.size == size and each.measured is not None:
-            measured, claim = each.measured, claims[each.entry, each.says]
+            measured = each.measured
             ours = measured.ours or Estimate(float("nan"), None, 0)
             order = measured.order or Verdict("", measured.lost)
             told = ("yes" if flag else "" for flag in (measured.control, measured.twin))
-            print_ = asked(experiment, claim, size)
-            rows.append(
-                (
-                    each.entry,
-                    each.says,
-                    ours.mean,
-                    ours.half,
-                    ours.n,
-                    order.word,
-                    order.why,
-                    *told,
-                    size,
-                    print_,
-                )
-            )
+            fingerprint = asked(experiment, each.claim, size)
+            value = ours.mean, ours.half, ours.n, order.word, order.why
+            rows.append((each.entry, each.says, *value, *told, size, fingerprint))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

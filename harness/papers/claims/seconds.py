@@ -7,7 +7,7 @@ without calibration.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from harness.papers.claims import published
 from harness.papers.claims.evaluate import COMPARED, Result
-from harness.papers.claims.experiment import Experiment
 from harness.results.report.style import COLOURS
 
 FITTED, CALIBRATED, BEFORE = "fitted", "calibrated", "not calibrated"
@@ -24,26 +23,23 @@ COLUMNS = ("paper", "entry", "says", "row", "model", "printed", "predicted")
 SHOWN = {CALIBRATED: ("o", COLOURS[0]), BEFORE: ("s", COLOURS[1]), FITTED: ("D", COLOURS[6])}
 
 
-def table(results: Sequence[Result], experiments: Mapping[str, Experiment]) -> pd.DataFrame:
+def table(results: Sequence[Result]) -> pd.DataFrame:
     """A row per printed number of seconds that has a prediction.
 
     row     of the paper's table
     model   "fitted" (the row that the cluster is fitted to), "calibrated" or "not calibrated"
     """
-    claims = {
-        (plan.name, claim.entry, claim.says): claim for plan in experiments.values() for claim in plan.claims
-    }
     rows = []
     for result in results:
         if result.verdict.word != COMPARED or result.ours is None:
             continue
-        claim = claims[result.experiment, result.entry, result.says]
+        claim = result.claim
         model = CALIBRATED if "fit=printed" in repr(claim.measure) else BEFORE
         if model == CALIBRATED and claim.by_construction:
             model = FITTED
         paper = published.entry(result.entry).paper
         row = claim.row or claim.rows[0]
-        rows.append((paper, result.entry, result.says, row, model, result.published, result.ours.mean))
+        rows.append((paper, result.entry, result.says, row, model, claim.published, result.ours.mean))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

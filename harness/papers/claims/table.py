@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -15,103 +14,66 @@ from harness.papers.claims.evaluate import COMPARED, Result, traced, whole
 from harness.papers.claims.verdict import Verdict
 from harness.results.report.estimate import Estimate
 
-COLUMNS = (
-    "entry", "part", "published", "ours", "share", "verdict", "cause", "why", "again", "experiment", "size",
-)  # fmt: skip
-
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
     """A row per part, as text."""
-    return pd.DataFrame(
-        [
-            (
-                result.entry,
-                result.says,
-                said(result.published),
-                value(result.ours),
-                share(result.verdict),
-                result.verdict.word,
-                result.verdict.cause,
-                result.verdict.why,
-                result.again,
-                result.experiment,
-                result.size,
-            )
-            for result in results
-        ],
-        columns=COLUMNS,
-    )
+    rows = [
+        {
+            "entry": result.entry,
+            "part": result.says,
+            "published": said(result.claim.published),
+            "ours": value(result.ours),
+            "share": share(result.verdict),
+            "verdict": result.verdict.word,
+            "cause": result.verdict.cause,
+            "why": result.verdict.why,
+            "again": result.again,
+            "experiment": result.experiment,
+            "size": result.size,
+        }
+        for result in results
+    ]
+    return pd.DataFrame(rows)
 
 
-@dataclass(frozen=True)
-class VerdictRow:
-    """What a reader sees of one part, or of the cells of a series that have one verdict.
-
-    again    the entry in which it is counted; "" where that is this one
-    series   of cells: what their series says, and their `steps`; both "" of a part
-    """
-
-    entry: str
-    says: str
-    published: str
-    ours: str
-    share: str
-    verdict: Verdict
-    size: str
-    again: str = ""
-    series: str = ""
-    steps: str = ""
-
-
-def lines(results: Sequence[Result]) -> list[VerdictRow]:
-    """A line per part, in their order. Cells of a series (`harness.papers.claims.cells`) that have one
-    verdict for one cause share a line, in the place of the first of them. Parts that are only compared have
-    no line."""
+def together(results: Sequence[Result]) -> list[list[Result]]:
+    """What shares a line for a reader: each part alone, or the cells of a series
+    (`harness.papers.claims.cells`) that have one verdict for one cause, in the place of the first of them.
+    Parts that are only compared have no line."""
     found: dict[tuple, list[Result]] = {}
     for at, result in enumerate(results):
         if result.verdict.word == COMPARED:
             continue
         alike = dataclasses.replace(result.verdict, share=None)
-        cells = (result.series, alike, result.size) if result.series else (at,)
+        series = result.claim.series
+        cells = (series, alike, result.size) if series else (at,)
         found.setdefault((result.entry, result.experiment, *cells), []).append(result)
-    return [
-        VerdictRow(
-            first.entry,
-            first.series.replace("{}", steps) if first.series else first.says,
-            ", ".join(filter(None, (said(each.published) for each in same))),
-            ", ".join(value(each.ours) for each in same if each.ours),
-            ", ".join(each or "-" for each in shares) if any(shares) else "",
-            first.verdict,
-            first.size,
-            first.again,
-            first.series,
-            steps,
-        )
-        for first, *more in found.values()
-        for same in [[first, *more]]
-        for shares in [[share(each.verdict) for each in same]]
-        for steps in [", ".join(each.step for each in same) if first.series else ""]
-    ]
+    return list(found.values())
 
 
 def plain(results: Sequence[Result]) -> str:
     """For a reader at a terminal: each entry with its title, a line per part below it, and the counts."""
     shown = []
-    for name, parts in itertools.groupby(lines(results), key=lambda line: line.entry):
+    for name, lines in itertools.groupby(together(results), key=lambda same: same[0].entry):
         entry = published.entry(name)
         shown.append(
             f"{name}: {entry.title}" + (" (the text at hand is uncertain)" if entry.uncertain else "")
         )
-        for part in parts:
+        for same in lines:
+            first, verdict, shares = same[0], same[0].verdict, [share(each.verdict) for each in same]
+            steps = ", ".join(each.claim.step for each in same)
+            says = first.claim.series.replace("{}", steps) or first.says
+            printed = ", ".join(filter(None, (said(each.claim.published) for each in same)))
+            ours = ", ".join(value(each.ours) for each in same if each.ours)
             beside = [
-                f"published {part.published}" if part.published else "",
-                f"here {part.ours} ({part.size})" if part.ours else "",
-                f"share {part.share}" if part.share else "",
-                f"cause: {part.verdict.cause}" if part.verdict.cause else "",
-                part.verdict.why,
-                f"counted in {part.again}" if part.again not in ("", part.entry) else "",
+                f"published {printed}" if printed else "",
+                f"here {ours} ({first.size})" if ours else "",
+                f"share {', '.join(each or '-' for each in shares)}" if any(shares) else "",
+                f"cause: {verdict.cause}" if verdict.cause else "",
+                verdict.why,
+                f"counted in {first.again}" if first.again not in ("", name) else "",
             ]
-            shown.append(f"  {part.verdict.word:<15} {part.says}")
+            shown.append(f"  {verdict.word:<15} {says}")
             shown += [f"  {'':<15} {'; '.join(filter(None, beside))}"] if any(beside) else []
     return "\n".join([*shown, "", *counts(results)])
 
@@ -143,11 +105,11 @@ def counts(results: Sequence[Result]) -> list[str]:
 
 def apart(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The parts of figures and statements, and, apart from them, those of tables, which have many cells."""
-    tables = [published.entry(result.entry).kind == "table" for result in results]
-    return {
-        "figures and statements": [each for each, of_table in zip(results, tables) if not of_table],
-        "tables": [each for each, of_table in zip(results, tables) if of_table],
-    }
+    found: dict[str, list[Result]] = {"figures and statements": [], "tables": []}
+    for each in results:
+        kind = published.entry(each.entry).kind
+        found["tables" if kind == "table" else "figures and statements"].append(each)
+    return found
 
 
 def _verdicts(results: Sequence[Result]) -> str:

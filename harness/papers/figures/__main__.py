@@ -73,7 +73,12 @@ def _main(words: list[str], program: str) -> int:
     if asked.graph:
         overrides.check(f"dataset={asked.graph}".split())
     if asked.keep:
-        check_keep(asked.keep, asked.graph, chosen)
+        from harness.papers.claims import reference  # pandas: only here
+
+        if asked.graph:
+            raise InputError(f"keep={asked.keep} keeps experiments on their own graphs: leave out --graph")
+        for figure in chosen:
+            reference.check(asked.keep / figure.name, figure.size)
     if asked.list:
         width = max(map(len, known))
         for name, figure in known.items():
@@ -100,16 +105,6 @@ def _main(words: list[str], program: str) -> int:
             console.say(f"error: {figure.name}: {error}", style="red")
             failed = True
     return int(failed)
-
-
-def check_keep(folder: Path, graph: str | None, chosen: Sequence[Figure]) -> None:
-    """InputError, before anything runs, where what these figures say cannot be kept in `folder`."""
-    from harness.papers.claims import reference
-
-    if graph:
-        raise InputError(f"keep={folder} keeps experiments on their own graphs: leave out --graph")
-    for figure in chosen:
-        reference.check(folder / figure.name, figure.size)
 
 
 def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str | None) -> list[Figure]:
