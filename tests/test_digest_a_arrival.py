@@ -56,7 +56,7 @@ class Noted(DigestA):
         self.rounds[-1]["delay"] = self.recorder.epoch.metrics.get((-1, "delay"))
 
 
-def whole_run(comm, knobs, model, optimiser, seed, meetings, shard) -> dict[str, Any]:
+def whole_run(comm, knobs, how, meetings, shard) -> dict[str, Any]:
     """Train as the workers of a run do. `meetings` are the epochs at which they meet: from each but the last,
     which ends the run, they go on with a new trainer and a state dict."""
     torch.set_default_dtype(torch.float64)
@@ -64,7 +64,7 @@ def whole_run(comm, knobs, model, optimiser, seed, meetings, shard) -> dict[str,
         state, rounds, losses, served = None, [], [], []
         for meeting in meetings:
             block = {"_target_": f"{__name__}.Noted", **knobs, "meeting": meeting * comm.size}
-            trainer = make_trainer(comm, block, model, optimiser, seed, meetings[-1], shard)
+            trainer = make_trainer(comm, block, how, shard)
             trainer.system.rounds = rounds
             if state is None:
                 first = snapshot(trainer)
@@ -108,8 +108,8 @@ def test_a_run_is_the_replay_of_what_its_server_received(
     (parts, turns, meetings), graph = order, random_graph(seed, vertices=18)
     blocks = random_blocks(seed, 18, parts)
     knobs = {"interval": interval, "update": update, "scale": scale, "start": start, "loss": loss}
-    widths, how = systems.small(model, layers), systems.Settings().optimiser
-    workers = pool.run(whole_run, parts, {**knobs, "turns": turns}, widths, how, seed % 100, meetings,
+    how = systems.Settings(systems.small(model, layers), epochs=meetings[-1], seed=seed % 100)
+    workers = pool.run(whole_run, parts, {**knobs, "turns": turns}, how, meetings,
                        per_worker=systems.shards_of(graph, blocks, parts))  # fmt: skip
 
     # Exactly epochs x P updates, each from the weights that the worker's own last one was answered with.
@@ -136,7 +136,7 @@ def test_a_run_is_the_replay_of_what_its_server_received(
     history = digest.train_async(
         graph, blocks, workers[0]["first"], [replayed(m, each) for _, m, each in arrivals], late=late,
         interval=interval, update=update, scale=1.0 if scale == "1" else 1 / parts, init=start, loss=loss,
-        model=model, **how)  # fmt: skip
+        model=model, **how.optimiser)  # fmt: skip
 
     assert [each["delay"] for _, _, each in arrivals] == history.delays
     once = [workers[0]["first"], *history.weights_after]

@@ -28,9 +28,8 @@ def planned(graph, assignment, how, block):
     trainers = {}
 
     def make(shard, comm, kernel):
-        choices = {"rows": how.rows, "combine": EXACT_SUMS}
-        given = block, how.model, how.optimiser, how.seed, 2
-        made = trainers[comm.rank] = make_trainer(comm, *given, shard, choices=choices, kernel=kernel)
+        asked = replace(how, epochs=2, combine=EXACT_SUMS)
+        made = trainers[comm.rank] = make_trainer(comm, block, asked, shard, kernel)
         return made
 
     parts = int(assignment.max()) + 1

@@ -54,11 +54,8 @@ ONLY_A_RUN = "pscgcn-rate=0.5-refresh=3-features=refetch"  # its cache goes by n
 
 
 def dry(block, asked: Settings, shards, most: bool = False) -> Ran:
-    choices = {name: getattr(asked, name) for name in ("rows", "features_wire", "combine", "labels")}
-    how = block, asked.model, asked.optimiser, asked.seed, asked.epochs
-
     def make(shard, comm, kernel):
-        return make_trainer(comm, *how, shard, choices=choices, kernel=kernel)
+        return make_trainer(comm, block, asked, shard, kernel)
 
     return dry_run(shards, make, asked.epochs, most=most)
 

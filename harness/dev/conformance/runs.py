@@ -1,7 +1,7 @@
 """Small training runs on pooled workers, for checks of what a system does."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,26 +14,8 @@ from harness.data.partition.config import EDGE_METHODS
 from harness.data.partition.vertexcut import EdgeAssignment, assign_edges
 from harness.dev.conformance import train
 from harness.dev.conformance.pool import MEMORY
+from harness.dev.conformance.train import Settings
 from harness.run.config import make_system
-
-
-@dataclass
-class Settings:
-    """A small run; float64 where results are compared with an oracle."""
-
-    model: dict = field(default_factory=lambda: {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0})
-    optimiser: dict = field(default_factory=lambda: {"lr": 0.01, "weight_decay": 5e-4})
-    epochs: int = 5
-    seed: int = 3
-    dtype: str = "float64"
-    stop_at: int | None = None
-    scored: str = "at the end"  # or after "every epoch"
-    cluster: dict | None = None  # None: devices that are all alike
-    rows: str | None = None  # "all" or "needed"; None: the system's own choice
-    features_wire: str | None = None  # "auto", "dense" or "sparse"; None: the system's own choice
-    combine: dict | None = None  # the block of that name; None: the system's own choice
-    straggler: dict | None = None  # the block of that name; None: no worker is slowed down
-    labels: dict | None = None  # the block of that name; None: no vertex shows its label
 
 
 @dataclass
@@ -74,22 +56,7 @@ def run(
     if assignment is None:
         assignment = (assign_edges if method in EDGE_METHODS else assign)(graph, method, parts, s.seed)
     shards = shards_of(graph, assignment, parts)
-    answers = pool.run(
-        job,
-        parts,
-        system,
-        s.model,
-        s.optimiser,
-        s.seed,
-        s.epochs,
-        s.dtype,
-        s.stop_at,
-        s.scored,
-        s.cluster,
-        {name: getattr(s, name) for name in ("rows", "features_wire", "combine", "straggler", "labels")},
-        per_worker=shards,
-        transport=transport,
-    )
+    answers = pool.run(job, parts, system, s, per_worker=shards, transport=transport)
     first = answers[0]
     for other in answers[1:]:
         assert other["losses"] == first["losses"] and other["scores"] == first["scores"]
