@@ -23,6 +23,8 @@ from harness.base.errors import InputError, choice
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment
+from harness.papers.claims.claim import Size
+from harness.papers.claims.experiment import Experiment
 from harness.papers.study.parts import PAGE, TABLE, USUAL, ordered, read_table, shown, tables_of, with_part
 from harness.run import runner
 from harness.run.process import until_stopped
@@ -225,15 +227,15 @@ def gather(
 
 def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
     """The sweep of a row's runs (`asked`, as on the command line) on a graph."""
-    for word, other in GRAPHS[graph].instead.items():
+    study = GRAPHS[graph]
+    for word, other in study.instead.items():
         asked = asked.replace(word, other)
+    runs = f"gpus=4 epochs={extent.epochs} seed={extent.seeds} evaluate.every=10"
     system = " ".join(word for word in asked.split() if word.startswith("system"))
-    if "partition=" not in asked and not runner.brings_partition(system):
-        asked += f" partition={extent.partitions}"
-    epochs = f"epochs={extent.epochs}"
-    if "epochs=EPOCHS/5" in asked:
-        asked, epochs = asked.replace(" epochs=EPOCHS/5", ""), f"epochs={max(1, extent.epochs // 5)}"
-    return f"{asked} dataset={GRAPHS[graph].graph} gpus=4 {epochs} seed={extent.seeds} evaluate.every=10"
+    if not runner.brings_partition(system):
+        runs += f" partition={extent.partitions}"
+    plan = Experiment("study", rows={"row": asked}, sizes={"small": Size([study.graph], runs, 0)})
+    return plan.sweep("row", "small", study.graph)
 
 
 def said_of(kind: str, extent: Extent, name: str, asked: argparse.Namespace) -> list[str]:

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -99,11 +100,11 @@ def _mean(cell: str) -> str:
     return f"{mean}*" if cell.endswith("*") else mean
 
 
-def place(heading: str) -> tuple[int, str]:
+def place(heading: str) -> str:
     """The order of partitions: METIS, random, then whatever else was asked for; of one partition the whole
     table before tables of some rows."""
     usual, partition = USUAL.split(","), heading.partition(":")[0]
-    return (usual.index(partition) if partition in usual else len(usual)), heading
+    return f"{usual.index(partition) if partition in usual else len(usual)}{heading}"
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -123,9 +124,8 @@ def with_part(table: pd.DataFrame, at: tuple[str, str, str], rows: pd.DataFrame)
 
 def ordered(table: pd.DataFrame, graphs: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
     """The parts of these graphs and kinds of rows, in their order; a graph's partitions in theirs."""
-    known = table[table["graph"].isin(graphs) & table["kind"].isin(kinds)].reset_index(drop=True)
-    places = [
-        (graphs.index(graph), kinds.index(kind), place(part), number)
-        for number, (graph, kind, part) in enumerate(known[list(PLACE)].to_numpy().tolist())
-    ]
-    return known.iloc[[each[-1] for each in sorted(places)]].reset_index(drop=True)
+    known = table[table["graph"].isin(graphs) & table["kind"].isin(kinds)]
+    order: dict[str, Callable[[str], Any]] = {"graph": graphs.index, "kind": kinds.index, "part": place}
+    return known.sort_values(
+        list(PLACE), key=lambda column: column.map(order[str(column.name)]), kind="stable", ignore_index=True
+    )
