@@ -97,6 +97,7 @@ class Gas(BesideClock, BatchSystem):
         wire="pulls rows by vertex, of which wire says nothing",
         needed_rows="keeps a history of every vertex",
     )
+    smaller: ClassVar[str] = "a smaller system.batch or more system.clusters"
 
     def traits(self):
         why = f"at system.outside={self.outside} nothing comes from outside a batch"
@@ -105,6 +106,9 @@ class Gas(BesideClock, BatchSystem):
 
     def steps(self):
         return self.batches.steps
+
+    def seeds_in(self, epoch, step):
+        return self.batches.rows(step)[1]
 
     def setup(self, context):
         super().setup(context)

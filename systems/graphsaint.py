@@ -84,6 +84,7 @@ class Graphsaint(BatchSystem):
         wire="sends no row of which wire would say anything",
         needed_rows="computes all rows of a subgraph",
     )
+    smaller: ClassVar[str] = "a smaller system.budget"
 
     def traits(self):
         idle, why = [], f"at system.sampler={self.sampler} there is no walk"

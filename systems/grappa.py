@@ -73,6 +73,7 @@ class Grappa(BatchSystem):
         needed_rows="computes all rows of two parts",
         combine=None,
     )
+    smaller: ClassVar[str] = "more workers"
 
     def traits(self):
         idle = [] if self.correction == "shrunk" else ["shrink"]

@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from harness.base.terminal import counted
 from harness.comm.comm import Comm
 from harness.core.adjacency import Adjacency, Propagation, scales, scales_of
 from harness.core.context import Context, RunFacts
@@ -202,6 +203,8 @@ class BatchSystem(System):
         needed_rows="computes the rows that the seeds of its batches need as it is",
         combine="takes several steps in an epoch, and each would be coded",
     )
+    # what is to be given where a batch asks for more memory than there is
+    smaller: ClassVar[str] = "smaller batches"
 
     @classmethod
     def missing_method(cls) -> str | None:
@@ -232,6 +235,11 @@ class BatchSystem(System):
         """How many seeds an epoch takes on all workers, of `training` training vertices."""
         return training
 
+    def seeds_in(self, epoch: int, step: int) -> int | None:
+        """How many seeds this worker has in a step, for messages about a batch that is not made yet; None
+        where it cannot say."""
+        return None
+
     def make_batch(self, epoch: int, step: int) -> Batch | None:
         """This worker's part of a step; None where it has no seeds in it. Called inside the train clock, by
         all workers alike."""
@@ -241,3 +249,15 @@ class BatchSystem(System):
         """How the layers of `batch` find the rows that they use: all are in the layer's input. Called right
         after `make_batch`."""
         return BlockPass(batch, self.comm, self.name)
+
+
+def too_large(system: BatchSystem, batch: Batch | None, epoch: int, step: int) -> str:
+    """The message that a step ran out of memory; batch: None where it was not yet made."""
+    size = system.seeds_in(epoch, step)
+    said = "a batch" if size is None else f"a batch of {counted(size, 'seed')}"
+    if batch is not None:
+        said = f"a batch of {counted(len(batch.labels), 'seed')} and {counted(len(batch.x), 'input')}"
+    return (
+        f"worker {system.comm.rank} ran out of memory in epoch {epoch}, step {step}, in {said}; give"
+        f" {system.smaller}"
+    )

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from harness.base.errors import InputError
+from harness.base.machine import out_of_memory
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.core.batches import Batch, BatchSystem
+from harness.core.batches import Batch, BatchSystem, too_large
 from harness.core.cluster import Cluster, Device
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
@@ -244,12 +245,18 @@ class Trainer:
             if isinstance(self.system, OwnLoss):
                 divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             return self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
-        batch = self.system.make_batch(epoch, step)
-        if batch is not None:
-            self.seeds += len(batch.labels)
-            divisor = batch.total if batch.divisor is None else batch.divisor
-            share = divisor / self.system.seeds_per_epoch(self.train_count)
-            return self._batch_gradient(batch, divisor, epoch, step) * share
+        batch: Batch | None = None
+        try:
+            batch = self.system.make_batch(epoch, step)
+            if batch is not None:
+                self.seeds += len(batch.labels)
+                divisor = batch.total if batch.divisor is None else batch.divisor
+                share = divisor / self.system.seeds_per_epoch(self.train_count)
+                return self._batch_gradient(batch, divisor, epoch, step) * share
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise InputError(too_large(self.system, batch, epoch, step)) from error
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
         return torch.zeros((), device=self.comm.device)

@@ -72,6 +72,7 @@ class SampledBatches(BatchSystem):
     remote: str = word("all", "zero", "drop")
     scale: str = word("global", "block")
 
+    smaller: ClassVar = "a smaller system.batch or smaller system.fanouts"
     exact: ClassVar = {"fanouts": None, "batch": None}
 
     def __post_init__(self):
@@ -106,6 +107,9 @@ class SampledBatches(BatchSystem):
 
     def seeds_per_epoch(self, training):
         return self.seeds.total
+
+    def seeds_in(self, epoch, step):
+        return len(self.seeds.of(epoch, step)[0])
 
     def setup(self, context):
         super().setup(context)
