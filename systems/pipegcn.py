@@ -30,9 +30,10 @@ from typing import ClassVar
 import torch
 
 from harness.base.bounds import number, word
+from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
 from harness.core.system import Refuses, System, Traits, without_effect
-from systems.parts.pipeline import Pipe, StaleHalo
+from systems.parts.pipeline import Pipe
 
 
 @dataclass
@@ -69,19 +70,6 @@ class Pipegcn(System):
     def halo(self, layer, h):
         return StaleHalo(self, layer, h)
 
-    def exchange_rows(self, layer: int, h: torch.Tensor) -> torch.Tensor:
-        """Send this epoch's boundary rows; returns the halo of the epoch before."""
-        with self.recorder.inside("rest", "pack", layer):
-            packed = h.index_select(0, self.plans[layer].send_rows)
-            self.recorder.work(moved(packed))
-        rows = self.advance(layer, "forward", packed).clone()
-        self.recorder.work(copied(rows))
-        return rows
-
-    def exchange_gradients(self, layer: int, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Send the halo's gradients; those of the epoch before are added to h's."""
-        return self.plans[layer].send_rows, self.advance(layer, "backward", g)
-
     def advance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
         """Put this epoch's boundary rows [s, F], or halo gradients [m, F], into the pipe. Returns what came
         of the epoch before, smoothed if asked: the halo [m, F] to use, or the gradients [s, F] to add to
@@ -111,3 +99,28 @@ class Pipegcn(System):
         for pipes, saved in zip(self.pipes.values(), state["in_flight"]):
             for l, pipe in pipes.items():
                 pipe.load_state_dict(saved[l])
+
+
+class StaleHalo(Crossing):
+    """Forward, this epoch's boundary rows are sent when h is there, and the halo of the epoch before is used.
+    Backward, that halo's gradients go into the pipe, and those of the epoch before are added to h's."""
+
+    def __init__(self, system: Pipegcn, layer: int, h: torch.Tensor):
+        self.system = system
+        super().__init__(system.recorder, layer, h)
+
+    def send(self, h):
+        with self.recorder.inside("rest", "pack", self.layer):
+            packed = h.index_select(0, self.system.plans[self.layer].send_rows)
+            self.recorder.work(moved(packed))
+        self.rows = self.system.advance(self.layer, "forward", packed).clone()
+        self.recorder.work(copied(self.rows))
+
+    def take(self):
+        return self.rows
+
+    def send_back(self, g):
+        self.returned = self.system.advance(self.layer, "backward", g)
+
+    def take_back(self):
+        return self.system.plans[self.layer].send_rows, self.returned

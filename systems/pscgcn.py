@@ -56,13 +56,16 @@ import torch
 
 from harness.base.bounds import ROUNDS, number, word
 from harness.base.hollow import Unknown, either, hollow
-from harness.comm.work import copied, moved, pack, sample
+from harness.comm.crossing import Crossing
+from harness.comm.work import copied, moved, pack, sample, stream
 from harness.core.adjacency import Propagation
-from harness.core.features import precision, rows_times
+from harness.core.features import Rows, rows_times
+from harness.core.kernels.spmm import spmm
+from harness.core.propagate import propagate
 from harness.core.system import Refuses, System, Traits, without_effect
 from harness.data.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
-from systems.parts.pipeline import Pipe, StaleHalo
+from systems.parts.pipeline import Pipe
 from systems.parts.sampling import Edges
 
 
@@ -192,16 +195,17 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def factor(self, mask: np.ndarray) -> np.ndarray:
         """What a drawn edge's weight is multiplied by  [E]."""
+        dtype = np.float64 if self.dtype == torch.float64 else np.float32
         if self.rescale == "inverse":
             if self.inverse is None:
                 inverse = np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0)
-                self.inverse = inverse.astype(precision())
+                self.inverse = inverse.astype(dtype)
             return self.inverse
-        degrees = np.diff(self.edges.indptr)
-        rows = np.repeat(np.arange(len(degrees)), degrees)
-        drawn = np.bincount(rows[mask], minlength=len(degrees))
-        scales = np.divide(degrees, drawn, out=np.zeros(len(drawn)), where=drawn > 0)
-        return scales[rows].astype(precision())
+        rows = np.repeat(np.arange(self.shard.num_inner), np.diff(self.edges.indptr))
+        drawn = np.bincount(rows[mask], minlength=self.shard.num_inner)
+        return np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)[
+            rows
+        ].astype(dtype)
 
     # -- Algorithm 1 --
 
@@ -246,15 +250,52 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def propagate(self, layer, h, weight, dropout):
         if self.recording:
             self.record(layer, h, weight)
-        return super().propagate(layer, h, weight, dropout)
+        features = self.full.layer_0(h)
+        if self.features == "refetch" and features is not None and features.sparse:
+            return self.propagate_sparse(h, weight, dropout)
+        return propagate(self.now.adjacency, h, self.halo(layer, h), weight, dropout)
+
+    def propagate_sparse(self, h, weight, dropout):
+        """Layer 0 of features that are mostly 0: boundary rows are multiplied without their zeros. Features
+        have no gradient."""
+        adjacency = self.now.adjacency
+        x_halo = self.sparse_rows(h)
+        z = spmm(adjacency.inner, rows_times(dropout.inner(adjacency.inner_rows(h)), weight, self.recorder))
+        if adjacency.halo is None:
+            return z
+        return spmm(
+            adjacency.halo, rows_times(dropout.halo(x_halo, adjacency.drawn), weight, self.recorder), z
+        )
+
+    def sparse_rows(self, h: torch.Tensor) -> Rows:
+        """Layer 0's boundary rows of TG(t)  [k, f0], sparse where that saves; sends those of SG(t)."""
+        features, arrived = self.full.features, self.exchange(0, h)
+        if arrived is None:
+            return features.halo(h.new_zeros(len(self.now.boundary), h.shape[1]))
+        rows = self.features_cache.complete_sparse(self.now, arrived)
+        if rows is None:
+            return features.halo(self.complete(arrived))
+        self.recorder.work(stream(len(arrived), arrived.shape[1], arrived.itemsize, 1, 0))
+        return rows
 
     def halo(self, layer, h):
         """Lines 9-14: the boundary rows of TG(t), sent in iteration t - tau; sends those of SG(t)."""
-        return StaleHalo(self, layer, h)
+        return StaleRows(self, layer, h)
 
     def exchange_rows(self, layer: int, h: torch.Tensor) -> torch.Tensor:
-        """Send H^(t,l) of SG(t)'s boundary rows, return TG(t)'s  [k, F], zeros while none have been sent for
-        it. Of layer 0 those travel that are not in the cache."""
+        """Send H^(t,l) of SG(t)'s boundary rows, return TG(t)'s  [k, F]."""
+        arrived = self.exchange(layer, h)
+        if arrived is None:
+            return h.new_zeros(len(self.now.boundary), h.shape[1])
+        if layer == 0:
+            return self.complete(arrived)
+        rows = arrived.clone()  # the memory that rows arrive in is a later exchange's again
+        self.recorder.work(copied(rows))
+        return rows
+
+    def exchange(self, layer: int, h: torch.Tensor) -> torch.Tensor | None:
+        """As `exchange_rows`, but without layer 0's rows that are cached; None while nothing has been sent
+        for TG(t)."""
         asked = self.ahead.request if layer else self.ahead.missing
         assert asked is not None, "layer 0 is exchanged under refetch only"
         with self.recorder.inside("rest", "pack", layer):
@@ -262,16 +303,13 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             packed = pipe.outgoing((len(asked.rows), h.shape[1]), h.dtype, self.tau)
             torch.index_select(h.detach(), 0, asked.rows, out=packed)
             self.recorder.work(moved(packed))
-        arrived = pipe.push(packed, self.tau, asked.send, asked.receive)
-        if arrived is None:
-            return h.new_zeros(len(self.now.boundary), h.shape[1])
-        if layer == 0:
-            kept = pack(len(self.now.slots), arrived.shape[1], arrived.itemsize)
-            self.recorder.work(moved(arrived), *[kept] * 2)
-            return self.features_cache.complete(self.now, arrived)
-        rows = arrived.clone()  # the memory that rows arrive in is a later exchange's again
-        self.recorder.work(copied(rows))
-        return rows
+        return pipe.push(packed, self.tau, asked.send, asked.receive)
+
+    def complete(self, arrived: torch.Tensor) -> torch.Tensor:
+        """Layer 0's boundary rows of TG(t)  [k, f0]: those that arrived, and those in the cache."""
+        kept = pack(len(self.now.slots), arrived.shape[1], arrived.itemsize)
+        self.recorder.work(moved(arrived), *[kept] * 2)
+        return self.features_cache.complete(self.now, arrived)
 
     def exchange_gradients(self, layer: int, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Lines 21-25: send the gradients g [k, F] of boundary rows; returns own rows and the gradients that
@@ -315,3 +353,23 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         self.features_cache.load_state_dict(state["cache"])
         self.queue = deque(Drawn.restore(self, saved) for saved in state["queue"])
         self.coming = state["coming"] and Drawn.restore(self, state["coming"])
+
+
+class StaleRows(Crossing):
+    """Sends and takes boundary rows when h is there; sends and takes their gradients in the backward pass."""
+
+    def __init__(self, system: Pscgcn, layer: int, h: torch.Tensor):
+        self.system = system
+        super().__init__(system.recorder, layer, h)
+
+    def send(self, h):
+        self.rows = self.system.exchange_rows(self.layer, h)
+
+    def take(self):
+        return self.rows
+
+    def send_back(self, g):
+        self.returned = self.system.exchange_gradients(self.layer, g)
+
+    def take_back(self):
+        return self.returned

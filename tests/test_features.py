@@ -104,17 +104,23 @@ def test_halo_rows_are_made_sparse_once_until_their_memory_is_written():
 
 def kept_features(x: torch.Tensor) -> FeatureCache:
     """A cache of halo rows of x, before any is kept."""
+    features = SimpleNamespace(sparse=True)
     system = SimpleNamespace(
         shard=SimpleNamespace(num_halo=len(x), features=x), plan=SimpleNamespace(send_rows=torch.arange(0)),
-        features="refetch", cache=0.5, device=x.device, dtype=x.dtype,
+        full=SimpleNamespace(kernel=KERNEL, features=features), features="refetch", cache=0.5,
+        device=x.device, dtype=x.dtype,
     )  # fmt: skip
     return FeatureCache(system)
 
 
-@given(chosen=st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=5))
-def test_a_cache_completes_what_arrives(chosen):
-    """After every renewal a graph is drawn, and completed after the next one."""
-    x = bag_of_words(12, 40, 0.3)
+@given(
+    chosen=st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=5),
+    shares=st.lists(st.sampled_from([0.05, 0.05, 0.9]), min_size=12, max_size=12),
+)
+def test_a_cache_completes_rows_as_dense_ones_and_keeps_sparse_what_its_rows_say(chosen, shares):
+    """After every renewal a graph is drawn, and completed after the next one. What is kept sparse depends on
+    the rows alone, so a run that goes on from a checkpoint has what one that was never stopped has."""
+    x = torch.cat([bag_of_words(1, 40, share, seed) for seed, share in enumerate(shares)])
     cache, before = kept_features(x), None
     for places in chosen:
         kept = torch.zeros(12, dtype=torch.bool)
@@ -122,10 +128,23 @@ def test_a_cache_completes_what_arrives(chosen):
         fresh = kept & ~cache.kept
         cache.replace(kept, fresh, x[fresh])
         assert torch.equal(cache.rows[cache.place[kept].long()], x[kept])
+        expected = cache.without_zeros(cache.rows)
+        assert (cache.sparse is None) == (expected is None)
+        if expected is not None:
+            np.testing.assert_array_equal(cache.sparse.block.indptr, expected.block.indptr)
+            np.testing.assert_array_equal(cache.sparse.block.indices, expected.block.indices)
+            np.testing.assert_array_equal(cache.sparse.entries, expected.entries)
         hit = cache.kept.clone()
-        drawn = SimpleNamespace(rows=cache.rows, hit=hit, slots=cache.place[hit].long(), boundary=range(12))
+        drawn = SimpleNamespace(
+            rows=cache.rows, sparse=cache.sparse, hit=hit, slots=cache.place[hit].long(), boundary=range(12)
+        )
         for each in filter(None, (before, drawn)):
             assert torch.equal(cache.complete(each, x[~each.hit]), x)
+            rows = cache.complete_sparse(each, x[~each.hit])
+            if rows is None:
+                assert max(shares) > 0.5
+            else:
+                assert torch.equal(rows_times(rows, torch.eye(40)), x)
         before = drawn
 
 

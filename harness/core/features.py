@@ -54,17 +54,16 @@ Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
 R = TypeVar("R", bound=Rows)
 
 
-def precision() -> str:
-    """The name of the default precision, as numpy has it."""
+def _precision() -> str:
     return str(torch.get_default_dtype()).removeprefix("torch.")
 
 
 def as_precise(table: Table) -> Table:
     """A shard's features [n, F] in the default precision."""
     return (
-        table.astype(precision(), False)
+        table.astype(_precision(), False)
         if isinstance(table, Csr)
-        else np.ascontiguousarray(table, precision())
+        else np.ascontiguousarray(table, _precision())
     )
 
 
@@ -72,7 +71,7 @@ def given(table: Table, device: torch.device) -> Given:
     """A shard's features on a device, in the default precision. Compressed rows stay so on the CPU."""
     if not isinstance(table, Csr):
         return torch.as_tensor(table).to(device, torch.get_default_dtype())
-    rows = table.astype(precision(), False)
+    rows = table.astype(_precision(), False)
     return rows if device.type == "cpu" else dense(rows, device)
 
 
@@ -180,6 +179,31 @@ def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np
                     at += 1
         indptr[v + 1] = at
     return at
+
+
+def interleaved(
+    kept: SparseRows, slots: np.ndarray, hit: np.ndarray, arrived: torch.Tensor, most: int | None = None
+) -> SparseRows | None:
+    """Rows [k, F] of two sources as an operator: where `hit` [k] is true the next of the rows `slots` of
+    `kept`, elsewhere the next of the rows `arrived` [a, F]. Its entries are those that `compact` finds in the
+    dense rows. None where more than `most` of all values are not 0, or, without `most`, more than half of
+    those that arrived.
+    """
+    first = kept.filled().rows(slots)
+    room = arrived.numel() // 2 if most is None else most - first.num_entries
+    second = compact(arrived, kept.kernel, room) if room >= 0 else arrived
+    if not isinstance(second, SparseRows):
+        return None
+    other = second.filled()
+    total = first.num_entries + other.num_entries
+    ends = np.concatenate([first.indptr, first.num_entries + other.indptr[1:].astype(np.int64)])
+    indptr = ends.astype(np.int32 if total < 2**31 else np.int64)
+    indices = np.concatenate([first.indices, other.indices])
+    entries = np.concatenate([first.entries(), other.entries()])
+    place = np.empty(len(hit), np.int64)  # of each row among those of `first`, then of `other`
+    place[hit], place[~hit] = np.arange(len(slots)), np.arange(len(slots), len(hit))
+    block = Csr(indptr, indices, first.num_columns, entries).rows(place)
+    return SparseRows(block, block.entries(), kept.kernel, arrived.device)
 
 
 class Features:

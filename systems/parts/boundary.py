@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from harness.comm.flight import HaloPlan, InFlight
+from harness.core.features import SparseRows, compact, interleaved
 from systems.parts.sampling import SampledAdjacency
 
 
@@ -53,7 +54,7 @@ class Drawn:
         cache = system.features_cache
         self.hit = cache.kept[self.boundary]  # [k] bool, whose features are in the cache
         self.slots = cache.place[self.boundary[self.hit]].long()
-        self.rows = cache.rows
+        self.rows, self.sparse = cache.rows, cache.sparse
         self.missing: Request | None = None  # what the cache lacks, under `refetch`
         self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
 
@@ -97,6 +98,7 @@ class Drawn:
         request, missing = state["requests"]
         drawn.request, drawn.missing = Request(*request), None if missing is None else Request(*missing)
         drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
+        drawn.sparse = system.features_cache.without_zeros(drawn.rows)
         return drawn
 
 
@@ -132,6 +134,15 @@ class FeatureCache:
         self.place = torch.zeros(shard.num_halo, dtype=torch.int32, device=device)
         self.told = torch.zeros(len(system.plan.send_rows), dtype=torch.bool, device=device)
         self.rows = torch.zeros(0, shard.features.shape[1], dtype=system.dtype, device=device)
+        self.sparse = self.without_zeros(self.rows)
+
+    def without_zeros(self, rows: torch.Tensor) -> SparseRows | None:
+        """Kept rows as an operator; None where that does not save, or nothing is kept."""
+        features = self.system.full.features
+        if self.system.features != "refetch" or features is None or not features.sparse:
+            return None
+        found = compact(rows, self.system.full.kernel, rows.numel() // 2)
+        return found if isinstance(found, SparseRows) else None
 
     def priority(self, epoch: int) -> np.ndarray:
         """How much each halo vertex is worth keeping [m], the larger the more: under `policy=inclusion` how
@@ -170,7 +181,15 @@ class FeatureCache:
         whose features have arrived. Graphs that have been drawn keep the rows of before."""
         stays = kept & ~fresh
         slots = self.place[stays].long()
-        rows = torch.cat([self.rows.index_select(0, slots), arrived])
+        rows = self.rows.new_empty(len(slots) + len(arrived), self.rows.shape[1])
+        torch.index_select(self.rows, 0, slots, out=rows[: len(slots)])
+        rows[len(slots) :] = arrived
+        if self.sparse is None:
+            self.sparse = self.without_zeros(rows)
+        else:
+            # The same as `without_zeros` of all rows, which is what a run resumed from here makes.
+            there = np.arange(len(rows)) < len(slots)
+            self.sparse = interleaved(self.sparse, slots.numpy(), there, arrived, rows.numel() // 2)
         self.kept, self.rows, self.place = kept, rows, torch.zeros_like(self.place)
         order = torch.cat([stays.nonzero(), fresh.nonzero()]).squeeze(1)
         self.place[order] = torch.arange(len(order), dtype=torch.int32, device=order.device)
@@ -181,9 +200,16 @@ class FeatureCache:
         rows.index_copy_(0, drawn.hit.nonzero().squeeze(1), drawn.rows.index_select(0, drawn.slots))
         return rows.index_copy_(0, (~drawn.hit).nonzero().squeeze(1), arrived)
 
+    def complete_sparse(self, drawn: Drawn, arrived: torch.Tensor) -> SparseRows | None:
+        """The same rows without their zeros; None where that does not save."""
+        if drawn.sparse is None:
+            return None
+        return interleaved(drawn.sparse, drawn.slots.numpy(), drawn.hit.numpy(), arrived)
+
     def state_dict(self):
         return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}
 
     def load_state_dict(self, state):
         self.kept, self.place = state["kept"], state["place"].to(torch.int32)
         self.told, self.rows = state["told"], state["rows"]
+        self.sparse = self.without_zeros(self.rows)

@@ -1,16 +1,14 @@
 """A bounded queue of exchanges in flight: what is pushed in epoch t arrives `depth` epochs later, behind that
-much compute; and a layer's rows that pass such queues in both directions.
+much compute.
 """
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from harness.comm.comm import Comm
-from harness.comm.crossing import Crossing
 from harness.comm.flight import InFlight
 
 
@@ -111,28 +109,3 @@ class Pipe:
         self.queue = deque(
             Parcel(None, rows=rows, tag=tag) for rows, tag in zip(state["rows"], state["tags"])
         )
-
-
-class StaleHalo(Crossing):
-    """A layer's halo that was sent earlier, and gradients that come later.
-
-    system   its `exchange_rows(layer, h)` puts the boundary rows of h [n, F] into a queue and gives the halo
-             [m, F] to use; its `exchange_gradients(layer, g)` puts that halo's gradients g [m, F] into one,
-             and gives own rows [s] and the gradients [s, F] that arrived for them
-    """
-
-    def __init__(self, system: Any, layer: int, h: torch.Tensor):
-        self.system = system
-        super().__init__(system.recorder, layer, h)
-
-    def send(self, h):
-        self.rows = self.system.exchange_rows(self.layer, h)
-
-    def take(self):
-        return self.rows
-
-    def send_back(self, g):
-        self.returned = self.system.exchange_gradients(self.layer, g)
-
-    def take_back(self):
-        return self.returned
