@@ -54,16 +54,16 @@ Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
 R = TypeVar("R", bound=Rows)
 
 
-def _precision() -> str:
+def precision() -> str:
     return str(torch.get_default_dtype()).removeprefix("torch.")
 
 
 def as_precise(table: Table) -> Table:
     """A shard's features [n, F] in the default precision."""
     return (
-        table.astype(_precision(), False)
+        table.astype(precision(), False)
         if isinstance(table, Csr)
-        else np.ascontiguousarray(table, _precision())
+        else np.ascontiguousarray(table, precision())
     )
 
 
@@ -71,7 +71,7 @@ def given(table: Table, device: torch.device) -> Given:
     """A shard's features on a device, in the default precision. Compressed rows stay so on the CPU."""
     if not isinstance(table, Csr):
         return torch.as_tensor(table).to(device, torch.get_default_dtype())
-    rows = table.astype(_precision(), False)
+    rows = table.astype(precision(), False)
     return rows if device.type == "cpu" else dense(rows, device)
 
 

@@ -244,8 +244,9 @@ def restrict(
     memory = cluster.devices[comm.rank].memory_gb
     available = float("inf") if memory is None else memory * GIB
     a_vertex = vertex_bytes + shard.features.shape[1] * 4
-    of_memory = available, beta_mb * MIB, a_vertex, edge_bytes
-    subgraph = Subgraph(shard, ratio, *pays[:, comm.rank - among.start], *of_memory)
+    outer, edge, vertex = pays[:, comm.rank - among.start]
+    fixed = beta_mb * MIB
+    subgraph = Subgraph(shard, ratio, outer, edge, vertex, available, fixed, a_vertex, edge_bytes)
     # The weakest first: whom a vertex and an outer edge cost most together, ties by rank.
     weakest_first = np.argsort(-pays.sum(0), kind="stable").tolist()
     history = balance(subgraph, comm, weakest_first, threshold, among)

@@ -225,7 +225,7 @@ def _table(runs: Mapping[tuple[str, str], Sequence[tuple[str, Run]]], size: str)
                 "asked": words,
                 "code": run.code,
                 "machine": run.machine,
-                "steps": run.steps,
+                "steps": run.trace.steps,
                 "rows_asked": _asked_by_id(run),
                 **{key: column.value(run.summary) for key, column in ALL.items()},
             }
