@@ -38,8 +38,8 @@ def test_advise_plans_it_beside_the_trees_systems_and_says_how_to_run_it(words, 
     monkeypatch.setenv(OWN_CONFIG, str(place.folder / "conf"))
     names = runner.configured()
     monkeypatch.setattr(runner, "configured", lambda: {name: names[name] for name in ("vanilla", "trouble")})
-    _, (exact, own) = advise.candidates(words[1:])
-    assert exact.plan is not None and own.plan is not None and not own.why
+    _, (exact, own), refused = advise.candidates(words[1:])
+    assert exact.name == "vanilla" and not own.why and not refused
     assert own.command.startswith(f"halobench run --config-dir {place.folder / 'conf'} system=trouble ")
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
-from harness.comm.recorder import Span, synchronise
+from harness.comm.recorder import Recorder, Span, synchronise
 from harness.comm.transport import PeerLost, Transfer
-
-if TYPE_CHECKING:
-    from harness.comm.comm import Comm
 
 
 @dataclass
@@ -40,6 +37,16 @@ class HaloPlan:
         return ways if direction == "forward" else ways[::-1]
 
 
+class Poster(Protocol):
+    """Who posted an operation: this worker's `Comm`."""
+
+    rank: int
+    size: int
+    device: torch.device
+    recorder: Recorder
+    under_way: dict[InFlight, None]  # what has been posted and not yet waited for
+
+
 @dataclass(eq=False)
 class InFlight:
     """One posted operation. `wait()` returns once its result may be read; the time spent in it is recorded as
@@ -50,7 +57,7 @@ class InFlight:
     finish     called when the transfer is through, as to copy the rows off their staging buffer
     """
 
-    comm: Comm
+    comm: Poster
     transfer: Transfer
     name: str
     layer: int
