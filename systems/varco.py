@@ -39,13 +39,13 @@ MASK = 2**64 - 1
 @dataclass
 class Varco(CodedSystem):
     """compression  in the first epoch, the columns of a row divided by those that are sent; 1: exact
-    slope        compression falls to 1 within the first 1 / slope of the epochs
+    slope        compression falls to 1 within the first 1 / slope of the epochs; 0: it stays
     rescale      whether what arrives is multiplied by columns over columns sent
     features     "once": layer 0's halo rows are fetched once, whole; "refetch": compressed in every epoch
     """
 
     compression: float = number(128.0, 1)
-    slope: float = number(5.0, 0, 10**6, above=True)
+    slope: float = number(5.0, 0, 10**6)
     rescale: bool = False
     features: str = word("once", "refetch")
 

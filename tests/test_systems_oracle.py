@@ -308,7 +308,7 @@ CASES = {
         varco.train,
         fixed_dictionaries({
             "compression": sampled_from([1, 2, 4, 16, 128]),
-            "slope": sampled_from([1, 2, 5]),
+            "slope": sampled_from([0, 1, 2, 5]),
             "rescale": booleans(),
             "features": FEATURES,
         }),
