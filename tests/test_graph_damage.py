@@ -112,6 +112,27 @@ def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
     assert file in refused(name, tmp_path, says)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("coauthor-cs", {"adj_indptr": np.zeros(42, int)}, r"adj_indptr has shape \(42,\) where \(41,\)"),
+        ("coauthor-cs", {"adj_shape": [40, 41]}, r"the adjacency has shape \[40, 41\] for 40 vertices"),
+        ("coauthor-cs", {"labels": np.eye(40)}, r"labels has shape \(40, 40\) where \(40,\)"),
+        ("coauthor-cs", {"adj_indices": np.zeros((3, 2), int)}, "indices has shape"),
+        ("tolokers", {"edges": np.zeros((2, 9), int)}, r"edges has shape \(2, 9\) where \(2, 2\)"),
+        ("tolokers", {"edges": [[0, 40]]}, "edges name vertex 40"),
+        ("tolokers", {"val_masks": np.ones(40, bool)}, r"val_masks has shape \(40,\) where \(2, 40\)"),
+        ("flickr", {"shape": [40, 41]}, r"the adjacency has shape \[40, 41\] for 40 vertices"),
+    ],
+)
+def test_a_published_file_that_is_damaged_is_to_be_fetched_again(name, change, says, tmp_path):
+    path = write(name, tmp_path, small()) / real.DATASETS[name].files[0]
+    with np.load(path) as stored:
+        parts = {key: stored[key] for key in stored.files if key != "class_names"}
+    np.savez(path, **{**parts, **change})
+    assert refused(name, tmp_path, f"{path.name}.*{says}").endswith("fetch the file again")
+
+
 def classes(first: dict) -> str:
     """A class map of 40 vertices that begins with these."""
     others = {str(vertex): 0 for vertex in range(40) if str(vertex) not in map(str, first)}

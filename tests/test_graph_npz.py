@@ -149,6 +149,21 @@ def test_a_directed_graph_without_a_reverse_edge_is_said(edges, changes, warned,
     assert [warned in str(each.message) for each in said] == ([True] if warned else [])
 
 
+@pytest.mark.parametrize("symmetrise", [True, False])
+def test_directed_is_not_looked_at_where_symmetrise_overrules_it(symmetrise, tmp_path):
+    np.savez(tmp_path / "g.npz", **parts_of(small()), directed="yes")
+    graph = load(npz(tmp_path / "g.npz", symmetrise=symmetrise), NOWHERE, 1)
+    np.testing.assert_array_equal(dense(graph), small().adjacency(symmetrise))
+
+
+def test_label_sets_may_be_stored_as_floats(tmp_path):
+    labels = np.eye(3)[small().labels]
+    np.savez(tmp_path / "g.npz", **{**parts_of(small()), "labels": labels})
+    graph = load(npz(tmp_path / "g.npz"), NOWHERE, 1)
+    assert graph.multilabel and graph.labels.dtype == np.uint8
+    np.testing.assert_array_equal(graph.labels, labels)
+
+
 def test_mask_without_own_splits_is_refused(tmp_path):
     np.savez(tmp_path / "g.npz", **parts_of(small()))
     with pytest.raises(InputError, match="dataset.mask=1 chooses among own splits, but mine has none"):

@@ -140,6 +140,17 @@ def test_folders_are_found_under_their_usual_names_in_any_case(name, folder, tmp
     assert load(block(name), tmp_path / "data", seed=1).num_vertices >= 40
 
 
+def test_a_folder_that_this_user_may_not_enter_holds_nothing(tmp_path, monkeypatch):
+    write("reddit", tmp_path, small())
+    assert real.present("reddit", tmp_path)
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert not real.present("reddit", tmp_path)
+
+
 def test_corafull_beside_planetoids_cora(tmp_path):
     write("cora", tmp_path, small(seed=1))
     raw_files.write_attributed(tmp_path / "CoraFull", "cora_full.npz", small(seed=2))

@@ -136,6 +136,27 @@ def test_a_short_line_is_refused(tmp_path, line, columns):
         text.read(table, False)
 
 
+@pytest.mark.parametrize(
+    "lines, want",
+    [
+        ('a,"p, q"\n"b",r\n', [["a", "p, q"], ["b", "r"]]),
+        ('"id" "x1"  "label"\n"a" 1  "p q" \n', [["id", "x1", "label"], ["a", "1", "p q"]]),
+    ],
+    ids=["commas", "spaces"],
+)
+def test_a_separator_in_quotes_separates_nothing(tmp_path, lines, want):
+    (tmp_path / "t.csv").write_text(lines)
+    assert text.read(tmp_path / "t.csv", False).cells.tolist() == want
+
+
+def test_a_quote_that_is_not_closed_is_refused(tmp_path):
+    """It does not make one cell of the lines after it."""
+    table = tmp_path / "t.csv"
+    table.write_text('id,label\na,p\nb,q\nc,"r\nd,p\n')
+    with pytest.raises(InputError, match=r"line 4 cannot be split into columns .*: close every quote"):
+        text.read(table, True)
+
+
 def test_label_sets_from_several_columns(tmp_path, capsys):
     files = write(tmp_path, labels="id,red,round\nc,0,1\na,1,1\nb,0,0\nd,1,0\ne,0,0\n")
     imported(tmp_path, capsys, *files, "--drop", "label")

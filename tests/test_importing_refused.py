@@ -40,8 +40,17 @@ TABLES = [
     ({"edges": ""}, (), ["edges.csv", "it has no rows"]),
     ({"features": "id,x,label\na,1,1\nb,tall,0\n"}, (), ["features.csv", "line 3", '"tall"', "--drop"]),
     ({"features": "id,x,label\na,1,1\na,2,0\n"}, (), ["line 3", 'vertex "a" has a row above']),
-    ({"features": "id,x\na,1\nb,2\n"}, (), ["features.csv", "--label-column NAME, or --labels FILE"]),
-    ({"features": "a,1,1\nb,2,0\n"}, (), ["has no line of column names", "or --labels FILE"]),
+    (
+        {"features": "id,x\na,1\nb,2\n"},
+        (),
+        ["features.csv", "label, labels, y, class or target: give --label-column NAME, or --labels FILE\n"],
+    ),
+    (
+        {"features": "a,1,1\nb,2,0\n"},
+        (),
+        ["has no line of column names, so none is the label: add such a line, or give --labels FILE\n"],
+    ),
+    ({"labels": "id\na\nb\n"}, ONLY, ["labels.csv", "has no column of labels: add one\n"]),
     ({"features": "id,label\na,1\nb,0\n"}, (), ["no column of features"]),
     ({"features": "\x93NUMPY\x01\x00v"}, (), ["features.csv", "it is not text", "numpy.savetxt(FILE"]),
     (
@@ -86,6 +95,8 @@ def test_a_file_that_is_there_is_kept(tmp_path, capsys):
         ({"x": None}, "has no features"),
         ({"train_mask": None}, "give all three or none"),
         ({"x": torch.full((16, 2), torch.nan)}, "NaN"),
+        ({"x": torch.tensor(1.0)}, "features have shape (): give [vertices, features]"),
+        ({"edge_index": torch.zeros(16, 2, dtype=int)}, "edge_index has shape (16, 2): give [2, edges]"),
     ],
 )
 def test_tensors_that_cannot_be_used_are_one_sentence(tmp_path, capsys, changes, words):

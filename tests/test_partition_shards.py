@@ -197,7 +197,7 @@ def test_a_damaged_shard_is_one_sentence_with_the_mend(tmp_path, how):
     io.load(tmp_path, 0)
 
 
-@pytest.mark.parametrize("how", ["cut", "no scalars"])
+@pytest.mark.parametrize("how", ["cut", "no scalars", "no cut"])
 def test_a_damaged_graph_is_one_sentence_with_the_mend(tmp_path, how):
     path = tmp_path / "graph.safetensors"
     io.save_graph(random_graph(30, 4), path)

@@ -15,6 +15,7 @@ from harness import cli
 from harness.base.errors import InputError
 from harness.results import files
 from harness.results.reader import checksums
+from harness.results.report.groups import Group
 from harness.run import runner
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
@@ -209,6 +210,20 @@ def test_code_of_ones_own_must_be_in_the_bundle(places, tmp_path, monkeypatch, c
     found = list(check.problems(made, places, 0, 1, beside))
     assert any("cannot be imported: imported" in each for each in found)
     assert str(tmp_path / "out" / "code") not in sys.path
+    # Where runs here would import another file of that name, it is named.
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "my_idea.py").write_text("")
+    words = ["submit", str(folder), "--out", str(tmp_path / "third"), "--by", "A"]
+    assert cli.main(words) == 2
+    assert f"runs code of my_idea: add --code {tmp_path}/my_idea.py" in capsys.readouterr().err
+    assert cli.main([*words, "--code", str(tmp_path / "other" / "my_idea.py")]) == 2
+    assert f"is not the my_idea that runs import here: give {tmp_path}/my_idea.py" in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
+
+
+def refuse(config):
+    raise InputError("no")
 
 
 def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_public_one(
@@ -228,6 +243,15 @@ def test_a_graph_of_ones_own_is_named_where_it_lacks_and_is_not_taken_for_a_publ
         faults(out, there)
     (tmp_path / "g.npz").unlink()
     with pytest.raises(InputError, match="lacks the graph of 6 runs .*copy its file to /.*/g.npz"):
+        faults(out, there)
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(
+            InputError,
+            match="lacks the graph of 6 runs .*; what is wrong already: .* cannot be made again: no",
+        ),
+    ):
+        patched.setattr(check.configs, "check", refuse)
         faults(out, there)
     monkeypatch.setattr(check, "untrusted", lambda config: ["my_idea"])  # all that lacks is said at once
     with pytest.raises(InputError, match="copy its file to .*, and leave to import the code of 6 runs"):
@@ -268,6 +292,22 @@ def test_rows_that_keep_the_score_are_ranked_by_bytes_and_the_control_is_not(who
     assert exact.ranked and exact.ahead.mean == 0
     told = json.loads((exact.first.path / "summary.json").read_text())
     assert ranking.megabytes(exact.group) == pytest.approx(sum(told["bytes_epoch"].values()) / 1e6, rel=0.05)
+
+
+@pytest.mark.parametrize("diverged, pairs", [({"exact": 1}, 2), ({"own": 1}, 0)], ids=["exact", "own"])
+def test_a_seed_in_which_exact_training_diverged_is_left_out(diverged, pairs):
+    """One in which the row itself diverged leaves nothing to compare."""
+
+    def group(whose, score):
+        runs = []
+        for seed in (1, 2, 3):
+            epoch = 0 if diverged.get(whose) == seed else None
+            summary = {"score": "acc", "diverged": epoch, "best": {"test": score + seed / 100}}
+            runs.append(SimpleNamespace(seed=seed, summary=summary))
+        return Group(runs)
+
+    row = ranking.Row(None, group("own", 0.6), group("exact", 0.5))
+    assert row.ahead.n == pairs and (not pairs or row.ahead.mean == pytest.approx(10))
 
 
 def test_a_bundle_has_its_folders_name_and_stands_on_a_page_once(whole, tmp_path, capsys):

@@ -42,10 +42,10 @@ def read(path: Path, symmetrise: bool | None) -> raw.Raw:
         _present(names)
     parts = raw.arrays(path, (), KEYS)
     with raw.reading(path):
-        directed = "directed" in parts and _scalar(parts, "directed", "b")
+        directed = symmetrise is None and "directed" in parts and _scalar(parts, "directed", "b")
         asked = not directed if symmetrise is None else symmetrise
         found = graph_of(parts, path, asked, own=True)
-        if symmetrise is None and directed and (looked := _without_reverse(found.edges)):
+        if directed and (looked := _without_reverse(found.edges)):
             warnings.warn(
                 f"the graph is directed, as its file says, and of {looked} edges none has its reverse: where"
                 " an undirected graph lists each edge once, give dataset.symmetrise=true",
@@ -59,7 +59,7 @@ def graph_of(
 ) -> raw.Raw:
     """The graph in arrays of the file `path` that are named as in an npz of one's own.
 
-    own         whether it is one: vertices may then lack a label, and messages say how to change the file
+    own         whether it is one: vertices may then lack a label
     self_loops  keep v -> v where it occurs
 
     Raises InputError where the arrays do not fit each other."""

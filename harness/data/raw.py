@@ -172,6 +172,12 @@ def sparse_features(parts: dict[str, np.ndarray], path: Path) -> Table:
     return found if dense >= LARGE and 2 * found.nbytes <= dense else found.dense()
 
 
+def check_square(shape: np.ndarray, vertices: int) -> None:
+    """Raise InputError unless a stored adjacency matrix has the `shape` of a graph of so many vertices."""
+    if not np.array_equal(shape, (vertices, vertices)):
+        raise damaged(f"the adjacency has shape {shape.tolist()} for {vertices} vertices")
+
+
 def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
     """One class per vertex, [V] int32. Where vertices may be `unlabelled`, NaN becomes -1, which is "none";
     otherwise NaN and negative numbers raise InputError, as do numbers that are not whole."""

@@ -58,7 +58,8 @@ def _existing(source: RealSet, data_dir: Path) -> list[Path]:
     found: dict[Path, None] = {}
     for candidate in source.folders:
         pattern = "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in candidate)
-        found |= dict.fromkeys(folder for folder in sorted(data_dir.glob(pattern)) if folder.is_dir())
+        with contextlib.suppress(OSError):  # not for this user: nothing to find
+            found |= dict.fromkeys(folder for folder in sorted(data_dir.glob(pattern)) if folder.is_dir())
     return list(found)
 
 

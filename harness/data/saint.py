@@ -30,8 +30,9 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> raw.Raw:
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> raw.Raw:
     """Read GraphSAINT's four files: adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (of each
     vertex its class, or its list of 0 and 1), role.json (the vertices of "tr", "va" and "te")."""
-    parts = raw.arrays(adjacency, ("indptr", "indices"))
+    parts = raw.arrays(adjacency, ("indptr", "indices", "shape"))
     with raw.reading(adjacency):
+        raw.check_square(parts["shape"], len(parts["indptr"]) - 1)
         edges = from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise, where="adjacency")
     del parts
     features = raw.array(feats)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, cast
 
@@ -224,12 +225,16 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
 
     code   Python files of systems that are not of this tree
 
-    Raises InputError where a run has not finished or contradicts itself, or `code` lacks a system's file."""
+    Raises InputError where a run has not finished or contradicts itself, or `code` lacks a system's file or
+    has another file than runs import here."""
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
     for path in code:
         if not path.is_file():
             raise InputError(f"code={path} is not a file: give the Python file of a system")
+        imported = _imported(path.stem)
+        if imported and imported.read_bytes() != path.read_bytes():
+            raise InputError(f"code={path} is not the {path.stem} that runs import here: give {imported}")
     found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
     found = {name: run for name, run in found.items() if run.track in ("", head.track)}
     if not found:
@@ -238,9 +243,18 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
     for run in found.values():
         run.check()
         if run.module not in TREE and run.module not in stems:
-            raise InputError(f"{run.path} runs code of {run.module}: add --code PATH/TO/{run.module}.py")
+            file = _imported(run.module) or Path("PATH/TO", f"{run.module}.py")
+            raise InputError(f"{run.path} runs code of {run.module}: add --code {file}")
     digests = {name: digest(run.path / "summary.json") for name, run in found.items()}
     return Bundle(folder, dataclasses.replace(head, runs=digests), found)
+
+
+def _imported(module: str) -> Path | None:
+    """The Python file that a run here would import as `module`, which is not imported to find it. None where
+    there is none, or where it is a package."""
+    spec = PathFinder.find_spec(module)
+    file = Path(spec.origin) if spec and spec.origin else None
+    return file if file and file.name == f"{module}.py" else None
 
 
 def write(bundle: Bundle, code: Sequence[Path] = ()) -> Bundle:

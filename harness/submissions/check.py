@@ -153,7 +153,6 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
                 made[name] = configs.check({**config, **where})
         except InputError as error:
             wrong.append(f"{name} cannot be made again: {error}")
-            continue
         if said := _of_graph(run, made.get(name), places):
             absent[said].append(name)
         if name not in made:
@@ -225,7 +224,7 @@ def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
     if differing:
         yield f"{name}/shards.json differs from the partition that is made here in {', '.join(differing)}"
         return
-    described = here.cluster if here.cluster.devices else here.cluster.with_devices([Device()] * workers)
+    described = here.cluster.with_devices(here.cluster.devices[:workers] or [Device()] * workers)
     shards = [io.load(folder, rank) for rank in range(workers)]
     place = "cpu" if here.settings.transport == "sockets" else "memory"
     sent = run.trace.comm.groupby("epoch")["bytes"].sum()

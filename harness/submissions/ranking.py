@@ -15,8 +15,8 @@ from harness.results import resolved
 from harness.results.report import columns
 from harness.results.report.advice import keeps
 from harness.results.report.columns import Column
-from harness.results.report.compare import change
-from harness.results.report.estimate import Estimate
+from harness.results.report.compare import paired
+from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group
 from harness.results.report.labels import labels
 from harness.results.report.table import competes, estimate_of
@@ -56,8 +56,9 @@ class Row:
 
     @property
     def ahead(self) -> Estimate:
-        """Its score minus that of exact training, in points, paired over seeds."""
-        return change(self.group, self.exact, self.score)
+        """Its score minus that of exact training, in points, paired over seeds, without those in which exact
+        training diverged. No estimate where a run of its own diverged."""
+        return estimate([]) if self.group.diverged else paired(self.group, self.exact, self.score.value)
 
     @property
     def ranked(self) -> bool:

@@ -29,7 +29,7 @@ class ImportedGraph:
     labels    [V] whole numbers, -1 or NaN for none; or [V, C] of 0 and 1
     weights   [E] numbers, or None
     masks     by split [V] or [K, V] bool; empty where the source has no split
-    undirected   whether edges are taken as undirected; else they are where every edge has its reverse
+    undirected   True: every edge is undirected. False: they are if every edge has its reverse, else directed
     vertex_ids   the source's names of the vertices, where they are not 0 to V - 1
     class_names  the source's names of the classes
     assumed   summary lines by topic: what was found and what was assumed

@@ -59,6 +59,11 @@ def read(path: Path) -> ImportedGraph:
             " dict of its tensors"
         )
     edges = _array(path, stored, ("edge_index",), "edges")
+    if edges.ndim != 2 or len(edges) != 2:
+        raise InputError(f'file "{path}": edge_index has shape {edges.shape}: give [2, edges]')
+    features = _array(path, stored, FEATURES, "features")
+    if features.ndim != 2:
+        raise InputError(f'file "{path}": features have shape {features.shape}: give [vertices, features]')
     weighted, attribute = stored.get("edge_weight") is not None, stored.get("edge_attr")
     assumed = {}
     if not weighted and isinstance(attribute, torch.Tensor) and attribute[:1].numel() in (0, 1):
@@ -74,19 +79,17 @@ def read(path: Path) -> ImportedGraph:
     return ImportedGraph(
         source=path,
         edges=np.ascontiguousarray(edges.T),
-        features=_array(path, stored, FEATURES, "features"),
+        features=features,
         labels=_array(path, stored, LABELS, "labels"),
-        weights=None
-        if stored.get("edge_weight") is None
-        else _array(path, stored, ("edge_weight",), "weights"),
+        weights=_array(path, stored, ("edge_weight",), "weights") if weighted else None,
         masks=masks,
         assumed=assumed,
     )
 
 
 def _array(path: Path, stored: Mapping[str, Any], names: Sequence[str], what: str) -> np.ndarray:
-    """The tensor under the first of `names` that is there, as an array. Raises InputError, in which it is
-    called `what`, where there is none, or another thing than a dense tensor of numbers."""
+    """The tensor under the first of `names` that is there, as an array. Raises InputError where none is
+    there, in which it is called `what`, and where it is another thing than a dense tensor of real numbers."""
     name = next((name for name in names if stored.get(name) is not None), None)
     if name is None:
         raise InputError(
@@ -96,13 +99,14 @@ def _array(path: Path, stored: Mapping[str, Any], names: Sequence[str], what: st
     value = stored[name]
     if not isinstance(value, torch.Tensor):
         raise InputError(f'file "{path}": {name} is a {type(value).__name__}: give a dense tensor')
+    kind = "nested" if value.is_nested else f"{value.layout} of {value.dtype} on {value.device.type}"
+    odd = InputError(f'file "{path}": {name} is a Tensor, {kind}: give a dense tensor of real numbers')
+    if value.layout != torch.strided or value.is_complex():
+        raise odd
     with raw.reading(path):
         # An expanded tensor repeats a few stored bytes for any number of values.
         raw.affordable(path, value.numel() * value.element_size())
     try:
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
     except (TypeError, RuntimeError):
-        kind = "nested" if value.is_nested else f"{value.layout} of {value.dtype} on {value.device.type}"
-        raise InputError(
-            f'file "{path}": {name} is a Tensor, {kind}: give a dense tensor of numbers'
-        ) from None
+        raise odd from None

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +98,7 @@ def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_fro
 def _cells(path: Path) -> tuple[int, np.ndarray]:
     """How many lines of comments the file begins with, and [rows, columns] text of those after them. Blank
     lines at the end are no rows."""
+    rows: list[list[str]] = []
     zipped = path.suffix == ".gz"
     with path.open("rb") as file:
         if not zipped and b"\0" in file.read(4096):
@@ -107,11 +108,17 @@ def _cells(path: Path) -> tuple[int, np.ndarray]:
         lines = enumerate(file)
         before, first = next(((at, line) for at, line in lines if not line.startswith(COMMENTS)), (0, ""))
         separator = next((mark for mark in SEPARATORS if mark in first.strip()), ",")
-        rest = itertools.chain([first], file)
-        split: Iterator[list[str]] = csv.reader(rest, delimiter=separator)
+        rest: Iterable[str] = itertools.chain([first], file)
         if separator == " ":
-            split = (line.split() for line in rest)
-        rows = [cells or [""] for cells in split]  # a blank line is an empty cell
+            rest = (" ".join(line.split()) for line in rest)
+        try:
+            for cells in csv.reader(rest, delimiter=separator, strict=True):
+                rows.append(cells or [""])  # noqa: PERF401 -- an error counts them; a blank line is a cell
+        except csv.Error as error:
+            raise InputError(
+                f"line {before + 1 + len(rows)} cannot be split into columns ({error}): close every quote, at"
+                " the end of its cell"
+            ) from None
     while rows and not "".join(rows[-1]).strip():
         rows.pop()
     if not rows:

@@ -63,33 +63,34 @@ def read(
     for name in drop:
         table.column(name)  # refused where it is not there
     kept = [column for column in columns if table.names is None or table.names[column] not in drop]
-    of_labels, among, order = table, kept, np.arange(len(ids))  # order[v]: v's row of labels, -1 for none
-    if labels is not None:
+    if labels is None:
+        of_labels, order = table, np.arange(len(ids))
+        split = _special(table, split_column, SPLIT, kept)
+        label = _special(table, label_column, LABEL, kept)
+        label_columns = [] if label is None else [label]
+        lacks = "line of column names, so none is the label: add such a line, or give --labels FILE"
+        if table.names is not None:
+            usual = f"{', '.join(LABEL[:-1])} or {LABEL[-1]}"
+            lacks = f"column named {usual}: give --label-column NAME, or --labels FILE"
+        kept = [column for column in kept if column not in (label, split)]
+    else:
         of_labels = text.read(labels, header, IDS)
-        own, among = _ids(of_labels, rows_in_order, known=ids)
+        own, columns = _ids(of_labels, rows_in_order, known=ids)
         at = ids.get_indexer(own)
         if (at < 0).any():
             row = int(np.argmin(at))
             raise of_labels.refuse(
                 row, f'vertex "{own[row]}" has no row in {features}: add one, or remove this label'
             )
-        order = np.full(len(ids), -1)
+        order = np.full(len(ids), -1)  # order[v]: v's row of labels, -1 for none
         order[at] = np.arange(len(own))
-    split = _special(of_labels, split_column, SPLIT, among)
-    label_columns = [column for column in among if column != split]
-    if labels is None or label_column is not None:
-        label = _special(of_labels, label_column, LABEL, among)
-        label_columns = [] if label is None else [label]
+        split = _special(of_labels, split_column, SPLIT, columns)
+        label_columns = [column for column in columns if column != split]
+        if label_column is not None:
+            label_columns = [of_labels.column(label_column)]
+        lacks = "column of labels: add one"
     if not label_columns:
-        lacks = "column of labels beside the ids"
-        if labels is None:
-            usual = f"column named {', '.join(LABEL[:-1])} or {LABEL[-1]}"
-            lacks = usual if table.names else "line of column names, so none is the label"
-        raise InputError(
-            f'file "{of_labels.path}" has no {lacks}: add one, give --label-column NAME, or --labels FILE'
-        )
-    if labels is None:
-        kept = [column for column in kept if column not in (*label_columns, split)]
+        raise InputError(f'file "{of_labels.path}" has no {lacks}')
     if not kept:
         raise InputError(f'file "{features}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)

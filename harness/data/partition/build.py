@@ -150,14 +150,18 @@ def block(
 @numba.njit(cache=True, nogil=True)
 def _entries(indptr, indices, weights, vertices, owner, by_entry, rank, others, column):
     """Starts, columns and values of the rows of `block`; values are empty where `weights` are."""
-    most = 0
-    for v in vertices:
-        most += indptr[v + 1] - indptr[v]
+    # Counted first: arrays for all entries of the rows could take twice the memory.
     starts = np.zeros(len(vertices) + 1, np.int64)
-    columns, values = np.empty(most, np.int32), np.empty(most if len(weights) else 0, np.float32)
-    end = 0
     for i in range(len(vertices)):
-        v = vertices[i]
+        v, found = vertices[i], 0
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            found += u != v and (owner[e if by_entry else u] != rank) == others
+        starts[i + 1] = starts[i] + found
+    columns = np.empty(starts[-1], np.int32)
+    values = np.empty(len(columns) if len(weights) else 0, np.float32)
+    end = 0
+    for v in vertices:
         for e in range(indptr[v], indptr[v + 1]):
             u = indices[e]
             if u != v and (owner[e if by_entry else u] != rank) == others:
@@ -165,5 +169,4 @@ def _entries(indptr, indices, weights, vertices, owner, by_entry, rank, others, 
                 if len(weights):
                     values[end] = weights[e]
                 end += 1
-        starts[i + 1] = end
-    return starts, columns[:end].copy(), values[:end].copy()
+    return starts, columns, values

@@ -20,7 +20,7 @@ def build_replicas(
     """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses masters."""
     parts, n = edges.parts, graph.num_vertices
     indptr, worker = edges.replicas()
-    master = edges.masters(masters)
+    master = edges.masters(masters, (indptr, worker))
     owner = _entry_owners(graph.indptr, graph.indices, edges.low, edges.high, edges.owner.astype(np.int16))
     sizes, _, row = numbered(master, parts)
     degrees, entries = degrees_of(graph), (graph.indptr, graph.indices, values_of(graph))

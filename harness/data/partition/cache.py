@@ -25,13 +25,13 @@ from harness.base.checksum import Damaged
 from harness.base.errors import InputError, writing
 from harness.base.machine import check_machine
 from harness.data.graph import Graph
-from harness.data.partition import io, stats
+from harness.data.partition import io, stats, vertexcut
 from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
 from harness.data.partition.build_replicas import build_replicas
 from harness.data.partition.config import EdgeCutPartitioner, Partitioner, VertexCutPartitioner
 from harness.data.partition.shard import ReplicaShard, Shard
-from harness.data.partition.vertexcut import EdgeAssignment, assign_edges, statistics
+from harness.data.partition.vertexcut import EdgeAssignment, assign_edges
 
 S = TypeVar("S", Shard, ReplicaShard)
 FORMAT = 4  # of shards and graphs on disk: a new one leaves old entries untouched and unused
@@ -206,7 +206,7 @@ def _cut_edges(
     """Save the shards of a vertex-cut; returns its statistics."""
     shards = _saved(build_replicas(graph, edges, partition.masters), folder)
     entries = sum(shard.edges.num_entries for shard in shards)
-    counted = statistics(edges, partition.masters)
+    counted = vertexcut.statistics(edges, partition.masters)
     # "edges" counts both directions, as for an edge-cut; "worker_edges" counts undirected edges.
     return {
         **stats.facts(graph, edges.parts),

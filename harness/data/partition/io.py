@@ -5,6 +5,7 @@ The format holds named arrays and a small JSON of scalars; nothing in it can run
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,7 @@ def load(folder: Path, rank: int) -> Shard | ReplicaShard:
     if kind is None:
         raise _damaged(path, "it is of no known cut")
     values = _values(kind, arrays, scalars)
-    optional = values["symmetric"] is True
-    missing = [
-        name for name, value in values.items() if value is None and not (optional and name.startswith("out_"))
-    ]
-    if missing:
-        raise _damaged(path, f"it holds no {missing[0]}")
+    _check_whole(values, path, lambda name: values["symmetric"] is True and name.startswith("out_"))
     if values["rank"] != rank:
         raise _damaged(path, f"it is worker {values['rank']}'s")
     return kind(**values)
@@ -62,8 +58,17 @@ def save_graph(graph: Graph, path: Path) -> None:
 
 def load_graph(path: Path) -> Graph:
     """Map a graph that was valid when it was written, copy-on-write. Raises InputError where its file is
-    missing or is no such file."""
-    return Graph(**_values(Graph, *_read(path)))
+    missing, is no such file, or lacks a field."""
+    values = _values(Graph, *_read(path))
+    _check_whole(values, path, lambda name: name == "weights")
+    return Graph(**values)
+
+
+def _check_whole(values: dict[str, Any], path: Path, optional: Callable[[str], bool]) -> None:
+    """Raise InputError where a field has no value and is not `optional`."""
+    for name, value in values.items():
+        if value is None and not optional(name):
+            raise _damaged(path, f"it holds no {name}")
 
 
 def _path(folder: Path, rank: int) -> Path:

@@ -47,16 +47,21 @@ class EdgeAssignment:
         indptr = np.concatenate([[0], np.cumsum(holds.sum(1))])
         return indptr, np.nonzero(holds)[1].astype(np.int32)
 
-    def masters(self, rule: str = VertexCutPartitioner.masters) -> np.ndarray:
+    def masters(
+        self,
+        rule: str = VertexCutPartitioner.masters,
+        replicas: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> np.ndarray:
         """[V] int32: each vertex's master, chosen by a hash of its id.
 
         rule   "host": among its replicas on the host with most of them (the hash breaks ties);
                "hash": among all
+        replicas   `self.replicas()`, from a caller that has it already
         """
         choice("masters", rule, MASTER_RULES)
         # For "hash" all workers count as one host, which then holds all replicas.
         per_host = self.parts // self.hosts if rule == "host" else self.parts
-        return _masters(*self.replicas(), self.parts, per_host)
+        return _masters(*(replicas or self.replicas()), self.parts, per_host)
 
 
 def assign_edges(
@@ -78,6 +83,7 @@ def assign_edges(
     return EdgeAssignment(graph.num_vertices, parts, method.hosts, low, high, owner)
 
 
+# conf/partition/ names Ebv, Hep and Dne as classes of this module, which keeps the names of run folders.
 CUTS: dict[str, type[VertexCutPartitioner]] = {"ebv": Ebv, "hep": Hep, "dne": Dne, "metis/edges": MetisEdges}
 
 
@@ -101,8 +107,8 @@ def statistics(edges: EdgeAssignment, masters: str = VertexCutPartitioner.master
     edge_imbalance         Edge IF, the largest worker's edges over the mean
     vertex_imbalance       the largest worker's replicas over the mean
     """
-    master = edges.masters(masters)
     indptr, worker = edges.replicas()
+    master = edges.masters(masters, (indptr, worker))
     inner, outer = _messages(indptr, worker, master, edges.parts, edges.parts // edges.hosts)
     per_worker = np.bincount(edges.owner, minlength=edges.parts)
     replicas = np.bincount(worker, minlength=edges.parts)
