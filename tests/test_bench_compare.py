@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
+from harness.base.terminal import unfolded
 from harness.dev.bench import __main__ as bench
 from harness.dev.bench import against, lines, parts, runs
 from harness.dev.bench.load import Load
@@ -41,11 +42,20 @@ FAST, SLOW = [1.0, 1.01, 1.02, 1.03, 1.04], [1.2, 1.21, 1.22, 1.23, 1.24]
 def test_a_verdict(old, new, unit, word, failed):
     found = judged(old, new, unit=unit)
     assert (found.word, found.failed) == (word, failed)
+    assert found.note[:4] == ("" if word in ("too few samples", "equal", "differ") else "p = ")
     busy = judged(old, new, unit=unit, busy=True)
     assert (busy.word, busy.failed) == ((word, failed) if unit == "bytes" else (lines.NOT_JUDGED, False))
 
 
 samples = st.lists(st.floats(0.1, 10), min_size=4, max_size=9)
+
+
+def test_a_verdict_stands_beside_a_ratio_of_three_digits_and_samples_that_differ(capsys):
+    found = judged(FAST, [1.1004 * x for x in FAST]), judged([8, 8], [8, 8], unit="bytes")
+    unfolded().print(lines.table(list(found)))
+    slow, equal = (each for each in capsys.readouterr().out.splitlines() if "p = " in each or "equal" in each)
+    assert " 1.100 " in slow and "SLOWER" in slow and "(1.1-1.14)" in slow and "(" not in equal
+    assert found[0].row()["word"] == "slower" and not {"word", "failed"} & set(line(FAST, target=1).row())
 
 
 @given(old=samples, new=samples, margin=st.floats(0, 1))

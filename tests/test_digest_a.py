@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import multiprocessing
+import os
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +165,15 @@ def test_a_worker_that_hangs_up_before_its_answer_is_no_error_of_the_server(monk
     worker.close()
     made.serve(connection)
     assert made.version == 1 and connection.closed
+
+
+def test_a_worker_that_dies_inside_a_message_is_no_error_of_the_server(monkeypatch):
+    made, _ = serving(monkeypatch, "arrival")
+    worker, connection = multiprocessing.Pipe()
+    os.write(worker.fileno(), struct.pack("!i", 16) + b"half of")
+    worker.close()
+    made.serve(connection)
+    assert made.version == 0 and connection.closed
 
 
 @pytest.mark.parametrize(

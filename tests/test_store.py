@@ -108,7 +108,8 @@ def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
     monkeypatch.setattr(segments.os, "posix_fallocate", full, raising=False)
     with pytest.raises(
         InputError,
-        match=r"no 4,096 bytes of shared memory \(worker 0: No space left on device\); free some or give x=0",
+        match=r"no 4,096 bytes of shared memory \(worker 0 gets no memory: No space left on device\);"
+        " free some or give x=0",
     ):
         host.map_shared(Comm(0, 1, torch.device("cpu"), Recorder()), [4096], "x=0")
 

@@ -14,7 +14,7 @@ import torch
 
 from harness.base.errors import InputError
 from harness.base.machine import LimitReached
-from harness.comm import group, memory_transport, segments, sockets
+from harness.comm import group, host, memory_transport, segments, sockets
 from harness.comm.meeting import Meeting
 from harness.comm.members import WorkerPlace
 from harness.comm.transport import PeerLost
@@ -122,21 +122,31 @@ def _no_file(*given):
     raise OSError(24, os.strerror(24))
 
 
+def _full(*given):
+    raise OSError(28, os.strerror(28))
+
+
 # What of the operating system fails on worker 1, and how.
 BROKEN = {
     "own": ("ftruncate", _refuse),
     "others": ("readlink", _refuse),
     "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
     "open files": ("ftruncate", _no_file),
+    "pages": ("posix_fallocate", _full),
 }
+
+
+def failing(comm, what):
+    """On worker 1 `what` of BROKEN fails; "": nothing."""
+    here = comm.rank == 1 and what
+    return mock.patch.object(segments.os, *BROKEN[what]) if here else contextlib.nullcontext()
 
 
 def memory_without(comm, what, folder, transport) -> tuple[str, str]:
     """The memory between workers that is made, or why there is none; and what is said on stderr."""
     meeting = Meeting(comm.rank, comm.size, str(Path(folder) / transport), 60)  # beside the group's
-    fails = mock.patch.object(segments.os, *BROKEN[what]) if comm.rank == 1 else contextlib.nullcontext()
     said = io.StringIO()
-    with fails, contextlib.redirect_stderr(said):
+    with failing(comm, what), contextlib.redirect_stderr(said):
         try:
             carrier = group.memory_of(meeting, transport)
         except (InputError, LimitReached) as error:
@@ -147,17 +157,45 @@ def memory_without(comm, what, folder, transport) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "what, reason",
     [
-        ("own", "Permission denied"),
-        ("others", "Permission denied"),
-        ("another process", "No such process"),
+        ("own", "gets no memory: Permission denied"),
+        ("others", "cannot open the others' memory: Permission denied"),
+        (
+            "another process",
+            "cannot open the others' memory: their process ids mean other processes here",
+        ),
     ],
 )
 def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker_or_sockets(pool, what, reason, tmp_path):
     asked = pool.run(memory_without, 2, what, str(tmp_path), "memory", transport="sockets")
-    why = f"the workers cannot share memory (worker 1: {reason})"
+    why = f"the workers cannot share memory (worker 1 {reason})"
     assert [told for told, _ in asked] == [f"transport=memory: {why}; give transport=sockets"] * 2
     chosen = pool.run(memory_without, 2, what, str(tmp_path), "auto", transport="sockets")
     assert chosen == [("NoneType", f"note: {why}: sockets instead\n"), ("NoneType", "")]
+
+
+def mapped_without(comm, what) -> str:
+    """The lengths of the memory that all workers map, or why there is none."""
+    with failing(comm, what):
+        try:
+            return str([len(each) for each in host.map_shared(comm, [4096, 8192], "x=0")])
+        except InputError as error:
+            return str(error)
+
+
+@pytest.mark.parametrize(
+    "what, said",
+    [
+        ("", "[4096, 8192]"),
+        (
+            "pages",
+            "there are no 8,192 bytes of shared memory (worker 1 gets no memory: No space left on device);"
+            " free some or give x=0",
+        ),
+        ("others", "memory is shared by the workers of one host only; give x=0"),
+    ],
+)
+def test_memory_that_a_worker_cannot_have_is_the_same_sentence_on_all(pool, what, said):
+    assert pool.run(mapped_without, 2, what) == [said] * 2
 
 
 def test_few_open_files_are_no_reason_to_go_over_sockets(pool, tmp_path):

@@ -14,6 +14,7 @@ def load_dgl() -> types.ModuleType | None:
     """The `dgl` module, or None where it is not installed or cannot be loaded."""
     if "dgl" in sys.modules:
         return sys.modules["dgl"]
+    before = os.environ.get("DGLBACKEND")
     os.environ["DGLBACKEND"] = "pytorch"
     sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
     try:
@@ -29,3 +30,7 @@ def load_dgl() -> types.ModuleType | None:
         for name in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
             del sys.modules[name]
         return None
+    finally:
+        del os.environ["DGLBACKEND"]  # or child processes would have it
+        if before is not None:
+            os.environ["DGLBACKEND"] = before

@@ -143,8 +143,8 @@ class Comm(Wire):
         clock.
         """
         receive = self.exchange_counts([len(part) for part in parts], -1, "forward", "plan")
-        typed = np.dtype(str(dtype).removeprefix("torch."))
-        return self.send_parts([part.astype(typed) for part in parts], receive, -1, "plan")
+        numpy_type = np.dtype(str(dtype).removeprefix("torch."))
+        return self.send_parts([part.astype(numpy_type) for part in parts], receive, -1, "plan")
 
     def send_parts(
         self, parts: Sequence[np.ndarray], expected: Sequence[int], layer: int, purpose: str, slot: int = 0

@@ -29,6 +29,7 @@ def map_shared(
     (`harness.comm.segments`). Raises InputError on all workers where they are not on one host, or where the
     host has too little shared memory.
     """
+    assert not comm.recorder.training
 
     def tell(_: str, numbers: list[int]) -> list[list[int]]:
         return [each.tolist() for each in comm.all_gather(torch.tensor(numbers).to(comm.device), -1, "plan")]

@@ -132,7 +132,7 @@ class Mapped(Local):
 
     def __init__(self, comm: Comm, own: Arrays, instead: str):
         super().__init__(comm, _map(comm, own, instead))
-        self.own = own
+        self.own = own  # own rows are read where they lay, not from the copy
 
     def _answers(
         self, answer: Callable[[Arrays, np.ndarray], Answer], asked: Asked, purpose: Purpose

@@ -44,7 +44,10 @@ class Unshared(Exception):
     """
 
     def __init__(self, worker: int, number: int, made: bool):
-        super().__init__(f"worker {worker}: {os.strerror(number)}")
+        what = "cannot open the others' memory" if made else "gets no memory"
+        foreign = number == errno.ESRCH
+        why = "their process ids mean other processes here" if foreign else os.strerror(number)
+        super().__init__(f"worker {worker} {what}: {why}")
         self.worker, self.number, self.made = worker, number, made
 
 
@@ -58,8 +61,8 @@ def map_pieces(
     begin: Callable[[mmap.mmap], None] = lambda own: None,
     among: Collection[int] | None = None,
 ) -> tuple[dict[int, mmap.mmap], list[int]]:
-    """Every worker p makes a piece of lengths[p] bytes, which are 0 (none where the length is 0). Gives the
-    pieces of the workers `among` (None: of all), by worker, and all workers' process ids. Collective.
+    """Every worker p makes a piece of lengths[p] zero bytes, or none where that is 0. Gives the pieces of the
+    workers `among` (None: of all), by worker, and all workers' process ids. Collective.
 
     kind    the first part of the pieces' labels
     taken   take the pages now: without this, too little memory would kill the process at a later write
@@ -114,7 +117,7 @@ def _opened(path: str, label: str, length: int) -> mmap.mmap:
     """Map the memory at the path of a descriptor. Raises ProcessLookupError where other memory is there: in
     another container or on another host a process id means another process."""
     if os.readlink(path) != f"/memfd:{label} (deleted)":
-        raise ProcessLookupError(errno.ESRCH, "another process")
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), length)
 

@@ -155,7 +155,7 @@ class ParameterServer:
 
     def serve(self, connection: Connection) -> None:
         """Answer one worker until it closes the connection, which it may do before it has its answer."""
-        with connection, contextlib.suppress(ConnectionError, EOFError):
+        with connection, contextlib.suppress(OSError, EOFError):
             while True:
                 method, arguments = connection.recv()
                 connection.send(getattr(self, method)(*arguments))

@@ -36,7 +36,7 @@ from harness.comm.service import STORE
 from harness.data.partition.shard import Shard
 
 Result = TypeVar("Result")
-Pulled = tuple[torch.Tensor, list[int]]
+Pulled = tuple[torch.Tensor, list[int]]  # rows, and the stamps of each owner that has any of them
 
 TORN_READS = 1000  # after so many reads that a writer has disturbed, something else must be wrong
 

@@ -108,14 +108,14 @@ def _lines(name: str, *sides: list[tuple[dict[str, float], dict[tuple, int]]]) -
 
 def judge(line: BenchLine, margin: float = MARGIN) -> None:
     """Compare the samples of `line`, this code's, with those of its peer, the other revision: set its `word`
-    and `failed`, and its note to the p-value, where it is no count of bytes."""
+    and `failed`, and its note to the p-value, where it is no count of bytes and has samples enough."""
     old, new = line.peer_samples, line.samples
     if line.unit == EXACT:
         line.failed = set(old) != set(new)
         line.word = "differ" if line.failed else "equal"
         return
     side, p = side_of_samples(old, new, ALPHA)
-    line.note = f"p = {p:.3f}"
+    line.note = "" if side is None else f"p = {p:.3f}"
     if line.busy:
         line.word = NOT_JUDGED
     elif not side:

@@ -6,7 +6,6 @@ the rates that this device reaches where it does nothing else: a large product, 
 reads a row for every edge; where caches answer a part of that, an epoch can be below the floor.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,11 +15,12 @@ from harness.core.config import ModelConfig
 from harness.core.optimisers import Adam
 from harness.data.graph import Graph
 from harness.dev.bench.epoch import Ours, Peer, beside, both_ways, dgl_peer, pyg_peer, timed, whole
-from harness.dev.bench.lines import BenchLine
+from harness.dev.bench.lines import BenchLine, interleaved
 
+CHECKED = 3  # epochs whose losses are compared
 TRIES = 10  # of a copy and of a product, of which the fastest counts
 SIDES = {"cpu": 2048, "cuda": 8192}  # of the square matrices whose product is timed
-COPIED = {"cpu": 1 << 26, "cuda": 1 << 30}  # bytes of the tensor that is copied; beyond every cache
+COPIED = {"cpu": 1 << 28, "cuda": 1 << 30}  # bytes that are copied; twice as many are beyond most caches
 
 
 def gpu_lines(
@@ -54,9 +54,9 @@ def gpu_lines(
             why = (str(error).splitlines() or [type(error).__name__])[0]
         if name not in peers:
             lines.append(BenchLine.absent("gpu", name, "s", why))
-    found, seconds = beside("gpu", ours, peers, rounds, {}, device=device)
+    found, seconds = beside("gpu", ours, peers, rounds, {}, device=device, checked=CHECKED)
     lines += found
-    product_rate, copy_rate = rates(device)
+    product_rate, copy_rate = max(product_rates(device)), max(copy_rates(device))
     note = f"a product does {product_rate / 1e12:.3g} TFLOP/s, a copy {copy_rate / 1e9:.3g} GB/s"
     for how, run in ours.items():
         least = floor(run, product_rate, copy_rate)
@@ -77,21 +77,22 @@ def floor(run: Ours, product_rate: float, copy_rate: float) -> float:
     return sum(max(w.flops / product_rate, (w.read + w.written) / copy_rate) for w in work)
 
 
-def rates(device: torch.device) -> tuple[float, float]:
-    """Operations per second of a product of float32 matrices, and bytes per second of a copy, of which each
-    is read and written."""
-    rows, copied = SIDES[device.type], COPIED[device.type]
+def product_rates(device: torch.device) -> list[float]:
+    """Operations per second of a product of float32 matrices, of each of TRIES."""
+    rows = SIDES[device.type]
     side = torch.rand(rows, rows, device=device)
+    out = torch.empty_like(side)
+    return [2 * rows**3 / each for each in _tries(partial(torch.matmul, side, side, out=out), device)]
+
+
+def copy_rates(device: torch.device) -> list[float]:
+    """Bytes per second of a copy, of which each is read and written, of each of TRIES."""
+    copied = COPIED[device.type]
     source = torch.zeros(copied, dtype=torch.uint8, device=device)
-    target, out = torch.empty_like(source), torch.empty_like(side)
+    target = torch.empty_like(source)
+    return [2 * copied / each for each in _tries(partial(target.copy_, source), device)]
 
-    def fastest(run: Callable[[], object]) -> float:
-        seconds = []
-        for _ in range(TRIES):
-            begun = time.perf_counter()
-            timed(run, device)
-            seconds.append(time.perf_counter() - begun)
-        return min(seconds)
 
-    product = fastest(partial(torch.matmul, side, side, out=out))
-    return 2 * rows**3 / product, 2 * copied / fastest(partial(target.copy_, source))
+def _tries(run: Callable[[], object], device: torch.device) -> list[float]:
+    """Seconds of each try."""
+    return interleaved({"": partial(timed, run, device)}, TRIES, warm_up=1)[""]

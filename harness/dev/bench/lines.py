@@ -97,9 +97,10 @@ class BenchLine:
         return NOT_JUDGED if self.busy else "met" if self.met else "MISSED"
 
     def row(self) -> dict:
-        """The line as JSON has it."""
+        """The line as JSON has it: `word` and `failed` only where it is compared with another revision."""
+        left_out = () if self.word else ("word", "failed")
         return {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if name not in left_out},
             "ratio": self.ratio,
             "met": self.met,
             "samples": list(self.samples or [self.ours]),
@@ -123,7 +124,7 @@ def table(lines: list[BenchLine]) -> Table:
             _short(line.ours) + _range(line.samples),
             _short(line.peer) + _range(line.peer_samples),
             line.unit,
-            _short(line.ratio),
+            _short(line.ratio, ".3f" if line.word else ".3g"),
             target,
             line.verdict,
             line.note,
@@ -131,12 +132,13 @@ def table(lines: list[BenchLine]) -> Table:
     return shown
 
 
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+def _short(value: float | None, form: str = ".3g") -> str:
+    return "" if value is None else format(value, form if abs(value) < 1000 else ".0f")
 
 
 def _range(samples: Sequence[float]) -> str:
-    return f" ({_short(min(samples))}-{_short(max(samples))})" if len(samples) > 1 else ""
+    alike = not samples or min(samples) == max(samples)
+    return "" if alike else f" ({_short(min(samples))}-{_short(max(samples))})"
 
 
 def interleaved(

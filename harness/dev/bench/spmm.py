@@ -24,7 +24,7 @@ from harness.data import sources
 from harness.data.config import DatasetConfig
 from harness.data.partition.shard import Csr
 from harness.dev.bench.epoch import whole
-from harness.dev.bench.gpu import rates
+from harness.dev.bench.gpu import copy_rates
 from harness.dev.bench.lines import BenchLine, interleaved
 from harness.dev.bench.products import tilings_of
 
@@ -40,8 +40,8 @@ def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] 
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
     block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
-    _, copied = rates(torch.device("cpu"))
-    copy = BenchLine("spmm", "memory copied, read plus written", copied / 1e9, "GB/s")
+    copied = [rate / 1e9 for rate in copy_rates(torch.device("cpu"))]
+    copy = BenchLine.of("spmm", "memory copied, read plus written", "GB/s", copied)
     return [copy, *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
 
 

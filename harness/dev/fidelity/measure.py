@@ -1,7 +1,5 @@
 """What is measured of a twin: homophily, METIS halos, EBV replication, accuracy (also without edges)."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
@@ -28,7 +26,7 @@ def quick_scale(name: str) -> float:
 
 def homophily(graph: Graph) -> float:
     """Share of labelled vertices' edges inside a class; multi-label: mean Jaccard index of label sets."""
-    targets = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))  # of each edge
+    targets = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))  # of each edge
     ends, labels = (targets, graph.indices), graph.labels
     if not graph.multilabel:
         own, others = (labels[each] for each in ends)
@@ -64,7 +62,7 @@ def accuracy(graph: Graph, *, use_graph: bool, epochs: int, hidden: int = 128) -
     Without `use_graph` it is the same model on the graph without its edges, where a vertex has itself alone.
     """
     if not use_graph:
-        graph = replace(graph, indptr=np.zeros_like(graph.indptr), indices=graph.indices[:0])
+        graph = graph.replace(indptr=np.zeros_like(graph.indptr), indices=graph.indices[:0])
     comm = Comm(0, 1, torch.device("cpu"), Recorder())
     model, optimiser = Gcn(layers=2, hidden=hidden, dropout=0.5), Adam(weight_decay=0.0)
     system = make_system({"_target_": EXACT})
