@@ -68,9 +68,9 @@ from harness.base.bounds import number, word
 from harness.comm.pulls import Mapped, Purpose, Read, together
 from harness.core.batches import Sampled
 from harness.core.system import without_effect
-from systems.parts.feature_cache import in_order
+from systems.parts.feature_cache import FEATURES, in_order
 from systems.parts.neighbours import Chosen, Expander, hop_key
-from systems.parts.sampled import FEATURES, Drawn, SampledBatches
+from systems.parts.sampled import Drawn, SampledBatches
 from systems.parts.tasks import Dag, Scheduler, tell
 
 NSC, FETCH = "nsc", "fetch"  # what a task does

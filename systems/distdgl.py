@@ -70,17 +70,17 @@ import numpy as np
 from harness.base.bounds import number, word
 from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
-from systems.parts.feature_cache import kept_ids
-from systems.parts.neighbours import Chosen, everybodys, hop_key
-from systems.parts.sampled import FEATURES, Drawn, SampledBatches
+from systems.parts.feature_cache import FEATURES, kept_ids
+from systems.parts.gathered import everybodys
+from systems.parts.neighbours import Chosen, hop_key
+from systems.parts.sampled import Drawn, SampledBatches
 from systems.parts.tasks import Dag, Scheduler, tell
 
 
 @dataclass
 class Making:
-    """A step whose structure is drawn ahead, and its number over epochs."""
+    """A step whose structure is drawn ahead."""
 
-    number: int
     epoch: int
     step: int
     drawn: Drawn | None = None
@@ -132,7 +132,12 @@ class Distdgl(SampledBatches):
         self.ahead: Scheduler[Making] | None = None
         if self.beside is not None:
             self.ahead = Scheduler(
-                self.comm, Making, self.draw_ahead, self.seeds.steps, context.epochs, depth=self.prefetch
+                self.comm,
+                lambda _, epoch, step: Making(epoch, step),
+                self.draw_ahead,
+                self.seeds.steps,
+                context.epochs,
+                depth=self.prefetch,
             )
             context.closing.callback(self.ahead.close)
 

@@ -66,10 +66,10 @@ from harness.core.evaluate import targets
 from harness.core.features import as_precise, precision
 from harness.core.mixins import BesideClock
 from harness.core.system import Ready, Traits, without_effect
-from systems.parts.feature_cache import KeptRows, in_order
+from systems.parts.feature_cache import FEATURES, KeptRows, in_order
+from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
-from systems.parts.neighbours import ALL, Expander, Names, everybodys
-from systems.parts.sampled import FEATURES
+from systems.parts.neighbours import ALL, Expander, Names
 from systems.parts.seeds import ClusterBatches, metis_clusters
 
 

@@ -58,7 +58,7 @@ from harness.core.evaluate import targets
 from harness.core.features import given, precision
 from harness.core.system import Traits, without_effect
 from harness.data.partition.shard import Csr
-from systems.parts.neighbours import everybodys
+from systems.parts.gathered import everybodys
 from systems.parts.subgraphs import Counts, Sampler, induced
 
 

@@ -50,8 +50,9 @@ from harness.core.evaluate import targets
 from harness.core.features import dense, given
 from harness.core.inputs import StaticInput
 from harness.core.system import Traits, without_effect
+from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
-from systems.parts.neighbours import Chosen, Expander, Names, everybodys
+from systems.parts.neighbours import Chosen, Expander, Names
 
 NONE = -1  # in place of a second part
 

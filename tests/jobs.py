@@ -21,7 +21,7 @@ from harness.core.cluster import Cluster
 from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
 from harness.dev.bench.overlap import SlowLink
-from harness.dev.conformance.train import train
+from harness.dev.conformance.train import Settings, make_trainer, train
 from harness.run.config import make
 from systems.digest_a import DigestA
 
@@ -140,6 +140,14 @@ def devices(comm, run, run_dir) -> Cluster | None:
     from harness.run.devices import cluster_of  # pyarrow: only here
 
     return cluster_of(run, run_dir, comm, WorkerPlace.on_cpu(comm.rank, comm.size))
+
+
+def exact_inputs(comm, block: dict, how: Settings, shard) -> dict[int, torch.Tensor]:
+    """What an exact forward pass of a new trainer gives its hidden layers to take in."""
+    trainer = make_trainer(comm, block, how, shard)
+    found = trainer.exact_inputs()
+    trainer.closing.close()
+    return found
 
 
 def score(comm, logits, shard) -> dict[str, float]:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import warnings
 from decimal import Decimal, localcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
+from harness.core.evaluate import Evaluator
 from harness.core.scores import log_odds
+from harness.data.partition.assign import assign
 from harness.data.partition.stats import constant_score, majority
+from harness.data.partition.vertexcut import assign_edges
 from tests import jobs, systems
 from tests.graphs import random_graph
-from tests.systems import shards_of
+from tests.systems import Settings, shards_of
 
 SPLITS = ("train", "val", "test")
 
@@ -127,6 +131,29 @@ def test_logits_that_are_no_numbers_have_no_scores_and_are_counted(pool):
     for found in pool.run(jobs.score, 2, logits, per_worker=shards):
         assert found.pop("not_finite") == 2
         assert all(math.isnan(value) for value in found.values())
+
+
+def test_exact_inputs_are_the_same_over_either_cut(pool):
+    graph, how, found = random_graph(40, 4), Settings(model=systems.small(layers=3)), {}
+    for name, assignment, ids in (
+        ("vanilla", assign(graph, "random", 2, 0), "inner"),
+        ("cdfgnn", assign_edges(graph, "ebv", 2, 0), "vertices"),
+    ):
+        shards = shards_of(graph, assignment, 2)
+        inputs = pool.run(jobs.exact_inputs, 2, systems.block(name), how, per_worker=shards)
+        for shard, own in zip(shards, inputs):
+            for layer, h in own.items():
+                found.setdefault((name, layer), np.full((40, 4), np.nan))[getattr(shard, ids)] = h
+    for layer in (1, 2):
+        np.testing.assert_allclose(found.pop(("cdfgnn", layer)), found.pop(("vanilla", layer)), rtol=1e-5)
+    assert not found, "no other layer has inputs that are kept"
+
+
+def test_after_a_forward_pass_that_failed_no_inputs_are_kept():
+    strategy = SimpleNamespace(kept=None)
+    with pytest.raises(ZeroDivisionError):
+        Evaluator.hidden(SimpleNamespace(strategy=strategy, logits=lambda model: 1 / 0), None)
+    assert strategy.kept is None
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(5, 9))

@@ -1,5 +1,6 @@
 """The sparse product against scipy, its adjoint, and the kernels against one another."""
 
+import inspect
 import sys
 
 import numpy as np
@@ -145,6 +146,11 @@ def test_bounds_cover_every_row_and_share_the_entries(degrees, parts):
     assert (np.diff(bounds) >= 0).all()
     load = indptr[bounds[1:]] - indptr[bounds[:-1]] + np.diff(bounds)
     assert load.max(initial=0) <= (sum(degrees) + len(degrees)) / parts + max(degrees, default=0) + 1
+
+
+def test_a_loop_by_one_thread_and_by_several_is_cached_under_two_names():
+    forms = inspect.getclosurevars(numba_kernel._product).nonlocals
+    assert forms["serial"].py_func.__qualname__ != forms["parallel"].py_func.__qualname__
 
 
 def test_kernel_names_are_checked():

@@ -154,12 +154,22 @@ def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices, model):
     ],
 )
 def test_features_of_which_few_are_not_0_are_sparse_in_both(pool, name, features):
+    assert_alike_on_a_bag_of_words(pool, name, 2, features=features)
+
+
+def test_a_cache_of_features_of_which_few_are_not_0_is_sparse_in_both(pool):
+    """Of draws and a cache that go by no values. In the last epoch a graph is drawn again."""
+    knobs = {"sampling": "uniform", "rate": 0.5, "policy": "degree", "refresh": 3}
+    assert_alike_on_a_bag_of_words(pool, "pscgcn", 4, features="refetch", **knobs)
+
+
+def assert_alike_on_a_bag_of_words(pool, name: str, epochs: int, **knobs) -> None:
     rng, width = np.random.default_rng(0), 400
     x = (rng.random((40, width)) < 0.01).astype(np.float32)
     x[:20] *= rng.random((20, 1)).astype(np.float32)
     graph = dataclasses.replace(random_graph(21, vertices=40), features=x)
-    knobs = {"features": features} if "features" in systems.block(name) else {}
-    block, asked = systems.block(name, **knobs), Settings(model=SMALL, dtype="float32", epochs=2)
+    block = systems.block(name, **knobs)
+    asked = Settings(model=SMALL, dtype="float32", epochs=epochs)
     outcome = systems.run(pool, graph, block, 3, settings=asked)
     assert_alike(outcome, dry(block, asked, systems.shards_of(graph, outcome.assignment, 3)))
 

@@ -20,7 +20,7 @@ import torch
 
 from harness.comm.recorder import Recorder
 from harness.core.attention import AttentionEdges
-from harness.core.features import Features, Rows
+from harness.core.features import Features, Rows, precision
 from harness.core.kernels.spmm import Kernel, SparseOperator
 from harness.core.order import FEATURES, HIDDEN, Passes, Shape
 from harness.data.partition.shard import Shard
@@ -33,7 +33,7 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
     d = degrees.astype(np.float64)
     # A float64 run keeps float64 scales: Adam turns a gradient's rounding into a step where the gradient is
     # nearly 0.
-    dtype = np.float64 if torch.get_default_dtype() == torch.float64 else np.float32
+    dtype = precision()
     if normalisation == "symmetric":
         scale = (1.0 / np.sqrt(d + 1.0)).astype(dtype)
         return scale, scale

@@ -46,8 +46,8 @@ class Accuracy(Score):
 
 
 class Balanced(Score):
-    """Counts are TP, positives, TN and negatives of every class. Of one label per vertex the recall is all:
-    it stands in both places."""
+    """Counts are TP, positives, TN and negatives of every class. With one label per vertex the score is the
+    recall alone, so TP and positives are given twice."""
 
     def counts(self, predicted: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if labels.ndim == 1:

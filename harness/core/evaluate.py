@@ -61,8 +61,10 @@ class Evaluator:
         """{layer: H [n, F]} that the exact forward pass gives layers 1.. to aggregate."""
         asked: dict[int, torch.Tensor] = {}
         self.strategy.kept = asked
-        self.logits(model)
-        self.strategy.kept = None
+        try:
+            self.logits(model)
+        finally:
+            self.strategy.kept = None
         return asked
 
     def __call__(self, model: Model) -> Scores:

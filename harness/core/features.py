@@ -4,7 +4,6 @@ sparse product.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -34,10 +33,6 @@ class SparseRows(SparseOperator):
         super().__init__(block, values=entries, kernel=kernel, device=device)
         self.entries = entries
 
-    def filled(self) -> Csr:
-        """The block with its entries as values."""
-        return replace(self.block, values=self.entries)
-
     def dropped(self, ids: torch.Tensor, p: float, key: int) -> SparseRows:
         """These rows after `dropout` by vertex ids [n]: it drops the same values from the dense rows."""
         entries = drop_entries(self.block, self.entries, ids, p, key)
@@ -52,9 +47,11 @@ class SparseRows(SparseOperator):
 
 Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
 R = TypeVar("R", bound=Rows)
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # indptr, indices and entries of sparse rows
 
 
 def precision() -> str:
+    """The default precision, as numpy names it."""
     return str(torch.get_default_dtype()).removeprefix("torch.")
 
 
@@ -189,21 +186,46 @@ def interleaved(
     dense rows. None where more than `most` of all values are not 0, or, without `most`, more than half of
     those that arrived.
     """
-    first = kept.filled().rows(slots)
-    room = arrived.numel() // 2 if most is None else most - first.num_entries
-    second = compact(arrived, kept.kernel, room) if room >= 0 else arrived
-    if not isinstance(second, SparseRows):
+    starts = kept.block.indptr
+    present = int((starts[slots + 1].astype(np.int64) - starts[slots]).sum())
+    room = arrived.numel() // 2 if most is None else most - present
+    others = compact(arrived, kept.kernel, room) if room >= 0 else arrived
+    if not isinstance(others, SparseRows):
         return None
-    other = second.filled()
-    total = first.num_entries + other.num_entries
-    ends = np.concatenate([first.indptr, first.num_entries + other.indptr[1:].astype(np.int64)])
-    indptr = ends.astype(np.int32 if total < 2**31 else np.int64)
-    indices = np.concatenate([first.indices, other.indices])
-    entries = np.concatenate([first.entries(), other.entries()])
-    place = np.empty(len(hit), np.int64)  # of each row among those of `first`, then of `other`
-    place[hit], place[~hit] = np.arange(len(slots)), np.arange(len(slots), len(hit))
-    block = Csr(indptr, indices, first.num_columns, entries).rows(place)
-    return SparseRows(block, block.entries(), kept.kernel, arrived.device)
+    total = present + others.num_entries
+    indptr = np.zeros(len(hit) + 1, np.int32 if total < 2**31 else np.int64)
+    indices, entries = np.empty(total, np.int32), np.empty(total, others.entries.dtype)
+    first, second = ((rows.block.indptr, rows.block.indices, rows.entries) for rows in (kept, others))
+    _interleave(hit, slots, first, second, indptr, indices, entries)
+    return SparseRows(Csr(indptr, indices, others.num_columns), entries, kept.kernel, arrived.device)
+
+
+@numba.njit(cache=True, nogil=True)
+def _interleave(
+    hit: np.ndarray,
+    slots: np.ndarray,
+    kept: Arrays,
+    others: Arrays,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    entries: np.ndarray,
+) -> None:
+    """Fill the last three arrays with the rows of `interleaved`. kept, others: such arrays of the sources, of
+    which the rows `slots` and all rows are taken."""
+    at, of_kept, of_others = 0, 0, 0
+    for v in range(len(hit)):
+        if hit[v]:
+            row = slots[of_kept]
+            for e in range(kept[0][row], kept[0][row + 1]):
+                indices[at], entries[at] = kept[1][e], kept[2][e]
+                at += 1
+            of_kept += 1
+        else:
+            for e in range(others[0][of_others], others[0][of_others + 1]):
+                indices[at], entries[at] = others[1][e], others[2][e]
+                at += 1
+            of_others += 1
+        indptr[v + 1] = at
 
 
 class Features:

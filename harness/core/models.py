@@ -120,7 +120,6 @@ class AttentionLayer(nn.Module):
     def forward(
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
-        # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
         adjacency, recorder = strategy.adjacency.at(layer), strategy.comm.recorder
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None

@@ -86,7 +86,7 @@ class Strategy:
 class ExactForward(Strategy):
     """The strategy of evaluation, and of exact extra steps: every halo row fresh.
 
-    kept   {layer: what it takes in}, of what has passed since it was set; None: nothing is kept
+    kept   {layer: its input h}, filled by forward passes while it is set; None: inputs are not kept
     """
 
     name = "the exact forward pass"

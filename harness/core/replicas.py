@@ -16,6 +16,7 @@ each with the part of the gradient that reaches it, so that their gradients too 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from harness.comm.rows import scatter_add_rows
 from harness.comm.sparse import fetch_rows
 from harness.comm.work import pack, stream
 from harness.core.adjacency import Propagation, scales
+from harness.core.attention import AttentionEdges
 from harness.core.config import ModelConfig
 from harness.core.counting import times
 from harness.core.features import Features, Rows, SparseRows, rows_times, saves, sparse_rows
@@ -72,6 +74,10 @@ class ReplicaAdjacency(Propagation):
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A_i x  [r, F], differentiable."""
         return applied(_Aggregate, x, self)
+
+    @cached_property
+    def attention(self) -> AttentionEdges:
+        raise NotImplementedError("no worker has all edges into a vertex")
 
     @property
     def num_entries(self) -> int:
@@ -218,13 +224,15 @@ def _compact(x: torch.Tensor, kernel: Kernel) -> Rows:
 
 
 class ExactSynchronised(ExactForward):
-    """The same over a vertex-cut: every part fresh."""
+    """`ExactForward` over a vertex-cut: every part fresh."""
 
     adjacency: ReplicaAdjacency
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor:
+        if self.kept is not None:
+            self.kept[layer] = h
         return synchronise(
             self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose
         )

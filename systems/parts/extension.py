@@ -23,8 +23,9 @@ from harness.comm.recorder import Recorder
 from harness.comm.work import moved
 from harness.core.needed import NeededRows, ordered, touched
 from harness.data.partition.shard import Csr, Shard
+from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
-from systems.parts.neighbours import ALL, Chosen, Expander, Names, everybodys
+from systems.parts.neighbours import ALL, Chosen, Expander, Names
 
 
 @dataclass

@@ -13,6 +13,7 @@ from harness.data.partition.shard import Csr
 from systems.parts.neighbours import Names
 from systems.parts.seeds import permutation
 
+FEATURES = Purpose("ids", "features", 0)
 Pieces = Sequence[tuple[np.ndarray, np.ndarray]]  # names [q] and their rows [q, F]
 
 

@@ -19,7 +19,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.cluster import Cluster
 from harness.data.partition.shard import Shard
-from systems.parts.neighbours import everybodys
+from systems.parts.gathered import everybodys
 from systems.parts.rowcache import NONE, Queue, Selection, Tier
 
 POLICIES = ("jaca", "low_overlap", "fifo", "lru")

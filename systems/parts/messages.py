@@ -14,6 +14,7 @@ S^T delta back, and their sender multiplies that by G^T.
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.work import code
 from harness.core.adjacency import Propagation
+from harness.core.attention import AttentionEdges
 from harness.core.counting import times
 from harness.core.draws import draws
 from harness.core.features import precision, rows_times
@@ -68,6 +70,10 @@ class MessageAdjacency(Propagation):
         self.num_halo = 0  # what arrives is multiplied by nothing but S
         self.num_own = of.num_own
         self.passes = of.passes
+
+    @cached_property
+    def attention(self) -> AttentionEdges:
+        raise NotImplementedError("a message may be a sum over several neighbours")
 
     def sending(self, of: Propagation, transformed: bool, spared: int) -> MessageAdjacency:
         """The same operators for a layer that sends X W without its last `spared` columns, or sends X."""

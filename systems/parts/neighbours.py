@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-import torch
 
 from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.comm.comm import Comm
 from harness.comm.pulls import Arrays, Pulls, Purpose
 from harness.core.batches import Sampled
 from harness.data.partition.shard import Csr, Shard
+from systems.parts.gathered import everybodys
 
 ALL = 2**31 - 1  # a fan-out that takes every neighbour
 LAST, VECTOR = np.int32(2**31 - 1), 16  # above every place of a list; numbers that one instruction compares
@@ -63,13 +63,6 @@ class Names:
         ends = np.cumsum(np.bincount(owners, minlength=len(self.bounds) - 1))
         parts = np.split(names[order], ends[:-1])
         return order, [part - np.int32(first) for part, first in zip(parts, self.bounds)]
-
-
-def everybodys(comm: Comm, own: np.ndarray) -> np.ndarray:
-    """All workers' values, worker 0's first. Collective, outside the train clock."""
-    return (
-        torch.cat(comm.all_gather(torch.from_numpy(np.array(own)).to(comm.device), -1, "names")).cpu().numpy()
-    )
 
 
 def hop_key(seed: int, epoch: int, step: int, hop: int) -> int:

@@ -18,8 +18,8 @@ import torch
 from harness.comm.comm import Comm
 from harness.core.cluster import GIB, TIMES, Cluster, Device, relative
 from harness.data.partition.shard import Shard
-from systems.parts.neighbours import everybodys
-from systems.parts.sampling import columns_of
+from systems.parts.gathered import everybodys
+from systems.parts.some_columns import columns_of
 
 Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
 

@@ -37,7 +37,7 @@ from harness.core.features import filled_by_row
 from harness.data.partition.shard import Csr
 from systems.parts.cover import least_cover, rows_alone
 from systems.parts.extension import Around, Extension
-from systems.parts.neighbours import everybodys
+from systems.parts.gathered import everybodys
 
 SOURCE, SINK, ROWS = 0, 1, 2  # nodes of a network: these two, and from 2 on the rows that may be computed
 NEVER, UNIT = 2**30, 2**20  # capacities: of an arc that must not be cut, and roughly of the dearest message

@@ -16,12 +16,13 @@ from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.features import as_precise
 from harness.core.system import Traits, without_effect
-from systems.parts.feature_cache import KeptRows, Pieces, in_order
+from systems.parts.feature_cache import FEATURES, KeptRows, Pieces, in_order
+from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
-from systems.parts.neighbours import ALL, Expander, Names, everybodys
+from systems.parts.neighbours import ALL, Expander, Names
 from systems.parts.seeds import Seeds
 
-FEATURES, LABELS = Purpose("ids", "features", 0), Purpose("labels", "labels", -1)
+LABELS = Purpose("labels", "labels", -1)
 
 
 @dataclass

@@ -93,7 +93,7 @@ class Tally:
     waiting   batches that were made when one was taken, summed over those taken
     ahead     batches that were begun beyond the one taken, summed likewise
     taken     batches that were taken
-    spent     what the tasks took that made these
+    spent     CPU seconds of the tasks that made these, by kind
     """
 
     begun: int = 0

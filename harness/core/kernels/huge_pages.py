@@ -1,8 +1,8 @@
 """Memory of huge pages for the rows that a sparse product gathers from.
 
 With pages of 4 kB nearly every gathered row of a large source has its page looked up. Whether an allocator
-gives memory that lies in huge pages depends on what was there before. So one piece of memory is asked of the
-operating system itself and kept.
+gives memory that lies in huge pages depends on what was there before. So every thread asks the operating
+system itself for one piece of memory, and keeps it.
 """
 
 import contextlib

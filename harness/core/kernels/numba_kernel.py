@@ -200,6 +200,8 @@ def _unpacked(
 def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
     """[parts + 1] int64 row bounds that give every part about the same number of entries plus rows."""
     rows = len(indptr) - 1
+    if parts == 1:
+        return np.array([0, rows], np.int64)
     load = indptr[1:].astype(np.int64) + np.arange(1, rows + 1)
     targets = np.arange(1, parts) * (load[-1] if rows else 0) // parts
     return np.concatenate([[0], np.searchsorted(load, targets, side="right"), [rows]]).astype(np.int64)
