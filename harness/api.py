@@ -139,16 +139,21 @@ def _trained(
 
     several   whether the words may list several values, so that they make a sweep
     """
-    from harness.run import overrides, prepare, runner
+    from hydra.core.override_parser.types import ValueType
+
+    from harness.run import overrides, prepare, refused, runner
 
     for word in words:
         if word.startswith("-"):
             raise InputError(f'"{word}" is an option of the command line: give words KEY=VALUE')
     given = [*runner.searchpath(config_dir), *words]
-    if any(word.startswith("hydra/sweeper=") for word in given):
-        raise InputError(
-            "values that a sweeper chooses are for the command line: list the values of each key"
-        )
+    for override in map(refused.parsed, given):
+        pattern = override.value_type == ValueType.GLOB_CHOICE_SWEEP
+        if pattern or override.is_interval_sweep() or override.key_or_group == "hydra/sweeper":
+            raise InputError(
+                f"{override.input_line}: values that a pattern or a sweeper chooses cannot be given here;"
+                " list the values of each key"
+            )
     if (lists := overrides.swept(given)) and not several:
         raise InputError(f"{', '.join(lists)} has several values: sweep() trains a run for each")
     command = ["-m", *given] if several else given

@@ -85,13 +85,21 @@ def test_a_system_of_ones_own_and_a_run_that_fails(place, forked, monkeypatch):
     [
         (["seed=1,2"], "seed has several values: sweep() trains a run for each"),
         (["-m", "seed=1,2"], '"-m" is an option of the command line: give words KEY=VALUE'),
-        (["hydra/sweeper=optuna", "seed=1,2"], "chooses are for the command line: list the values"),
     ],
 )
 def test_words_that_make_no_run_are_one_sentence_before_anything_starts(forked, words, sentence):
     with pytest.raises(halobench.InputError) as error:
         halobench.run(*words)
     assert sentence in str(error.value) and "\n" not in str(error.value) and not forked
+
+
+@pytest.mark.parametrize("asked", [halobench.run, halobench.sweep])
+@pytest.mark.parametrize("word", ["hydra/sweeper=optuna", "seed=interval(1, 3)", "system=glob(*)"])
+def test_values_that_something_else_would_have_to_choose_are_to_be_listed(forked, asked, word):
+    with pytest.raises(halobench.InputError) as error:
+        asked(word, "epochs=1,2")
+    said = "values that a pattern or a sweeper chooses cannot be given here; list the values of each key"
+    assert str(error.value) == f"{word}: {said}" and not forked
 
 
 @pytest.mark.nightly(25)

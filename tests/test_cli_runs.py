@@ -1,5 +1,6 @@
 """`halobench runs`: what run folders there are, tidying up, and a run that goes on to more epochs."""
 
+import errno
 import re
 
 import pytest
@@ -97,6 +98,28 @@ def test_remove_takes_a_run_whose_lock_is_none_and_not_what_it_points_to(tmp_pat
     assert said(capsys, "remove", tmp_path).count("would remove") == 2
     assert said(capsys, "remove", tmp_path, "--yes").count("removed") == 2
     assert not linked.exists() and not folder.exists() and (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.fixture
+def forbidden(tmp_path, monkeypatch):
+    """A run that has not finished, whose lock this process may not open."""
+
+    def refuse(lock, timeout):
+        raise PermissionError(errno.EACCES, "Permission denied", str(lock))
+
+    run = traces.unsummarised(traces.finished(tmp_path / "run"))
+    (run / prepare.LOCK).touch()
+    monkeypatch.setattr(runs, "FileLock", refuse)
+    return run
+
+
+def test_a_run_is_not_said_to_go_on_where_this_process_may_not_look(forbidden, capsys):
+    assert "stopped after epoch 5" in said(capsys, "list", forbidden)
+
+
+def test_a_run_whose_lock_may_not_be_opened_is_not_said_to_be_in_use(forbidden, capsys):
+    assert cli.main(["runs", "remove", str(forbidden), "--yes"]) == 1 and forbidden.exists()
+    assert capsys.readouterr().err == f"error: {forbidden / prepare.LOCK} cannot be used: Permission denied\n"
 
 
 def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):

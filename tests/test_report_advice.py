@@ -1,12 +1,13 @@
 """The recommendation for a graph: who keeps the score, who is cheapest, and when nothing can be told."""
 
+import math
 from xml.etree import ElementTree
 
 import pytest
 
 from harness.cli.page import content, svg
 from harness.results.report.advice import advise, comparable
-from tests.reported import read_once, runs, section_of
+from tests.reported import read_once, run, runs, section_of
 
 EXACT = [0.80, 0.82, 0.81]
 
@@ -86,10 +87,17 @@ def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
     assert not found.decided
     assert "Take frugal to send the fewest bytes" in found.sentence
     assert found.sentence.startswith("What remote rows are worth on metis cannot be told by test accuracy")
-    assert "which has none of them. More seeds, fewer training vertices" in found.sentence
+    more = "More seeds, fewer training vertices or partition=random may show it."
+    assert f"which has none of them. {more}" in found.sentence
     assert any(
         "test acc cannot tell whether a system uses remote rows here" in reason for reason in found.reasons
     )
+
+
+def test_a_partition_that_all_rows_have_is_not_advised(tmp_path):
+    for name, role in (("exact", "reference"), ("nothing", "control"), ("frugal", "")):
+        runs(tmp_path, name, EXACT, role=role, partition___target_="harness.data.partition.assign.Random")
+    assert "none of them. More seeds or fewer training vertices may show it." in advice_on(tmp_path).sentence
 
 
 @pytest.mark.parametrize(
@@ -136,3 +144,11 @@ def test_a_picture_against_a_cost_tells_the_values_of_each_row_and_names_the_fro
     assert root.attrib["role"] == "img" and not {"width", "height"} & root.attrib.keys()
     ids = [each.attrib["id"] for each in root.iter() if "id" in each.attrib]
     assert all(each.startswith("here-") for each in ids)
+
+
+def test_a_run_without_a_score_has_no_curves_on_the_page(beside, tmp_path):
+    run(tmp_path, "diverged", 1, math.nan)
+    pictures = content._curves("here", comparable(section_of(beside, tmp_path))[0])
+    assert len(pictures) == 4
+    assert not any("diverged" in picture for picture, _ in pictures)
+    assert content._curves("here", section_of(tmp_path)) == []

@@ -1,5 +1,8 @@
 """Pictures against a swept knob and against cost: the tables' values, names apart, files that LaTeX takes."""
 
+import re
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +10,9 @@ from PIL import Image
 
 from harness.results.report import columns, plot, plot_data, style, sweep_plots, table
 from harness.results.report.__main__ import main
+from harness.results.report.estimate import estimate
 from tests import traces
-from tests.reported import read_once, section_of
+from tests.reported import read_once, run, runs, section_of
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,17 @@ def test_a_sweep_ticks_at_its_values_and_a_system_with_one_of_them_is_a_point_th
         dotted = [list(line.get_xdata()) for line in ax.lines if line.get_linestyle() == ":"]
         assert dotted == [[0, 1], [2]]  # of the panel's width, and of the key's axis
         assert [line.get_label() for line in ax.lines].count("exact") == 1
+
+
+def test_of_values_of_a_sweep_that_are_close_those_that_fit_side_by_side_have_a_tick(tmp_path):
+    for number, value in enumerate((0.1, 0.5, 0.9, 0.95, 0.99)):
+        traces.of(tmp_path / str(number), "alpha", system__share=value)
+    figure = sweep_plots.over_knob("system.share", section_of(tmp_path, x="system.share"))
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+        assert all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:]))
+        assert list(ax.get_xticks()) == [0.1, 0.5, 0.99]
 
 
 def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
@@ -157,3 +172,53 @@ def test_the_front_names_what_the_lines_have_on_their_axis(sweep):
         "exact",
         *(f"{name} bound={bound}" for name in ("alpha", "beta") for bound in (1, 2, 8)),
     }
+
+
+def test_no_two_things_in_a_picture_have_one_id(tmp_path, sweep):
+    section = section_of(sweep)
+    sweep_plots.pareto(section).savefig(tmp_path / "front.svg")
+    ids = re.findall(r'id="([^"]*-row\d+)"', (tmp_path / "front.svg").read_text())
+    assert len(ids) == len(set(ids)) == 2 * len(section.groups)
+
+
+def test_a_point_at_the_edge_of_a_panel_is_whole(tmp_path):
+    run(tmp_path, "nothing", 1, 0.6, size=0)
+    runs(tmp_path, "exact", [0.7, 0.8])
+    for ax in sweep_plots.pareto(section_of(tmp_path)).axes:
+        points = [container.lines[0] for container in ax.containers]
+        assert len(points) == 2 and not any(point.get_clip_on() for point in points)
+
+
+def test_the_interval_of_two_seeds_far_apart_does_not_make_the_other_points_one(tmp_path):
+    runs(tmp_path, "steady", [0.60, 0.61], size=[2000, 2010], seconds=[0.2, 0.21])
+    runs(tmp_path, "varying", [0.3, 0.8], size=[1000, 2000], seconds=[0.1, 0.2])
+    section = section_of(tmp_path)
+    for ax, cost in zip(sweep_plots.pareto(section).axes, section.compared[1:]):
+        for (low, high), column in ((ax.get_xlim(), cost), (ax.get_ylim(), section.compared[0])):
+            means = [table.estimate_of(group, column).mean for group in section.groups]
+            assert low < min(means) < max(means) < high
+            assert high - low < 3 * max(np.ptp(means), 0.1 * max(means)) + 0.2 * max(means)
+
+
+def test_a_logarithmic_axis_begins_above_0(tmp_path):
+    runs(tmp_path, "few", [0.6, 0.7], size=[1, 21])
+    runs(tmp_path, "many", [0.6, 0.7], size=[1000, 1010])
+    ax = sweep_plots.pareto(section_of(tmp_path)).axes[0]
+    assert ax.get_xscale() == "log" and 0 < ax.get_xlim()[0] < 11e-6
+
+
+@pytest.mark.parametrize("value", [70.0, 0.0])
+def test_the_axis_of_one_row_has_room_around_its_point(value):
+    low, high = sweep_plots._reach([estimate([value])])
+    assert low < value < high
+
+
+def test_a_picture_is_as_high_as_the_names_beside_it():
+    names = [f"a system of the number {number}" for number in range(60)]
+    figure, (ax,) = sweep_plots._panels(1, names, names[3:])
+    for name in names:
+        ax.plot([1], [1], label=name)
+    sweep_plots._legend(figure, ax, names[3:])
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().height < figure.bbox.height

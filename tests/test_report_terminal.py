@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import yaml
 
 from harness.base.terminal import counted
+from harness.results import files
 from harness.results.reader import Trace
 from harness.results.report import columns, formats, groups, single
 from harness.results.report.__main__ import main
@@ -28,6 +30,17 @@ def test_on_a_terminal_no_figure_is_cut_whatever_the_names(tmp_path, width):
     assert "staleness=variation_gap" in text
     few = [part for part in formats.rich_tables(compared, width, ()) if hasattr(part, "title")]
     assert max(len(line) for part in few for line in rendered(part, width).splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", [40, 400])
+@pytest.mark.parametrize("names", [(), None])
+def test_on_a_terminal_unfinished_runs_are_yellow_however_wide_it_is(tmp_path, width, names):
+    run(tmp_path, "done", 1, 0.7)
+    composed = traces.config(gpus=1, epochs=2, system___target_="a.going.S")
+    traces.stream(traces.prepare(tmp_path / "going", composed), range(1), workers=1)
+    shown = formats.rich_tables(groups.load([tmp_path])[0], width, names)
+    styles = [[row.style for row in part.rows] for part in shown if hasattr(part, "rows")]
+    assert styles and all(each == [None, "yellow"] for each in styles)
 
 
 def test_plain_text_where_nobody_looks(tmp_path, capsys):
@@ -86,8 +99,27 @@ def test_exact_training_at_another_setting_is_not_beside_a_run(tmp_path):
     assert "beside" not in ended(tmp_path, "coded")
 
 
-def test_a_damaged_run_beside_one_does_not_keep_its_end_from_being_told(tmp_path):
+@pytest.mark.parametrize(
+    "file, content",
+    [
+        ("config.yaml", {"no": "config"}),
+        ("shards.json", []),
+        ("summary.json", {"epochs": 2, "diverged": None, "files": {"resolved.json": "of another file"}}),
+    ],
+)
+def test_a_damaged_run_beside_one_does_not_keep_its_end_from_being_told(tmp_path, file, content):
     run(tmp_path, "exact", 1, 0.7, role="reference")
     run(tmp_path, "coded", 1, 0.7)
-    (next(tmp_path.glob("exact1*")) / "config.yaml").write_text("no: config\n")
+    path = next(tmp_path.glob("exact1*")) / file
+    if path.suffix == ".yaml":
+        files.write_yaml_atomic(path, yaml.safe_dump(content))
+    else:
+        files.write_json_atomic(path, content)
     assert set(ended(tmp_path, "coded")) == {"score", "sent", "time"}
+
+
+def test_damaged_repeats_beside_a_run_are_left_out_of_its_end(tmp_path):
+    for name, role in (("exact", "reference"), ("coded", "")):
+        runs(tmp_path, name, [0.7, 0.7], role=role)
+        (next(tmp_path.glob(f"{name}2*")) / "comm.parquet").write_text("damaged")
+    assert "(one seed)" in ended(tmp_path, "coded")["beside"]

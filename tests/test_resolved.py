@@ -7,7 +7,7 @@ import pytest
 
 from harness import cli
 from harness.base.errors import InputError
-from harness.results import files, resolved
+from harness.results import files, resolved, schema
 from harness.results.reader import Trace
 from harness.run.train import held
 from tests import traces
@@ -72,6 +72,24 @@ def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
     ) as refused:
         held(run, tmp_path)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("lacking", ["first_epoch", *schema.AUTO])
+def test_a_key_that_an_attempt_lacks_is_named(tmp_path, lacking):
+    traces.resolve(tmp_path, 0)
+    found = resolved.read(tmp_path)
+    del found["attempts"][0][lacking]
+    files.write_json_atomic(tmp_path / resolved.FILE, found)
+    with pytest.raises(InputError, match=f"resolved.json is damaged: it lacks attempts.{lacking}; start"):
+        resolved.read(tmp_path)
+
+
+def test_a_file_of_another_schema_version_is_refused(tmp_path):
+    traces.resolve(tmp_path, 0)
+    found = resolved.read(tmp_path) | {"schema": schema.SCHEMA_VERSION + 1}
+    files.write_json_atomic(tmp_path / resolved.FILE, found)
+    with pytest.raises(InputError, match="resolved.json has trace schema 6, newer than this program's 5"):
+        resolved.read(tmp_path)
 
 
 @pytest.mark.parametrize(

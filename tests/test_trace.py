@@ -161,7 +161,8 @@ def test_an_attempt_after_finalising_goes_over_the_parquet_files(tmp_path):
 @pytest.mark.parametrize(
     "table, left, said",
     [
-        ("epochs", 0.9, "does not have every epoch of every worker"),
+        ("epochs", 0.9, "does not have every epoch of every worker: worker 1 has 2 of 3"),
+        ("epochs", 0.0, "does not have every epoch of every worker: worker 1 has 0 of 3"),
         ("comm", 0.8, "comm does not add up to epochs"),
         ("spans", 0.8, "spans does not add up to epochs"),
     ],
@@ -174,6 +175,14 @@ def test_finalise_refuses_a_trace_with_a_hole(tmp_path, table, left, said):
     with pytest.raises(InputError, match=said):
         writer.finalise(run)
     assert (run / "stream").is_dir() and not list(run.glob("*.parquet"))
+
+
+def test_finalise_refuses_a_run_that_has_finished_no_epoch(tmp_path):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(0))
+    with pytest.raises(InputError) as refused:
+        writer.finalise(run)
+    assert str(refused.value) == f"{run} holds no finished epoch; run it again with fresh=true"
 
 
 def test_every_column_is_documented():

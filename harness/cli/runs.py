@@ -129,7 +129,7 @@ def _line(run: Run) -> list[str]:
 def state(run: Run) -> str:
     """The state of a run in words: finished, or how far it has come."""
     if not run.finished:
-        with _held(run.path / prepare.LOCK) as ours:
+        with contextlib.suppress(OSError), _held(run.path / prepare.LOCK) as ours:  # OSError: not known
             if not ours:
                 return "going on"
     if run.trace.epochs.empty:
@@ -287,7 +287,8 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
 
 @contextlib.contextmanager
 def _held(lock: Path, make: bool = False) -> Iterator[bool]:
-    """Take a lock and hold it while this is open; yields False where another process holds it.
+    """Take a lock and hold it while this is open; yields False where another process holds it. OSError where
+    this process may not look.
 
     A lock that is missing is made only with `make`: listing leaves no files behind. One that is missing, a
     link or no regular file is held by nobody."""
@@ -296,7 +297,7 @@ def _held(lock: Path, make: bool = False) -> Iterator[bool]:
         if make if not os.path.lexists(lock) else lock.is_file() and not lock.is_symlink():
             try:
                 stack.enter_context(FileLock(lock, timeout=0))
-            except (Timeout, OSError):
+            except Timeout:
                 ours = False
         yield ours
 

@@ -63,21 +63,24 @@ def _round(frame: pd.DataFrame) -> np.ndarray:
 def _check_whole(trace: Trace, spans: bool) -> None:
     """InputError where an epoch of a worker, an update of an asynchronous run, or operations are missing."""
     epochs, metrics = trace.epochs, trace.metrics
+    if epochs.empty:
+        raise InputError(f"{trace.run_dir} holds no finished epoch; {AGAIN}")
     updates = metrics.loc[metrics["name"] == UPDATE, "value"]
     numbers = epochs.groupby("worker")["epoch"]
-    count = numbers.count()
-    of_run = count.loc[count.index == RUN] if len(updates) or RUN in count.index else count
-    workers = trace.config.get("workers", len(count))
-    if (
-        (count != numbers.max() + 1).any()
-        or of_run.nunique() != 1
-        or len(count.drop(RUN, errors="ignore")) != workers
-        or (trace.summary or {}).get("epochs", of_run.iloc[0]) != of_run.iloc[0]
-    ):
-        raise _wrong(trace, "epochs", "does not have every epoch of every worker")
+    count, ends = numbers.count(), numbers.max() + 1
+    workers = trace.config.get("workers", len(count.drop(RUN, errors="ignore")))
+    asynchronous = len(updates) > 0 or RUN in count.index
+    of_run = (trace.summary or {}).get("epochs", ends.get(RUN, 1) if asynchronous else ends.max())
+    for worker in (*range(workers), *((RUN,) if asynchronous else ())):
+        # A worker of an asynchronous run makes as many rounds as it comes to.
+        due = ends.get(worker, 1) if asynchronous and worker != RUN else of_run
+        if not count.get(worker) == ends.get(worker) == due:
+            whose = "the run" if worker == RUN else f"worker {worker}"
+            has = f"{whose} has {count.get(worker, 0)} of {max(due, ends.get(worker, 0))}"
+            raise _wrong(trace, "epochs", f"does not have every epoch of every worker: {has}")
     if RUN in count.index:
         # A run that diverged is stopped where its workers meet; some have made later updates by then.
-        due = workers * of_run.iloc[0]
+        due = workers * of_run
         if not np.array_equal(np.sort(updates[updates < due]), np.arange(due)):
             raise _wrong(trace, "metrics", f"does not have each of {due} updates of the weights once")
     if spans and trace.spans["flops"].sum() != epochs["flops"].sum():

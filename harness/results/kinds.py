@@ -9,7 +9,7 @@ from harness.base.errors import InputError
 from harness.base.machine import check_machine
 from harness.comm.meeting import first_line
 from harness.results.files import read_json
-from harness.results.schema import SCHEMA_VERSION, check_version
+from harness.results.schema import AUTO, SCHEMA_VERSION, check_version
 
 Kinds = tuple[type, ...]
 TEXT, WHOLE, NUMBER, YES, BLOCK, LIST = (str,), (int,), (int, float), (bool,), (dict,), (list,)
@@ -21,15 +21,12 @@ WORDS: dict[type, str] = {
 BLOCKS = ("system", "dataset", "partition", "model", "optimiser", "schedule", "evaluate", "cluster", "score",
           "combine", "straggler", "labels")  # fmt: skip
 ATTEMPT = "attempts.*."
-# The keys that a file must have; of `resolved.json` those of each attempt.
+# The keys that a file must have.
 NEEDED = {
     "config.yaml": ("system", "dataset"),
     "environment.json": ("processor", "cores"),
     "summary.json": ("epochs", "diverged"),
-    "resolved.json": (
-        "attempts",
-        *(ATTEMPT + name for name in ("first_epoch", "device", "threads", "transport", "kernel")),
-    ),
+    "resolved.json": ("attempts", *(ATTEMPT + name for name in ("first_epoch", *AUTO))),
 }
 # By file and key; "*" is each element of a list, or each value of a block. A key may be absent.
 KINDS: dict[str, dict[str, Kinds]] = {

@@ -15,7 +15,6 @@ from harness.results.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
 ANEW = "start the run anew with fresh=true"
-AUTO = ("device", "threads", "transport", "kernel")  # the keys that may be `auto`
 HELD = ("device", "threads", "kernel")  # another value of these gives other bits
 
 

@@ -48,7 +48,8 @@ def page(
     title: str | None = None,
     figures: Path | None = None,
 ) -> str:
-    """The page of the runs at or below `paths`; the same text whenever it is made of the same runs.
+    """The page of the runs at or below `paths`; the same text whenever it is made of the same finished
+    runs.
 
     command   the command that makes the page again; the page shows it
     title     what stands above the page; None: the names of the graphs

@@ -155,15 +155,16 @@ def _against(name: str, cost: Column, part: Section) -> Picture:
         sweep_plots.pareto(part, titled=False, costs=[cost]),
         name,
         f"{what}. On the Pareto front: {best}.",
-        {f"row{at}": each for at, each in enumerate(says)},
+        {f"{cost.key}-row{at}": each for at, each in enumerate(says)},
     )
-    return picture, f"{what}; bars are 95 % intervals over seeds."
+    return picture, f"{what}; bars are 95 % intervals over seeds, cut where they leave the picture."
 
 
 def _curves(anchor: str, part: Section) -> list[Picture]:
-    """Curves of the rows that are not grey against their costs, at most CURVES of them, and where their time
-    goes."""
-    chosen = part.groups if len(part.groups) <= sweep_plots.MANY else sweep_plots.matter(part)[:CURVES]
+    """Curves of the rows with a score that are not grey against their costs, at most CURVES of them, and
+    where their time goes."""
+    rows = part.groups if len(part.groups) <= sweep_plots.MANY else sweep_plots.matter(part)
+    chosen = [group for group in rows if estimate_of(group, part.compared[0]).n][:CURVES]
     if not chosen:
         return []
     few = Section(part.dataset, part.clock, part.machine, chosen)

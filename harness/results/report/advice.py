@@ -95,7 +95,7 @@ def advise(section: Section) -> Advice:
     choices = [_cheapest(cost, kept, exact) for cost in costs]
     # The sentences: what to take, and what that rests on.
     controls = ahead_of_controls(section.groups, score)
-    blind = {control.partition for control, _, ahead in controls if ahead.n and ahead.side() <= 0}
+    blind = {control.partition for control, _, lead in controls if lead.n and lead.side() <= 0}
     said = [_said(choice, exact, names, ahead[id(choice.best)], score) for choice in choices]
     if len(kept) == 1:  # exact training is always among them
         alone = f"take {names[id(kept[0])]}, exact training itself: no other row keeps its"
@@ -112,10 +112,13 @@ def advise(section: Section) -> Advice:
     # What leaves the advice undecided stands before the sentence.
     without = [choice.best.partition for choice in choices if choice.best.partition in blind]
     if without:
+        more = " or fewer training vertices"
+        if any(partition != "random" for partition in without):
+            more = ", fewer training vertices or partition=random"
         untold = (
             f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"
             f" {SCORE_NAMES[section.score]}: exact training is not told to be ahead of the control, which has"
-            " none of them. More seeds, fewer training vertices or partition=random may show it."
+            f" none of them. More seeds{more} may show it."
         )
         return Advice(False, f"{untold} {taken}", reasons, choices)
     controlled = {group.partition for group in finished if group.first.role == "control"}

@@ -140,7 +140,7 @@ def repeats(path: Path) -> list[Path]:
 def _unseeded(path: Path) -> dict[str, object] | None:
     try:
         found = identity(Trace(path).config, asynchronous=True)
-    except InputError:
+    except (InputError, *MISSHAPEN):
         return None
     return {key: value for key, value in found.items() if key != "seed"}
 
@@ -154,19 +154,27 @@ def exact_beside(run: Run) -> tuple[Group, Group] | None:
     if run.role == "reference":
         return None
     alike = re.search(r"-\d+w-seed\d+-", run.path.name)  # as runs name their folders
-    found = []
+    found: list[Group] = []
     for path in run.path.parent.glob(f"*{alike[0] if alike else ''}*/summary.json"):
         with contextlib.suppress(InputError, *MISSHAPEN):
             if SET_ASIDE.search(path.parent.name):
                 continue
             if (resolved.read(path.parent) or {}).get("role") == "reference":
-                found.append(Group([Run(path.parent)]))
-    found = [each for each in found if each.first.content == run.content]
+                found += (Group([each]) for each in _readable([path.parent]) if each.content == run.content)
     exact = reference_of(Group([run]), found, elsewhere=True)
     if exact is None:
         return None
     ours, theirs = (
-        Group([each for each in map(Run, repeats(one.path)) if each.key() == one.key()])
+        Group([each for each in _readable(repeats(one.path)) if each.key() == one.key()])
         for one in (run, exact.first)
     )
     return ours, theirs
+
+
+def _readable(paths: Sequence[Path]) -> Iterator[Run]:
+    """The runs of these folders, without those that are damaged."""
+    for path in paths:
+        with contextlib.suppress(InputError, *MISSHAPEN):
+            found = Run(path)
+            found.key()  # reads what a run reads only when asked, while errors are let go
+            yield found

@@ -62,20 +62,20 @@ def rich_tables(groups: list[Group], width: int, names: Names = None) -> list[Re
 
 
 def _laid(section: Section, frame: pd.DataFrame, width: int) -> Table:
-    """A table for a terminal. Where it would be wider, it has one knob per line, and an interval below its
-    mean."""
+    """A table for a terminal, whose unfinished runs are yellow. Where it would be wider, it has one knob per
+    line, and an interval below its mean."""
     table, console = tables.shown(*_rows(frame), LEFT), Terminal(width=10_000)
-    if Measurement.get(console, console.options, table).maximum <= width:
-        return table
-    table = tables.shown([heading.replace(" ", "\n") for heading in map(str, frame)], words=LEFT)
-    for group, row in zip(section.groups, frame.to_dict("records")):
-        table.add_row(
-            *(
-                cell.replace(" ", "\n  ") if heading == "system" else cell.replace(" ± ", "\n± ")
-                for heading, cell in row.items()
-            ),
-            style=None if group.finished else "yellow",
-        )
+    if Measurement.get(console, console.options, table).maximum > width:
+        table = tables.shown([heading.replace(" ", "\n") for heading in map(str, frame)], words=LEFT)
+        for cells in frame.to_dict("records"):
+            table.add_row(
+                *(
+                    cell.replace(" ", "\n  ") if heading == "system" else cell.replace(" ± ", "\n± ")
+                    for heading, cell in cells.items()
+                )
+            )
+    for row, group in zip(table.rows, section.groups):
+        row.style = None if group.finished else "yellow"
     return table
 
 

@@ -19,7 +19,7 @@ from harness.results import consistency, resolved, track
 from harness.results.identity import identity
 from harness.results.reader import MISSHAPEN, Trace, find_runs
 from harness.results.report.estimate import Estimate, estimate
-from harness.results.schema import AGAIN
+from harness.results.schema import AGAIN, AUTO
 from harness.results.summary import summarise
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ class Run:
         """What the keys that may be `auto` became; "A+B" where attempts differ."""
         if not self.attempts:
             return {}
-        return {
-            name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts)) for name in resolved.AUTO
-        }
+        return {name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts)) for name in AUTO}
 
     @cached_property
     def machine(self) -> str:

@@ -41,7 +41,8 @@ def run_table(run_dir: Path | str, verbose: bool = True) -> RenderableType:
         if sides := exact_beside(run):
             grid.add_row("beside exact", _beside(*sides))
     # The first note of a run of several epochs says only that means leave out the first.
-    for note in s["notes"][not verbose and s["epochs"] > 1 :]:
+    said = 1 if s["epochs"] > 1 and not verbose else 0
+    for note in s["notes"][said:]:
         grid.add_row("note", note)
     return Lines(grid, _bytes(s)) if verbose else grid
 

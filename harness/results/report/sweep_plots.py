@@ -35,6 +35,7 @@ MANY = 7  # with more rows than this, those that do not `matter` are grey
 SPAN = 30.0  # an axis is logarithmic where its largest value is more than so many times its least
 WIDE = 26  # characters per line of a name
 TICKS = 8  # with more values than this, the ticks of an axis are round numbers instead of the values
+DIGIT = 0.035  # the width of a digit, as a share of the axis
 
 
 def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequence[str] = ()) -> None:
@@ -100,7 +101,7 @@ def over_knob(x: str, section: Section) -> Figure:
         if ticks:
             ax.set_xticks(range(len(ticks)), ticks)
         elif len(places) <= TICKS:
-            ax.set_xticks(list(places.values()))
+            ax.set_xticks(apart(list(places.values()), log))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             ax.xaxis.set_minor_locator(NullLocator())
         ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
@@ -116,12 +117,29 @@ def in_words(key: str) -> str:
     return " ".join([each for each in rest if each not in ("name", "_target_")] or [block]).replace("_", " ")
 
 
+def apart(values: Sequence[float], log: bool) -> list[float]:
+    """Of ascending values those whose numbers fit below the axis side by side, the first and the last too."""
+    scale = math.log if log else float
+    whole = scale(values[-1]) - scale(values[0])
+
+    def fit(left: float, right: float) -> bool:
+        return scale(right) - scale(left) >= DIGIT * whole * (
+            0.5 + (len(f"{left:g}") + len(f"{right:g}")) / 2
+        )
+
+    kept = list(values[:1])
+    for value in values[1:-1]:
+        if fit(kept[-1], value) and fit(value, values[-1]):
+            kept.append(value)
+    return kept + [value for value in values[-1:] if value != kept[0]]
+
+
 def pareto(
     section: Section, key: str | None = None, titled: bool = True, costs: Sequence[Column] = ()
 ) -> Figure:
     """The leading score against what it costs: a point per group with its 95 % intervals over seeds, and a
     grey line, the Pareto front, through those that can win (`table.competes`) and that no other beats in
-    both. The `gid` of a point is "row" and its place in `section.groups`.
+    both. The `gid` of a point is the key of its cost, "-row" and its place in `section.groups`.
 
     key      a key that the groups' labels leave out (`groups.load`); here it is part of their names
     titled   whether there is a title; what names then leave out stands in it
@@ -142,16 +160,9 @@ def pareto(
             if math.isnan(y.mean):
                 continue
             style = {**strokes[row_of(group)], "linestyle": "", "zorder": 2 - (name in grey)}
-            ax.errorbar(
-                x.mean,
-                y.mean,
-                whiskers([y]),
-                whiskers([x]),
-                capsize=2,
-                label=name,
-                gid=f"row{number}",
-                **style,
-            )
+            drawn = ax.errorbar(x.mean, y.mean, whiskers([y]), whiskers([x]), capsize=2, label=name, **style)
+            # Bars may be cut at the edge, points are not.
+            drawn.lines[0].set(clip_on=False, gid=f"{cost.key}-row{number}")
         best = [(x.mean, y.mean) for x, y in (points[i] for i in front_of(cost, section))]
         if len(best) > 1:  # one point, or none where every run diverged, makes no line
             ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
@@ -166,7 +177,7 @@ def pareto(
             f"{SCORE_TITLES[section.score]} against its cost",
             section.dataset,
             section.groups,
-            "bars: 95 % interval over seeds",
+            "bars: 95 % interval over seeds, cut where they leave the panel",
             unsaid(section.groups),
         )
     return figure
