@@ -188,7 +188,7 @@ def test_rows_of_other_seeds_are_not_compared(tmp_path):
     )
     (result,) = (each for each in found if each.entry == "sancus_claim_accuracy")
     assert result.verdict == evaluate.Verdict(
-        UNKNOWN, "b has the seeds [1, 2] where a has [1, 2, 3]: give all the same"
+        UNKNOWN, "b on cora has the seeds [1, 2] where a on cora has [1, 2, 3]: give all the same"
     )
 
 
@@ -287,6 +287,10 @@ def test_one_is_told_in_the_singular():
     assert table.counts([result, missing])[1].endswith(": 0.")
 
 
+def test_a_listing_without_parts_has_its_columns():
+    assert list(table.frame([])) == list(table.COLUMNS)
+
+
 def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(claims, "decided", functools.cache(reference.decided))  # for both it takes seconds
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(RULE))
@@ -299,7 +303,7 @@ def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, m
     assert "101 published experiments: 0 decided whole, 0 in part, 101 not." in said
     assert cli.main([*given, "--from", str(tmp_path), "--paper", "digest", "--format", "csv"]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert rows[0].startswith("entry,part,published,ours,share,verdict,")
+    assert rows[0] == "entry,part,published,ours,share,verdict,cause,why,again,experiment,size"
     assert all(row.startswith("digest_") for row in rows[1:])
     assert cli.main([*given, "--paper", "digst"]) == 2
     assert 'paper="digst" is not known; did you mean "digest"?' in capsys.readouterr().err
@@ -353,6 +357,12 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
     by_workers = replace(fourth, sizes={"small": Size(["cora"], "workers=8 seed=1", 1)})
     assert by_workers.sweeps("a", "small") == with_gpus.sweeps("a", "small")
+
+
+def test_a_fifth_of_fewer_than_five_epochs_is_one():
+    size = Size(["cora"], "epochs=4 seed=1", 1)
+    plan = experiment.Experiment("mine", "t", {"a": "system=a epochs=EPOCHS/5"}, {"small": size})
+    assert plan.sweeps("a", "small") == ["system=a epochs=1 dataset=cora seed=1"]
 
 
 @pytest.mark.parametrize(

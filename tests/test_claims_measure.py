@@ -1,6 +1,7 @@
 """The measures that experiments name: of metrics, of the partition, and of how soon a score is reached."""
 
 import math
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -322,8 +323,11 @@ def test_a_modelled_measure_that_cannot_be_is_refused(given, said):
         measure_of(given)
 
 
-def test_graphs_with_other_seeds_are_one_sentence():
-    first, second, third = (SimpleNamespace(seed=seed) for seed in (1, 2, 3))
+def test_graphs_with_other_seeds_are_one_sentence(monkeypatch):
+    monkeypatch.setattr(evaluate, "graph_name", str)
+    first, second = (SimpleNamespace(seed=seed, trace="cora") for seed in (1, 2))
+    other, third = (SimpleNamespace(seed=seed, trace="dblp") for seed in (1, 3))
     evaluate._same_seeds({"a": [[first, second], [first, second]], "b": [[first, second]] * 2})
-    with pytest.raises(InputError, match="^a has the seeds .* where a has .*: give all the same"):
-        evaluate._same_seeds({"a": [[first, second], [first, third]]})
+    said = "a on dblp has the seeds [1, 3] where a on cora has [1, 2]: give all the same"
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        evaluate._same_seeds({"a": [[first, second], [other, third]]})

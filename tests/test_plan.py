@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import cli
+from harness.base.errors import InputError
 from harness.model.plan.__main__ import main
 from harness.model.plan.plan import grown, plan
 from harness.model.plan.sized import PROCESS
@@ -115,6 +116,15 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
         assert least < sent < most
 
 
+def test_a_probe_that_fails_is_named_by_the_words_that_were_given(here, monkeypatch, capsys):
+    def start(sweep, places, missing):
+        raise InputError(sweep)
+
+    monkeypatch.setattr(runner, "start", start)
+    assert main(["system=vanilla", "label=mine", *SMALL, *APART, "probe=2", *here]) == 2
+    assert capsys.readouterr().err.startswith("error: system=vanilla label=mine dataset=twin/flickr ")
+
+
 def test_a_gpu_does_not_hold_what_lies_in_its_hosts_memory(here):
     words = ["system=digest", *SMALL, "cluster=l4", *here]
     on_gpu, on_cpu = made(words), made([*words, "device=cpu"])
@@ -156,6 +166,11 @@ def test_a_smaller_twin_tells_of_a_larger_one(here):
     assert any("extrapolated" in note for note in smaller.notes) and not any(
         "extrapolated" in note for note in whole.notes
     )
+
+
+def test_extrapolated_bytes_are_numbers_also_where_a_total_did_not_grow(here):
+    sent = made(["system=vanilla", *SMALL, *APART, "sample=0.0025", *here]).bytes
+    assert sent[["least", "most"]].dtypes.tolist() == [float, float]
 
 
 def test_on_slow_links_an_epoch_is_its_messages_one_after_the_other(here):
@@ -215,6 +230,7 @@ def test_who_reads_another_hosts_memory_is_said(here):
     [
         (["system=vanilla", *SMALL], "no cluster is given: add cluster=NAME"),
         (["system=vanilla", *SMALL, "cluster=measured"], "cluster=measured describes no devices"),
+        (["system=vanilla", *SMALL, "cluster=traced"], "cluster=traced describes no devices and links: name"),
         (["system=vanilla", *SMALL, *APART, "sampel=0.1"], '"sampel=0.1" cannot be given here; did you mean'),
         (["system=vanilla", *SMALL, *APART, "--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place"),
         (["system=vanilla", *SMALL, "cluster=hosts/1g"], 'did you mean "hosts/10g"'),
@@ -225,6 +241,10 @@ def test_who_reads_another_hosts_memory_is_said(here):
             "probe=ten is not a whole number: give one",
         ),
         (["system=vanilla", *SMALL, *APART, "probe=1"], "probe=1"),
+        (["system=vanilla", *SMALL, *APART, "probe="], 'probe="" is not a whole number: give one'),
+        (["system=vanilla", *SMALL, *APART, "probe=1:30"], "probe=1:30 is not a whole number: give one"),
+        (["system=vanilla", *SMALL, *APART, "sample=2"], "sample=2.0 is out of range: give more than 0 and"),
+        (["system=vanilla", *SMALL, "cluster=my #2.yaml"], 'cluster="my #2.yaml" does not exist'),
         (
             ["system=vanilla", *SMALL, *APART, "sample=0.5"],
             "sample=0.5 is no smaller than dataset.scale=0.005",

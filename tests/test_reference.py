@@ -173,12 +173,14 @@ def test_what_is_no_kept_experiment_is_left_alone(tmp_path, ahead, text):
 
 
 def test_what_was_kept_stays_where_the_new_cannot_be_written(kept, tmp_path, behind, monkeypatch):
-    before = (kept / "mine" / "claims.csv").read_text()
+    before, rename = (kept / "mine" / "claims.csv").read_text(), Path.rename
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(path, target):
+        if path.name == "mine" and path.parent != kept:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(path, target)
 
-    monkeypatch.setattr(reference.files, "write_json_atomic", full)
+    monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(InputError, match="mine cannot be written: No space left on device; give another"):
         reference.keep(kept, plan_of(tmp_path), [], behind, [])
     assert (kept / "mine" / "claims.csv").read_text() == before

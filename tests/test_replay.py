@@ -155,6 +155,7 @@ def simple(tmp_path_factory):
         (["cluster=nowhere.yaml"], 'cluster="nowhere.yaml" does not exist'),
         (["cluster=capgnn/x2"], "cluster.inside.gbytes_per_s=NUMBER"),
         (["cluster=measured"], "describes no devices and links"),
+        (["cluster=measured"], "or cluster=traced for the machine that the run was made on"),
         (["cluster=cdfgnn", "cluster.betwen.latency_us=1"], "cluster.betwen is not a key of Cluster"),
         (["cluster=cdfgnn", "cluster.between.latency_us=-1"], "cluster.between.latency_us=-1"),
         (["cluster.between.latency_us=1"], "changes nothing of cluster=traced"),

@@ -2,6 +2,8 @@
 in one sentence.
 """
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -161,6 +163,14 @@ def test_a_rows_sweep_has_larger_batches_where_most_vertices_train_and_fewer_epo
         assert asked.count("system.batch=") == 1 and f" system.batch={size} " in asked
     asked = sweep("cora", "llcg-equal-steps")
     assert asked.count("epochs=") == 1 and " epochs=40 " in asked
+
+
+def test_a_row_has_the_epochs_and_seeds_of_the_heading():
+    extent = study.Extent(seeds="1,2", epochs=7, partitions="metis")
+    row = "system=vanilla epochs=50 seed=3 workers=2 partition=random"
+    assert study.sweep_of("cora", row, extent, Places(*[Path()] * 3)) == (
+        "system=vanilla partition=random dataset=cora gpus=4 epochs=7 seed=1,2 evaluate.every=10"
+    )
 
 
 def test_a_row_of_several_steps_says_so(tmp_path):

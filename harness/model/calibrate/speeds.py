@@ -125,7 +125,7 @@ def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda
     told("dense products")
     between = 4 * cache_bytes(2)
     dense = [(case, timed(case.run, between)) for case in _dense(shapes)]
-    fastest = max(taken.per_second(sum(work.flops for work in case.does)) for case, taken in dense)
+    fastest = max(taken.per_second(sum(each.flops for each in case.does)) for case, taken in dense)
     found = Speeds(copied, fastest, launch)
     found.rates += [_rate(case, taken, found) for case, taken in dense]
     for name, cases in (

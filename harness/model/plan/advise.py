@@ -134,8 +134,8 @@ def chosen(found: Sequence[Candidate]) -> list[Candidate]:
 def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
     """Run candidates here and replay their traces on the cluster. A candidate whose run fails is out."""
     planned = there[0].plan
-    # With sockets the trace holds what messages to other hosts cost.
-    more = [*more, *["transport=sockets"] * (len({*planned.hosts}) > 1)]
+    if len({*planned.hosts}) > 1:
+        more = [*more, "transport=sockets"]  # the trace then holds what messages to other hosts cost
     # Only processors have measured rates (`halobench cluster measure`): a cluster with rates has them as
     # devices.
     processors = bool(given.cluster.rates) or planned.run.settings.device == "cpu"

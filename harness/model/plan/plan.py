@@ -25,7 +25,8 @@ from harness.run.prepare import check_supported, shards_of
 
 @dataclass
 class Plan(Sized):
-    """What a run would take. Where it is made of smaller twins, `bytes` has no columns `worker` and `peer`.
+    """What a run would take. `programs` is empty, since those of all runs of a sweep would fill memory. Where
+    it is made of smaller twins, `bytes` has no columns `worker` and `peer`.
 
     seconds    modelled, at the least and at the most bytes; empty where only a run can tell
     hosts      each worker's host
@@ -127,7 +128,8 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             f"workers of system={run.system_name} read memory of another host's workers here, which cannot"
             " be: give a cluster of one host, or knobs that keep to a host"
         )
-    return Plan(**vars(found), run=run, cluster=described, seconds=seconds, hosts=hosts, across=across,
+    kept = {**vars(found), "programs": []}
+    return Plan(**kept, run=run, cluster=described, seconds=seconds, hosts=hosts, across=across,
                 sample=sample, notes=notes)  # fmt: skip
 
 
@@ -176,6 +178,7 @@ def _extrapolated(run: Run, sample: float, place: str, cluster: Cluster, notes: 
     sent = pd.DataFrame(
         {name: [*map(partial(end, at), large[name], small[name])] for at, name in enumerate(ENDS)},
         index=large.index,
+        dtype=float,
     )
     programs = [larger(whole.programs[-at], half.programs[-at], partial(end, at)) for at in (0, 1)]
     return Sized(memory, sent.reset_index(), programs, "")

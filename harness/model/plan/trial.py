@@ -55,7 +55,8 @@ def train_here(runs: Sequence[Sequence[str]], given: Given, more: Sequence[str])
         more.append(f"dataset.scale={given.how.sample:g}")
     asked = runner.composed([[*words, *more] for words in runs])
     if missing := runner.lacking(asked):
-        names = ",".join(run.system_name for run in asked)
+        systems = [word for words in runs for word in words if word.startswith("system=")]
+        names = ",".join(word.removeprefix("system=") for word in systems)
         common = [word for word in runs[0] if not word.startswith("system=")]
         settings = asked[0].settings
         places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))

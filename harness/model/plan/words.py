@@ -8,11 +8,11 @@ import torch
 
 from harness.base.bounds import number
 from harness.base.errors import InputError, did_you_mean, typed
-from harness.base.words import key_of
+from harness.base.words import key_of, key_values
 from harness.core.cluster import GIB, Cluster, Device, Link
 from harness.core.cluster_measure import host_memory, processor
 from harness.model.plan.sized import with_launches
-from harness.model.replay.settings import MEASURED, cluster_of, sort_words
+from harness.model.replay.settings import MEASURED, TRACED, cluster_of, sort_words
 from harness.results.identity import ALIAS
 from harness.run import overrides
 from harness.run.config import ALL as BLOCKS_OF_A_RUN
@@ -41,7 +41,7 @@ class Given:
 
     runs       each with the words that it was made of
     cluster    described
-    how        to plan
+    how        it is planned
     assumed    what was assumed of the cluster, in words
     """
 
@@ -59,7 +59,9 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
            system is named
     """
     own = [*How.__dataclass_fields__, "cluster"]
-    given, changes, rest = sort_words(words, own)
+    _, changes, rest = sort_words(words, ())
+    given = key_values(word for word in rest if key_of(word) in own)
+    rest = [word for word in rest if key_of(word) not in own]
     name = given.pop("cluster", None)
     known = [*own, ALIAS, *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
     for word in rest:
@@ -76,9 +78,14 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
         raise InputError(
             "no cluster is given: add cluster=NAME of conf/cluster, or a file that ends in .yaml"
         )
+    elif name in (TRACED, MEASURED):
+        raise InputError(
+            f"cluster={name} describes no devices and links: name a cluster of conf/cluster, or a file that"
+            " ends in .yaml"
+        )
     if not here and not any(word.startswith("system=") for word in rest):
         raise InputError("system is not given: add system=NAME")
-    how = typed(How, given, "")
+    how = typed(How, {key: None if value == "null" else value for key, value in given.items()}, "")
     overrides.check(["-m", *rest])
     lists = expand(rest)
     runs, assumed = composed(lists), list[str]()

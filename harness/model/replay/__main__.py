@@ -187,7 +187,7 @@ def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> No
         console.say(f"written: {crossover.draw(found, out)}")
 
 
-def write_csv(path: Path, rows: Any) -> None:
+def write_csv(path: Path, rows: list[dict[str, Any]] | pd.DataFrame) -> None:
     with writing(path, "give another --csv"):
         path.write_text(tables.csv(pd.DataFrame(rows, dtype=object)))
 

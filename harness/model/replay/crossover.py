@@ -95,8 +95,8 @@ class Map:
 
     seconds     a column per system, by name: an epoch, or the time to the score `target`; a row by latency_us
                 and gbytes_per_s
-    crossings   where two systems take the same time, in words: (latency in us, the faster system below, the
-                faster one above, gbytes_per_s)
+    crossings   where two systems take the same time: (latency in us, the faster system below, the faster one
+                above, gbytes_per_s)
     target      in percent; None: epochs are compared
     never       the best score of each system that is not compared, since some run of it does not reach the
                 target
@@ -107,7 +107,7 @@ class Map:
     cluster: str
     groups: list[Group]
     seconds: pd.DataFrame
-    crossings: list[tuple[str, str, str, str]]
+    crossings: list[tuple[float, str, str, float]]
     target: float | None
     never: dict[str, float]
 
@@ -182,7 +182,7 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
                 same = (seconds(a, latency, middle) - seconds(b, latency, middle)) * difference[j] > 0
                 low, high = (middle, high) if same else (low, middle)
             below, above = (a, b) if difference[j] < 0 else (b, a)
-            crossings.append((f"{latency:g}", below, above, f"{math.sqrt(low * high):.3g}"))
+            crossings.append((latency, below, above, math.sqrt(low * high)))
     return Map(grid, link, replayer.display_name, list(groups), found, crossings, target, never)
 
 
@@ -319,7 +319,8 @@ def text(found: Map) -> str:
         parts.append(f"left out, since a run of theirs never gets there (their best): {told}")
     if found.crossings:
         heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
-        parts.append("where pairs cross:\n" + tables.text(heads, found.crossings, heads))
+        crossed = [(f"{us:g}", below, above, f"{rate:.3g}") for us, below, above, rate in found.crossings]
+        parts.append("where pairs cross:\n" + tables.text(heads, crossed, heads))
     else:
         parts.append("no pair crosses inside this range")
     return "\n\n".join(parts)

@@ -45,6 +45,7 @@ class Path:
 class Platform:
     """Links between the workers 0 .. P - 1 and a server, number P, on the first worker's host.
 
+    cluster    whose links these are
     hosts      each worker's host
     capacity   bytes per second of each link; links without a limit are left out
     eager      whether a message leaves when its sender has posted it, instead of when both ends have

@@ -312,8 +312,9 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
         raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
     made = typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
     if made.measured:
+        traced = ", or cluster=traced for the machine that the run was made on" if TRACED in beside else ""
         raise InputError(
             f"cluster={name} describes no devices and links: name a cluster of conf/cluster that does, or a"
-            " file that ends in .yaml"
+            f" file that ends in .yaml{traced}"
         )
     return made

@@ -141,13 +141,15 @@ def _names(each: Any, where: str) -> dict[str, list[Cell]]:
                 " {VALUE: {NAME: TEXT}}"
             )
         pairs = values.items() if isinstance(values, Mapping) else zip(values, values)
-        both = [(mine, *((mine, more) if isinstance(more, Mapping) else (more, {}))) for mine, more in pairs]
-        further = list(both[0][-1])
-        if any(set(more) != set(further) for *_, more in both):
+        told = []  # of each value what it is here, what is printed instead, and further names
+        for mine, more in pairs:
+            told.append((mine, mine, more) if isinstance(more, Mapping) else (mine, more, {}))
+        further = list(told[0][-1])
+        if any(set(more) != set(further) for *_, more in told):
             raise InputError(f"{where}.each.{name}: give each value the same names, as {further}")
         taken += map(str, (name, *further))
         names[str(name)] = [
-            (_texts({name: mine, **more}), _texts({name: printed, **more})) for mine, printed, more in both
+            (_texts({name: mine, **more}), _texts({name: printed, **more})) for mine, printed, more in told
         ]
     if len(set(taken)) < len(taken):
         raise InputError(f"{where}.each gives {max(taken, key=taken.count)} twice: give other names")

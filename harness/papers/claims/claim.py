@@ -1,6 +1,7 @@
 """A claim: one part of what a paper says, and how it is decided; with a check of what a file says of a
 claim."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -163,8 +164,8 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
     if claim.compare == "descending":
         fits, number = len(claim.rows) >= 2, "two or more"
     else:
-        takes = MADE[claim.compare].__code__.co_argcount
-        fits, number = len(claim.rows) == takes, NUMBERS[takes]
+        takes = len(inspect.signature(MADE[claim.compare]).parameters)
+        fits, number = len(claim.rows) == takes, NUMBERS.get(takes, str(takes))
     if not fits:
         raise InputError(f"{where}.rows={claim.rows}: compare={claim.compare} takes {number}")
     choice(f"{where}.across", claim.across, ACROSS)

@@ -33,6 +33,7 @@ from harness.papers.claims.verdict import (
 )
 from harness.results.report.estimate import ROUNDING, Estimate, estimate
 from harness.results.report.groups import Run
+from harness.results.summary import graph_name
 from harness.run import runner
 
 CONSTRUCTED, COMPARED, NOT_RUN, NOT_YET = "by construction", "compared", "not run", "not yet"
@@ -311,11 +312,12 @@ def _no_finer(ours: Estimate, values: Sequence[np.ndarray]) -> Estimate:
 
 def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
     """InputError where a graph or a row has other seeds than the first one."""
-    seeds = [(row, [run.seed for run in own]) for row, graphs in runs.items() for own in graphs]
-    first, wanted = seeds[0]
-    for row, own in seeds:
-        if own != wanted:
-            raise InputError(f"{row} has the seeds {own} where {first} has {wanted}: give all the same")
+    every = [(row, own) for row, graphs in runs.items() for own in graphs]
+    seeds = [[run.seed for run in own] for _, own in every]
+    for other, found in zip(every, seeds):
+        if found != seeds[0]:
+            here, first = (f"{row} on {graph_name(own[0].trace)}" for row, own in (other, every[0]))
+            raise InputError(f"{here} has the seeds {found} where {first} has {seeds[0]}: give all the same")
 
 
 def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:

@@ -93,7 +93,8 @@ def keep(
         for row in experiment.rows_on(size, graph)
         for sweep in [experiment.sweep(row, size, graph)]
     }
-    # The new folder is written beside the old one and takes its place at the end.
+    # The new folder is written beside the old one and takes its place at the end; the old one comes back
+    # where that fails.
     with writing(place, MEND):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{experiment.name}-") as made:
@@ -105,9 +106,15 @@ def keep(
             files.write_json_atomic(new / "environment.json", first.trace.environment)
             for picture in pictures:
                 _small(picture, new / picture.name)
+            before = Path(made) / "before"
             if place.exists():
-                place.rename(Path(made) / "before")
-            new.rename(place)
+                place.rename(before)
+            try:
+                new.rename(place)
+            except OSError:
+                if before.exists():
+                    before.rename(place)
+                raise
 
 
 def _small(picture: Path, target: Path) -> None:

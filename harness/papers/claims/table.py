@@ -14,26 +14,30 @@ from harness.papers.claims.evaluate import COMPARED, Result, traced, whole
 from harness.papers.claims.verdict import Verdict
 from harness.results.report.estimate import Estimate
 
+COLUMNS = (
+    "entry", "part", "published", "ours", "share", "verdict", "cause", "why", "again", "experiment", "size",
+)  # fmt: skip
+
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
     """A row per part, as text."""
     rows = [
-        {
-            "entry": result.entry,
-            "part": result.says,
-            "published": said(result.claim.published),
-            "ours": value(result.ours),
-            "share": share(result.verdict),
-            "verdict": result.verdict.word,
-            "cause": result.verdict.cause,
-            "why": result.verdict.why,
-            "again": result.again,
-            "experiment": result.experiment,
-            "size": result.size,
-        }
+        (
+            result.entry,
+            result.says,
+            said(result.claim.published),
+            value(result.ours),
+            share(result.verdict),
+            result.verdict.word,
+            result.verdict.cause,
+            result.verdict.why,
+            result.again,
+            result.experiment,
+            result.size,
+        )
         for result in results
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def together(results: Sequence[Result]) -> list[list[Result]]:

@@ -22,6 +22,7 @@ import pandas as pd
 from harness.base.errors import InputError, choice
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted
+from harness.base.words import key_of, key_values
 from harness.papers.claims import experiment
 from harness.papers.claims.claim import Size
 from harness.papers.claims.experiment import Experiment
@@ -226,12 +227,15 @@ def gather(
 
 
 def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
-    """The sweep of a row's runs (`asked`, as on the command line) on a graph."""
+    """The sweep of a row's runs (`asked`, as on the command line) on a graph. Of a key that both give, the
+    study's value is taken, which the heading says, but for the partition and a row's EPOCHS/5."""
     study = GRAPHS[graph]
     for word, other in study.instead.items():
         asked = asked.replace(word, other)
     runs = f"gpus=4 epochs={extent.epochs} seed={extent.seeds} evaluate.every=10"
-    system = " ".join(word for word in asked.split() if word.startswith("system"))
+    ours = {*key_values([*runs.split(), *study.graph.split()[1:]]), "dataset", "workers"}
+    words = [word for word in asked.split() if key_of(word) not in ours or "=EPOCHS/" in word]
+    asked, system = " ".join(words), " ".join(word for word in words if word.startswith("system"))
     if not runner.brings_partition(system):
         runs += f" partition={extent.partitions}"
     plan = Experiment("study", rows={"row": asked}, sizes={"small": Size([study.graph], runs, 0)})
