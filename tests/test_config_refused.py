@@ -28,6 +28,12 @@ def accept(*arguments: str) -> config.Run:
         (["system=sancus", "warmup=3"], ['did you mean "schedule.warmup" or "system.warmup"?']),
         (["device=gpu"], ['device="gpu" is not known; did you mean "cuda"?']),
         (["system=null"], ["system=null names no option", "vanilla"]),
+        (["-m", "system=glob(c*)"], ["system=glob(c*) is a pattern: list what it stands for, as system=A,B"]),
+        (["--cfg", "job", "system=vanila"], ['system="vanila"', 'did you mean "vanilla"?']),
+        (["--cfg", "job", "sede=1"], ["sede", 'did you mean "seed"?']),
+        (["--cfg", "job", "seed=1,2"], ["seed=1,2 lists several values: add -m"]),
+        (["+evaluate._target_=foo.Bar"], ["evaluate._target_ is not a key of EvaluateConfig"]),
+        (["+cluster._target_=foo.Bar"], ["cluster._target_ is not a key of Cluster"]),
         (["epochs=abc"], ["epochs=abc is not a whole number: give one, as epochs=200"]),
         (["dataset.scale=x"], ["dataset.scale=x is not a number: give one, as dataset.scale=1.0"]),
         (["fresh=maybe"], ["fresh=maybe is not true or false: give one of them"]),
@@ -74,6 +80,13 @@ def test_refused_in_one_sentence(arguments, parts):
         _ = accept(*arguments).directory
     sentence = str(refused.value)
     assert "\n" not in sentence and all(part in sentence for part in parts), sentence
+
+
+@pytest.mark.parametrize("name", ["straggler", "labels", "combine", "cluster", "dataset"])
+def test_a_block_that_is_none_is_refused_with_how_to_choose_one(name):
+    composed = {**systems.asked().composed, name: 5}
+    with pytest.raises(InputError, match=f"^{name}=5 is not a block of keys: give {name}=NAME$"):
+        config.check(composed)
 
 
 def test_a_range_without_end_is_refused_before_it_is_written_out():

@@ -2,6 +2,7 @@
 here, each with a folder of its own.
 """
 
+import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,8 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.base import checksum
 from harness.base.errors import InputError
 from harness.comm.meeting import Meeting
+from harness.data.partition import io
 from harness.results import files
 from harness.run import separate_hosts
 
@@ -120,6 +123,16 @@ def test_a_file_that_is_larger_than_any_runs_is_not_written(tmp_path, folders, m
     wrong = told_by_worker_0(tmp_path, folders[1], {"config.yaml": "x" * 10})
     assert 'does not write "config.yaml" from worker 0: it has 10 characters, and' in wrong
     assert not folders[1].exists()
+
+
+def test_a_shard_that_came_damaged_is_refused(folders, monkeypatch):
+    shards, name = separate_hosts.configs.shard_folder(folders[0]), io.shard_name(1)
+    entry = checksum.sealed({"files": {name: "that of another"}})
+    (shards / "spec.json").write_text(json.dumps(entry))
+    monkeypatch.setattr(separate_hosts, "told", lambda comm, value: [False, value])
+    monkeypatch.setattr(separate_hosts, "_carry", lambda *given: given[-1].write_bytes(b"damaged"))
+    with pytest.raises(InputError, match=f"{name} is damaged: its checksum is not that of its content"):
+        separate_hosts.bring_shards(SimpleNamespace(rank=1), folders[0], [True, False])
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "config.yaml.part", "shards/spec.json"])

@@ -6,12 +6,17 @@ import re
 
 import pytest
 import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import OmegaConf
 from pandas.testing import assert_frame_equal
 
+from harness import cli
 from harness.base.errors import InputError
 from harness.results import objective, summary
 from harness.results.reader import Trace
-from harness.run import overrides, sweep
+from harness.run import overrides, runner, sweep
 from harness.run.jobs import NOTES, Job, Jobs
 from tests import traces
 from tests.launching import losses
@@ -85,6 +90,63 @@ def test_a_job_that_is_heard_of_no_more_is_named(tmp_path):
     # One that outlives the sweep has nobody to tell.
     jobs._note(2, Job("seed=2", {}))
     assert not left.exists()
+
+
+class Launcher:
+    """In place of Hydra's: each job ends as `ends` says, and `given` has what was to be launched."""
+
+    def __init__(self, ends=lambda jobs, run, number: JobReturn(status=JobStatus.COMPLETED)):
+        self.ends, self.given, self.jobs = ends, [], None
+
+    def launch(self, runs: list[list[str]], initial_job_idx: int) -> list[JobReturn]:
+        self.given.append((initial_job_idx, runs))
+        return [self.ends(self.jobs, run, number) for number, run in enumerate(runs, initial_job_idx)]
+
+    def launched(self, monkeypatch, place, *words: str) -> int:
+        """The exit code of a sweep that this launcher starts."""
+        pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+
+        def instantiate(_, context, jobs, config) -> Launcher:
+            self.jobs = jobs
+            return self
+
+        monkeypatch.setattr(Plugins, "instantiate_launcher", instantiate)
+        return cli.main(["-m", "hydra/launcher=joblib", *place.arguments(*words)])
+
+
+def test_a_launched_job_whose_words_refer_to_nothing_fails_and_says_so(place, monkeypatch, capsys):
+    def ends(jobs, run, number):
+        words = {"overrides": {"task": run}, "job": {"num": number}}
+        monkeypatch.setattr(HydraConfig, "get", lambda: OmegaConf.create(words))
+        return JobReturn(status=JobStatus.COMPLETED, _return_value=jobs(runner.composer([])(run)))
+
+    assert Launcher(ends).launched(monkeypatch, place, "seed=1,2", "data_dir=${oc.env:UNSET}/d") == 2
+    told = capsys.readouterr().err
+    assert "2 of the sweep's jobs failed" in told and "error: data_dir refers to what is not there" in told
+
+
+def test_a_launched_job_that_could_not_tell_why_it_failed_fails_the_command(place, monkeypatch, capsys):
+    failed = JobReturn(status=JobStatus.FAILED, _return_value=ZeroDivisionError("told by none"))
+    assert Launcher(lambda *_: failed).launched(monkeypatch, place, "seed=1,2") == 1
+    assert "told by none" in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_be_composed_is_refused_before_any_is_launched(place, monkeypatch, capsys):
+    launcher = Launcher()
+    assert launcher.launched(monkeypatch, place, "system=vanilla,sancus", "+system.bound=1") == 2
+    assert capsys.readouterr().err.startswith("error: +system.bound=1 cannot be used")
+    assert launcher.given == []
+
+
+def test_a_launcher_is_given_as_many_runs_at_once_as_asked_for(place, monkeypatch):
+    launcher, two = Launcher(), "hydra.sweeper.max_batch_size=2"
+    assert launcher.launched(monkeypatch, place, "seed=1,2,3", two) == 0
+    assert [(first, [run[0] for run in runs]) for first, runs in launcher.given] == [
+        (0, ["seed=1", "seed=2"]),
+        (2, ["seed=3"]),
+    ]
+    with pytest.raises(InputError, match="hydra.sweeper.max_batch_size=0 is out of range: give 1 or more"):
+        sweep.read(["-m", "seed=1,2", "hydra.sweeper.max_batch_size=0"])
 
 
 @pytest.mark.parametrize(

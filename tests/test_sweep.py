@@ -5,15 +5,17 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import cli
 from harness.base.errors import InputError
+from harness.base.target import target_of
 from harness.comm.recorder import Epoch
 from harness.results import files
 from harness.results.report import groups, swept
-from harness.run import overrides, progress, runner
+from harness.run import overrides, progress, runner, sweep
 from harness.run.progress import APART, LINES, Progress
 from tests import traces
 
@@ -23,6 +25,8 @@ SWEEP = ["-m", "system=vanilla,sancus,cagnet", "system.bound=1,2", "seed=1,2"]
 def test_a_key_that_only_some_systems_have_is_given_to_those():
     assert overrides.check(SWEEP) is None
     assert overrides.expand(["seed=1"]) == [["seed=1"]]
+    varied = [[f"seed={seed}", f"system={name}"] for seed in (0, 1) for name in ("vanilla", "sancus")]
+    assert overrides.expand(["seed=0,1", "system=vanilla,sancus"]) == varied, "the last varies fastest"
     both = ["model=gcn,sage", "model.hidden=4,8"]  # all options of this group have the key
     assert len(overrides.expand([*SWEEP, *both])) == 4 * 8
     runs = runner.expand(" ".join(SWEEP[1:]))
@@ -31,6 +35,26 @@ def test_a_key_that_only_some_systems_have_is_given_to_those():
     assert all(
         any(word.startswith("system.bound") for word in run) == ("system=sancus" in run) for run in runs
     )
+
+
+def test_of_a_key_that_is_given_again_the_last_value_counts():
+    (run, _) = overrides.expand(["seed=1,2", "epochs=1", "epochs=2", "epochs=1"])
+    assert runner.composer([])(run).epochs == 1
+
+
+def test_a_key_on_the_command_line_beats_values_that_a_config_lists(tmp_path):
+    listed = tmp_path / "hydra" / "sweeper" / "listed.yaml"
+    listed.parent.mkdir(parents=True)
+    listed.write_text(f"_target_: {target_of(BasicSweeper)}\nparams: {{seed: '1,2', epochs: '3,4'}}\n")
+    made = sweep.read(["-m", "--config-dir", str(tmp_path), "hydra/sweeper=listed", "seed=5"])
+    assert made.runs == [["epochs=3", "seed=5"], ["epochs=4", "seed=5"]]
+
+
+def test_a_sweep_with_a_config_by_name_is_still_a_sweep(place, capsys):
+    words = place.arguments("system=vanilla,sancus", "model.hidden=4,8", "label=${oc.env:UNSET}")
+    assert cli.main(["-m", "--config-name", "config", *words]) == 2
+    told = capsys.readouterr().err
+    assert "run 4 of 4: system=sancus, model.hidden=8" in told and "4 of the sweep's jobs failed" in told
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from harness.run import overrides, sweep
 from harness.run.jobs import Jobs, plain_warnings
 from harness.run.process import until_stopped
 
+SHOWS = ("cfg", "resolve", "info", "hydra_help", "shell_completion")  # Hydra's options that train nothing
+
 
 def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
     """`python -m harness` with these words; returns the exit code.
@@ -39,12 +41,13 @@ def _run(words: list[str], program: str) -> int:
                 print(keys.text(words, program))
                 return 0
             single = overrides.check(words)
-            swept = sweep.read(words) if given.multirun and not overrides.is_for_hydra(given) else None
+            shows = any(getattr(given, option) for option in SHOWS)
+            swept = sweep.read(words) if given.multirun and not shows else None
             jobs = Jobs(swept)
             with jobs.collected(swept.elsewhere if swept else None):
                 if single is not None:
                     jobs.train([given.overrides], lambda _: single)
-                elif swept is None or swept.optimises:
+                elif swept is None or swept.words:
                     code = _by_hydra(swept.words if swept else words, jobs)
                 elif swept.elsewhere:
                     code = _launched(words, swept, jobs)
@@ -85,12 +88,24 @@ def _train(words: list[str], runs: list[list[str]], jobs: Jobs) -> None:
 
 
 def _launched(words: list[str], swept: sweep.Sweep, jobs: Jobs) -> int:
-    """Let Hydra's launcher start the runs of a sweep in other processes; returns the exit code."""
-    composed = overrides.settings(words)
+    """Let Hydra's launcher start the runs of a sweep in other processes; returns the exit code. InputError,
+    before any is started, where one cannot be composed."""
+    from harness.run import runner
+
+    compose = runner.composer(overrides.searchpath(words))
+    for run in swept.runs:
+        compose(run)
     with overrides.hydra_initialised():
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
-        launcher = Plugins.instance().instantiate_launcher(context, jobs, composed)
-        return _code(lambda: launcher.launch(swept.runs, initial_job_idx=0))
+        launcher = Plugins.instance().instantiate_launcher(context, jobs, swept.composed)
+
+        def launch() -> None:
+            for first in range(0, len(swept.runs), swept.at_once):
+                batch = swept.runs[first : first + swept.at_once]
+                for done in launcher.launch(batch, initial_job_idx=first):
+                    _ = done.return_value  # raises what a job could not tell
+
+        return _code(launch)
 
 
 def _by_hydra(words: list[str], jobs: Jobs) -> int:

@@ -258,7 +258,8 @@ def make(name: str, block: dict[str, Any]) -> Any:
     """What the block `name`, one of BLOCKS and TARGETS, describes; None for an empty one of NULL."""
     if name in NULL and not block:
         return None
-    return typed(_class_of(name, block), {k: v for k, v in block.items() if k != KEY}, name)
+    given = block if name in BLOCKS else {k: v for k, v in block.items() if k != KEY}
+    return typed(_class_of(name, block), given, name)
 
 
 def make_system(block: dict[str, Any]) -> System:
@@ -363,6 +364,6 @@ def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:
     block = config.get(name)
     if not isinstance(block, dict):
-        given = f"{name}.KEY=VALUE" if name in BLOCKS and name != "cluster" else f"{name}=NAME"
+        given = f"{name}.KEY=VALUE" if name == "evaluate" else f"{name}=NAME"
         raise InputError(f"{name}={as_given(block)} is not a block of keys: give {given}")
     return block

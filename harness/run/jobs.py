@@ -146,7 +146,8 @@ class Jobs:
 
         Returns the value that the sweeper optimises; None where it optimises none or the job has none."""
         hydra = HydraConfig.get()
-        words = list(hydra.overrides.task)
+        # Not resolved: what a word refers to may not be there, which the job then says.
+        words = cast(list[str], OmegaConf.to_container(hydra.overrides.task, resolve=False))
         number = int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0) + 1
         with plain_warnings():  # this may be another process than the command's
             return self._job(words, number, lambda: composed)

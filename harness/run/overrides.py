@@ -27,6 +27,8 @@ from harness.base.words import key_of, key_value
 from harness.run import refused
 
 SEARCHPATH = "hydra.searchpath"
+# Options with which words are left to Hydra, unchecked.
+UNCHECKED = ("help", "hydra_help", "shell_completion", "info", "config_name", "config_path")
 SHARED = ("results", "objective")  # keys that all runs of a sweep have in common
 # Hydra's own groups, and for some of their options the extra of this project that brings them.
 PLUGINS = {
@@ -53,13 +55,16 @@ def check(arguments: list[str]) -> DictConfig | None:
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema."""
     args = parse(arguments)
-    if is_for_hydra(args):
+    if any(getattr(args, option) for option in UNCHECKED):
         return None
     parsed = [refused.parsed(word) for word in args.overrides]
     ours = [o for o in parsed if not _is_hydras(o) and not o.is_delete()]
     for override in ours:
         if override.is_sweep_override() and not args.multirun:
             raise InputError(f"{override.input_line} lists several values: add -m to run them all")
+        if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+            key = override.key_or_group
+            raise InputError(f"{override.input_line} is a pattern: list what it stands for, as {key}=A,B")
     refused.check_runs(ours)
     known = _Known(_searched(args, parsed))
     for override in parsed:
@@ -76,13 +81,8 @@ def check(arguments: list[str]) -> DictConfig | None:
     if isinstance(made, str):
         _explain(ours, known)
         raise InputError(made)  # _explain found nothing better to say
-    return made
-
-
-def is_for_hydra(args: argparse.Namespace) -> bool:
-    """Whether the arguments hold an option that only Hydra can follow, as --cfg or --info."""
     given = {option for option, value in vars(args).items() if value}
-    return not given <= {"overrides", "run", "multirun", "config_dir"}
+    return made if given <= {"overrides", "run", "multirun", "config_dir"} else None
 
 
 def _is_hydras(override: Override) -> bool:
@@ -117,22 +117,22 @@ def _searched(args: argparse.Namespace, parsed: Iterable[Override]) -> list[str]
     return places
 
 
-def _read(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Override], _Known]:
-    """The arguments as Hydra's parser reads them, what each word means, and what is known where they look."""
+def _read(arguments: list[str]) -> tuple[list[Override], _Known]:
+    """What each word of the arguments means, and what is known where they look."""
     args = parse(arguments)
-    parsed = {word: refused.parsed(word) for word in args.overrides}
-    return args, parsed, _Known(_searched(args, parsed.values()))
+    parsed = [refused.parsed(word) for word in args.overrides]
+    return parsed, _Known(_searched(args, parsed))
 
 
 def expand(arguments: list[str]) -> list[list[str]]:
     """The runs of a sweep in the command's order, each as its overrides. A run leaves out the keys inside a
     swept group that its option lacks: in `system=vanilla,sancus system.bound=1,2` vanilla has no bound, and
     runs once. InputError where a sweeper would have to choose values."""
-    _, parsed, known = _read(arguments)
+    parsed, known = _read(arguments)
     lacking = _lacking(parsed, known)
     choices = [
-        [f"{o.get_key_element()}={value}" for value in _each(o)] if o.is_sweep_override() else [word]
-        for word, o in parsed.items()
+        [f"{o.get_key_element()}={v}" for v in _each(o)] if o.is_sweep_override() else [str(o.input_line)]
+        for o in parsed
     ]
     runs = []
     for run in itertools.product(*choices):
@@ -143,21 +143,21 @@ def expand(arguments: list[str]) -> list[list[str]]:
 
 def _each(override: Override) -> list[str]:
     """The values of a swept key, as written. InputError where a sweeper would have to choose them."""
-    if override.is_interval_sweep() or override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+    if override.is_interval_sweep():
         raise InputError(
             f"{override.input_line} lists no values: give KEY=A,B, or hydra/sweeper=optuna for it to choose"
         )
     return [*map(str, override.sweep_string_iterator())]
 
 
-def _lacking(parsed: dict[str, Override], known: _Known) -> dict[str, list[str]]:
+def _lacking(parsed: list[Override], known: _Known) -> dict[str, list[str]]:
     """The keys among the arguments that an option of a swept group lacks, by the option, as
     `system=vanilla`; of groups inside which a key is given."""
     found = {}
-    for group in parsed.values():
+    for group in parsed:
         name = group.key_or_group
         if group.is_sweep_override() and known.is_group(name):
-            inside = [o.key_or_group for o in parsed.values() if _is_key_of(o, name)]
+            inside = [o.key_or_group for o in parsed if _is_key_of(o, name)]
             for value in _each(group) if inside else []:
                 composed = known.compose([f"{name}={value}"])
                 found[f"{name}={value}"] = [key for key in inside if _lacks(key, composed)]
@@ -168,8 +168,8 @@ def composed(arguments: list[str]) -> tuple[DictConfig, dict[str, list[str]]]:
     """The config that the arguments make, without those that list several values; and the options of each
     group, by its name. InputError where the arguments make no config."""
     check([word for word in arguments if word not in ("-h", "--help")])
-    _, parsed, known = _read(arguments)
-    single = [o for o in parsed.values() if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
+    parsed, known = _read(arguments)
+    single = [o for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
     made = known.compose([str(o.input_line) for o in single])
     return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
 
@@ -182,16 +182,16 @@ def options(group: str, arguments: list[str]) -> list[str]:
 
 def searchpath(arguments: list[str]) -> list[str]:
     """The override that adds the places that the arguments name to Hydra's search path; [] where none."""
-    return _read(arguments)[2].places
+    return _read(arguments)[1].places
 
 
 def settings(arguments: list[str]) -> DictConfig:
     """The config that a whole sweep has in common: Hydra's own settings (under `hydra`), `results` and
     `objective`, composed without the keys of its runs. InputError where the arguments make none."""
-    _, parsed, known = _read(arguments)
+    parsed, known = _read(arguments)
     common = [
         str(o.input_line)
-        for o in parsed.values()
+        for o in parsed
         if o.key_or_group != SEARCHPATH
         and (_is_hydras(o) or ((o.key_or_group in SHARED or o.is_add()) and not o.is_sweep_override()))
     ]
@@ -214,24 +214,24 @@ def _is_key_of(override: Override, group: str) -> bool:
 
 
 def for_sweeper(arguments: list[str]) -> list[str]:
-    """The arguments as a sweeper that optimises needs them. InputError where not all options of a swept group
+    """The arguments as Hydra's sweeper needs them. InputError where not all options of a swept group
     have a key that is given inside it.
 
     Hydra first composes one config for the whole sweep, without the swept overrides. So in
     `system=digest,digest_a system.interval=5` it would look for the interval in the default system. A key of
     a swept group is therefore given as a sweep over one value."""
-    _, parsed, known = _read(arguments)
+    parsed, known = _read(arguments)
     lacking = _lacking(parsed, known)
     if lacked := {key for keys in lacking.values() for key in keys}:
-        words = [word for word, o in parsed.items() if o.key_or_group in lacked]
+        words = [str(o.input_line) for o in parsed if o.key_or_group in lacked]
         raise InputError(
-            f"{' '.join(words)}: not every option has the key, and a sweeper that optimises needs one"
-            " space of values; give options that all have it"
+            f"{' '.join(words)}: not every option has the key, and a sweeper that optimises, or a config of"
+            " another name, needs one space of values; give options that all have it"
         )
     groups = {option.partition("=")[0] for option in lacking}
     alone = {
-        word
-        for word, o in parsed.items()
+        o.input_line
+        for o in parsed
         if not o.is_sweep_override() and any(_is_key_of(o, group) for group in groups)
     }
     return ["{}=choice({})".format(*key_value(word)) if word in alone else word for word in arguments]

@@ -75,12 +75,9 @@ def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
 
 def searchpath(config_dir: Path | str | None = None) -> list[str]:
     """The override that adds a folder of users' own options to Hydra's search path, by default that of
-    `own_config`; empty without such a folder. InputError where a yaml in it is beyond limits."""
-    config_dir = config_dir or own_config()
-    if not config_dir:
-        return []
-    yaml_text.check_folder(Path(config_dir))
-    return [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    `own_config`; empty without such a folder. InputError where it is no folder, or a yaml in it is beyond
+    limits."""
+    return overrides.searchpath([f"--config-dir={config_dir}"] if config_dir else [])
 
 
 def is_here(graph: str, data_dir: Path) -> bool:

@@ -4,6 +4,8 @@ optimises."""
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from omegaconf import DictConfig
+
 from harness.base.errors import InputError
 from harness.base.words import key_of, key_value
 from harness.results import objective
@@ -19,9 +21,10 @@ class Sweep:
 
     keys        that are given several values
     elsewhere   the folder of results where the launcher starts jobs in other processes; else None
-    runs        each as its overrides, without Hydra's own; empty where the sweeper chooses values by the
-                results of earlier runs
-    words       of the command, as such a sweeper needs them
+    composed    the config that its runs have in common, with Hydra's own settings
+    runs        each as its overrides, without Hydra's own; empty where Hydra's sweeper makes them
+    words       of the command, as Hydra's sweeper needs them; empty where it does not make the runs
+    at_once     how many runs a launcher is given at once
     total       runs altogether; None where that is not known
     objective, direction   what it optimises and which way, where it does
     grid        whether the sweeper tries every point of a grid, whatever the results are
@@ -29,8 +32,10 @@ class Sweep:
 
     keys: list[str]
     elsewhere: Path | None
+    composed: DictConfig
     runs: list[list[str]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    at_once: int = 1
     total: int | None = None
     objective: str | None = None
     direction: str = ""
@@ -49,9 +54,19 @@ def read(words: list[str]) -> Sweep:
     keys = list(dict.fromkeys([*map(str, inside), *overrides.swept(words)]))
     elsewhere = None if launcher.endswith(".BasicLauncher") else Path(composed.results)
     if sweeper.endswith(".BasicSweeper"):
-        runs = overrides.expand([*words, *(f"{key}={values}" for key, values in inside.items())])
+        given = set(map(key_of, words))
+        listed = [f"{key}={values}" for key, values in inside.items() if key not in given]
+        runs = overrides.expand([*listed, *words])
         runs = [[word for word in run if not word.lstrip("+~").startswith("hydra")] for run in runs]
-        return Sweep(keys, elsewhere, runs, total=len(runs))
+        args = overrides.parse(words)
+        if args.config_name or args.config_path:  # which only Hydra finds
+            return Sweep(keys, elsewhere, composed, words=overrides.for_sweeper(words), total=len(runs))
+        at_once = composed.hydra.sweeper.get("max_batch_size")
+        if at_once is not None and at_once < 1:
+            raise InputError(
+                f"hydra.sweeper.max_batch_size={at_once} is out of range: give 1 or more, or null"
+            )
+        return Sweep(keys, elsewhere, composed, runs, at_once=at_once or len(runs) or 1, total=len(runs))
     direction = objective.direction(composed.objective)
     grid = "GridSampler" in str(composed.hydra.sweeper.get("sampler"))
     # With a grid it is n_trials, or the number of the grid's points where that is smaller.
@@ -59,7 +74,10 @@ def read(words: list[str]) -> Sweep:
     words = overrides.for_sweeper(words)
     if sweeper == OPTUNA:
         words = _towards(words, composed.objective, direction)
-    return Sweep(keys, elsewhere, [], words, total, composed.objective, direction, grid)
+    name = composed.objective
+    return Sweep(
+        keys, elsewhere, composed, words=words, total=total, objective=name, direction=direction, grid=grid
+    )
 
 
 def _towards(words: list[str], name: str | None, direction: str) -> list[str]:
