@@ -104,12 +104,15 @@ def test_remove_takes_a_run_whose_lock_is_none_and_not_what_it_points_to(tmp_pat
 def forbidden(tmp_path, monkeypatch):
     """A run that has not finished, whose lock this process may not open."""
 
-    def refuse(lock, timeout):
-        raise PermissionError(errno.EACCES, "Permission denied", str(lock))
-
     run = traces.unsummarised(traces.finished(tmp_path / "run"))
     (run / prepare.LOCK).touch()
-    monkeypatch.setattr(runs, "FileLock", refuse)
+
+    def open_lock(lock, timeout):
+        if lock == run / prepare.LOCK:
+            raise PermissionError(errno.EACCES, "Permission denied", str(lock))
+        return FileLock(lock, timeout)
+
+    monkeypatch.setattr(runs, "FileLock", open_lock)
     return run
 
 
@@ -118,7 +121,9 @@ def test_a_run_is_not_said_to_go_on_where_this_process_may_not_look(forbidden, c
 
 
 def test_a_run_whose_lock_may_not_be_opened_is_not_said_to_be_in_use(forbidden, capsys):
-    assert cli.main(["runs", "remove", str(forbidden), "--yes"]) == 1 and forbidden.exists()
+    other = traces.finished(forbidden.parent / "other")
+    assert cli.main(["runs", "remove", str(forbidden), str(other), "--yes"]) == 1
+    assert forbidden.exists() and not other.exists()
     assert capsys.readouterr().err == f"error: {forbidden / prepare.LOCK} cannot be used: Permission denied\n"
 
 

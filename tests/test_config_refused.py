@@ -31,6 +31,7 @@ def accept(*arguments: str) -> config.Run:
         (["-m", "system=glob(c*)"], ["system=glob(c*) is a pattern: list what it stands for, as system=A,B"]),
         (["--cfg", "job", "system=vanila"], ['system="vanila"', 'did you mean "vanilla"?']),
         (["--cfg", "job", "sede=1"], ["sede", 'did you mean "seed"?']),
+        (["--cfg", "job", "--resolve", "label=${oc.env:NOPE}"], ["label=${oc.env:NOPE} refers to what is"]),
         (["--cfg", "job", "seed=1,2"], ["seed=1,2 lists several values: add -m"]),
         (["+evaluate._target_=foo.Bar"], ["evaluate._target_ is not a key of EvaluateConfig"]),
         (["+cluster._target_=foo.Bar"], ["cluster._target_ is not a key of Cluster"]),

@@ -149,11 +149,20 @@ def test_a_separator_in_quotes_separates_nothing(tmp_path, lines, want):
     assert text.read(tmp_path / "t.csv", False).cells.tolist() == want
 
 
-def test_a_quote_that_is_not_closed_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "lines, said",
+    [
+        ('a,p\nb,q\nc,"r\nd,p\n', "line 4 cannot be split into columns .*: close every quote"),
+        ('"a\nb",p\nb,"q"r\n', "line 4 cannot be split into columns .*: close every quote"),
+        (f"a,{'p' * 140_000}\n", "line 2 cannot be split into columns .*: shorten the cell"),
+    ],
+    ids=["to the end", "after a cell of two lines", "none"],
+)
+def test_a_quote_that_is_not_closed_where_its_cell_ends_is_refused_with_its_line(tmp_path, lines, said):
     """It does not make one cell of the lines after it."""
     table = tmp_path / "t.csv"
-    table.write_text('id,label\na,p\nb,q\nc,"r\nd,p\n')
-    with pytest.raises(InputError, match=r"line 4 cannot be split into columns .*: close every quote"):
+    table.write_text(f"id,label\n{lines}")
+    with pytest.raises(InputError, match=said):
         text.read(table, True)
 
 

@@ -125,6 +125,15 @@ def test_a_probe_that_fails_is_named_by_the_words_that_were_given(here, monkeypa
     assert capsys.readouterr().err.startswith("error: system=vanilla label=mine dataset=twin/flickr ")
 
 
+def test_a_probe_of_the_default_system_names_none(here, monkeypatch, capsys):
+    def start(sweep, places, missing):
+        raise InputError(sweep)
+
+    monkeypatch.setattr(runner, "start", start)
+    assert cli.main(["run", "--dry", *SMALL, "probe=2", "cluster=null", *here]) == 2
+    assert capsys.readouterr().err.startswith("error: dataset=twin/flickr ")
+
+
 def test_a_gpu_does_not_hold_what_lies_in_its_hosts_memory(here):
     words = ["system=digest", *SMALL, "cluster=l4", *here]
     on_gpu, on_cpu = made(words), made([*words, "device=cpu"])

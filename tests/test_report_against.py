@@ -78,6 +78,7 @@ def test_of_values_of_a_sweep_that_are_close_those_that_fit_side_by_side_have_a_
         boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
         assert all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:]))
         assert list(ax.get_xticks()) == [0.1, 0.5, 0.99]
+    assert sweep_plots.apart([10, 100, 105, 1000], log=True) == [10, 100, 1000]
 
 
 def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):

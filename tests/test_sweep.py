@@ -47,7 +47,17 @@ def test_a_key_on_the_command_line_beats_values_that_a_config_lists(tmp_path):
     listed.parent.mkdir(parents=True)
     listed.write_text(f"_target_: {target_of(BasicSweeper)}\nparams: {{seed: '1,2', epochs: '3,4'}}\n")
     made = sweep.read(["-m", "--config-dir", str(tmp_path), "hydra/sweeper=listed", "seed=5"])
-    assert made.runs == [["epochs=3", "seed=5"], ["epochs=4", "seed=5"]]
+    assert made.runs == [["epochs=3", "seed=5"], ["epochs=4", "seed=5"]] and made.keys == ["epochs"]
+
+
+def test_options_that_only_hydra_finds_are_left_to_it(tmp_path):
+    (tmp_path / "config.yaml").write_text("defaults: [system: mine]\n")
+    for name in ("mine", "yours"):
+        (tmp_path / "system").mkdir(exist_ok=True)
+        (tmp_path / "system" / f"{name}.yaml").write_text("k: 1\n")
+    words = ["-m", "--config-path", str(tmp_path), "system=mine,yours", "system.k=1"]
+    made = sweep.read(words)
+    assert (made.runs, made.words, made.total, made.keys) == ([], words, None, ["system"])
 
 
 def test_a_sweep_with_a_config_by_name_is_still_a_sweep(place, capsys):

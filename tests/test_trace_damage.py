@@ -138,6 +138,14 @@ def test_an_epoch_that_all_tables_lack_is_named(lost, run):
         groups.load([run])
 
 
+def test_an_epoch_that_the_summary_does_not_know_is_named(run):
+    summary = Trace(run).summary
+    epochs = summary["epochs"]
+    files.write_json_atomic(run / "summary.json", {**summary, "epochs": epochs - 1})
+    with pytest.raises(InputError, match=f"every worker: worker 0 has epoch {epochs} of {epochs - 1}"):
+        groups.load([run])
+
+
 def test_beside_a_damaged_run_the_others_are_shown(whole, tmp_path, capsys):
     for name in ("bad", "good"):
         shutil.copytree(whole, tmp_path / name)

@@ -267,22 +267,29 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
     """Remove folders, or, without `yes`, say which would be removed and how large they are.
 
     found   (folder, its lock) of each; a folder whose lock another process holds is kept
-    """
-    total = 0
+
+    OSError, after all others, where one cannot be removed."""
+    total, failed = 0, None
     for folder, lock in found:
         if folder.is_symlink():
             print(f"a link, kept: {folder}")
             continue
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        with _held(lock, make=yes) as ours:
-            if not ours:
-                print(f"in use, kept: {folder}")
-                continue
-            if yes:
-                disk.remove_tree(folder)
+        try:
+            with _held(lock, make=yes) as ours:
+                if not ours:
+                    print(f"in use, kept: {folder}")
+                    continue
+                if yes:
+                    disk.remove_tree(folder)
+        except OSError as error:
+            failed = failed or error
+            continue
         total += size
         print(f"{'removed' if yes else 'would remove'} {folder} ({size / 1e6:.1f} MB)")
     print(f"{total / 1e6:.1f} MB{'' if yes or not found else '; give --yes to remove'}")
+    if failed:
+        raise failed
 
 
 @contextlib.contextmanager

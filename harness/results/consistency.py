@@ -76,7 +76,9 @@ def _check_whole(trace: Trace, spans: bool) -> None:
         due = ends.get(worker, 1) if asynchronous and worker != RUN else of_run
         if not count.get(worker) == ends.get(worker) == due:
             whose = "the run" if worker == RUN else f"worker {worker}"
-            has = f"{whose} has {count.get(worker, 0)} of {max(due, ends.get(worker, 0))}"
+            has = f"{whose} has {count.get(worker, 0)} of {due}"
+            if ends.get(worker, 0) > due:
+                has = f"{whose} has epoch {ends[worker]} of {due}"
             raise _wrong(trace, "epochs", f"does not have every epoch of every worker: {has}")
     if RUN in count.index:
         # A run that diverged is stopped where its workers meet; some have made later updates by then.

@@ -77,7 +77,8 @@ def check(arguments: list[str]) -> DictConfig | None:
     if args.multirun:  # a sweep is composed job by job
         _explain(ours, known)
         return None
-    made = known.made([o for o in parsed if o.key_or_group != SEARCHPATH])
+    # Where a config is only looked at, what it refers to need not be there.
+    made = known.made([o for o in parsed if o.key_or_group != SEARCHPATH], not args.cfg or args.resolve)
     if isinstance(made, str):
         _explain(ours, known)
         raise InputError(made)  # _explain found nothing better to say
@@ -283,17 +284,18 @@ class _Known:
         choices = self.compose(overrides, hydra=True).hydra.runtime.choices
         return f"{block}={choices[block]}" if choices.get(block) else block
 
-    def made(self, overrides: list[Override]) -> DictConfig | str:
-        """The config that the overrides make, or one sentence that says why they make none."""
+    def made(self, overrides: list[Override], resolve: bool) -> DictConfig | str:
+        """The config that the overrides make, or one sentence that says why they make none. What it refers to
+        has to be there with `resolve`."""
         # Options before the keys inside them, so that the first override without which a config could be
         # made is the one to blame.
         ordered = sorted(overrides, key=lambda o: not self.is_group(o.key_or_group))
         words = [str(override.input_line) for override in ordered]
-        made = self._tried(words)
+        made = self._tried(words, resolve)
         if isinstance(made, DictConfig):
             return made
         for number, override in enumerate(ordered, 1):
-            error = self._tried(words[:number])
+            error = self._tried(words[:number], resolve)
             if isinstance(error, HydraException):
                 group = self.is_group(override.key_or_group)
                 return refused.unusable(override, group, str(error).splitlines()[0])
@@ -301,10 +303,11 @@ class _Known:
                 return refused.unresolved(str(override.input_line))
         return str(made).splitlines()[0]
 
-    def _tried(self, words: list[str]) -> DictConfig | HydraException | OmegaConfBaseException:
+    def _tried(self, words: list[str], resolve: bool) -> DictConfig | HydraException | OmegaConfBaseException:
         try:
             made = self.compose(words)
-            OmegaConf.resolve(made)
+            if resolve:
+                OmegaConf.resolve(made)
         except (HydraException, OmegaConfBaseException) as error:
             return error
         return made

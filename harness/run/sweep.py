@@ -1,9 +1,11 @@
 """What a command's -m asks for: which keys are swept, its runs, where Hydra starts them, and what its sweeper
 optimises."""
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from harness.base.errors import InputError
@@ -51,16 +53,21 @@ def read(words: list[str]) -> Sweep:
     composed = overrides.settings(words)
     launcher, sweeper = (composed.hydra[kind]["_target_"] for kind in ("launcher", "sweeper"))
     inside = composed.hydra.sweeper.get("params") or {}  # values that a config lists
+    if sweeper.endswith(".BasicSweeper"):  # for which a key on the command line is the same key
+        given = {key_of(word).lstrip("+") for word in words}
+        inside = {key: values for key, values in inside.items() if key not in given}
     keys = list(dict.fromkeys([*map(str, inside), *overrides.swept(words)]))
     elsewhere = None if launcher.endswith(".BasicLauncher") else Path(composed.results)
     if sweeper.endswith(".BasicSweeper"):
-        given = set(map(key_of, words))
-        listed = [f"{key}={values}" for key, values in inside.items() if key not in given]
+        listed = [f"{key}={values}" for key, values in inside.items()]
+        args = overrides.parse(words)
+        if args.config_name or args.config_path:  # which only Hydra finds, and maybe the options too
+            total = None
+            with contextlib.suppress(InputError, HydraException):
+                total, words = len(overrides.expand([*listed, *words])), overrides.for_sweeper(words)
+            return Sweep(keys, elsewhere, composed, words=words, total=total)
         runs = overrides.expand([*listed, *words])
         runs = [[word for word in run if not word.lstrip("+~").startswith("hydra")] for run in runs]
-        args = overrides.parse(words)
-        if args.config_name or args.config_path:  # which only Hydra finds
-            return Sweep(keys, elsewhere, composed, words=overrides.for_sweeper(words), total=len(runs))
         at_once = composed.hydra.sweeper.get("max_batch_size")
         if at_once is not None and at_once < 1:
             raise InputError(
@@ -74,9 +81,15 @@ def read(words: list[str]) -> Sweep:
     words = overrides.for_sweeper(words)
     if sweeper == OPTUNA:
         words = _towards(words, composed.objective, direction)
-    name = composed.objective
     return Sweep(
-        keys, elsewhere, composed, words=words, total=total, objective=name, direction=direction, grid=grid
+        keys,
+        elsewhere,
+        composed,
+        words=words,
+        total=total,
+        objective=composed.objective,
+        direction=direction,
+        grid=grid,
     )
 
 

@@ -186,9 +186,10 @@ def _here(bundle: Bundle, places: Places) -> tuple[dict[str, configs.Run], list[
 
 
 def _of_graph(run: Submitted, here: configs.Run | None, places: Places) -> str:
-    """What to do so that a run's graph is here; "" where it is, or where its code may not say.
+    """What to do so that a run's graph is here; "" where it is, or where that cannot be told.
 
-    here   the run as this checkout would make it; None where its code is not allowed"""
+    here   the run as this checkout would make it; None where its code is not allowed, or where it cannot be
+           made"""
     if not run.own_graph:
         try:
             if here is not None:

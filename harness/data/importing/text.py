@@ -75,8 +75,8 @@ def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_fro
     header        whether the first line holds column names. None: it does where one of its first cells is in
                   `known`, or where a column, from `numeric_from` on, has text in it and a number below
 
-    Raises InputError where the file is missing, is no text or has no rows, where lines differ in their number
-    of columns, or two columns have one name."""
+    Raises InputError where the file is missing, is no text or has no rows, where a quote is not closed or is
+    closed within a cell, where lines differ in their number of columns, or two columns have one name."""
     if not path.is_file():
         raise InputError(f'file "{path}" is not there: give the path of a CSV or TSV file')
     with reading(path):
@@ -111,14 +111,15 @@ def _cells(path: Path) -> tuple[int, np.ndarray]:
         rest: Iterable[str] = itertools.chain([first], file)
         if separator == " ":
             rest = (" ".join(line.split()) for line in rest)
+        reader, line = csv.reader(rest, delimiter=separator, strict=True), before + 1
         try:
-            for cells in csv.reader(rest, delimiter=separator, strict=True):
-                rows.append(cells or [""])  # noqa: PERF401 -- an error counts them; a blank line is a cell
+            for cells in reader:
+                rows.append(cells or [""])  # a blank line is an empty cell
+                line = before + reader.line_num + 1  # where the next row begins
         except csv.Error as error:
-            raise InputError(
-                f"line {before + 1 + len(rows)} cannot be split into columns ({error}): close every quote, at"
-                " the end of its cell"
-            ) from None
+            quote = "close every quote, at the end of its cell"
+            mend = "shorten the cell" if "limit" in str(error) else quote
+            raise InputError(f"line {line} cannot be split into columns ({error}): {mend}") from None
     while rows and not "".join(rows[-1]).strip():
         rows.pop()
     if not rows:

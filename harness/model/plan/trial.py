@@ -55,13 +55,13 @@ def train_here(runs: Sequence[Sequence[str]], given: Given, more: Sequence[str])
         more.append(f"dataset.scale={given.how.sample:g}")
     asked = runner.composed([[*words, *more] for words in runs])
     if missing := runner.lacking(asked):
-        systems = [word for words in runs for word in words if word.startswith("system=")]
-        names = ",".join(word.removeprefix("system=") for word in systems)
+        named = [word for words in runs for word in words if word.startswith("system=")]
+        systems = [f"system={','.join(word.removeprefix('system=') for word in named)}"] if named else []
         common = [word for word in runs[0] if not word.startswith("system=")]
         settings = asked[0].settings
         places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
         try:
-            runner.start(" ".join([f"system={names}", *common, *more]), places, missing)
+            runner.start(" ".join([*systems, *common, *more]), places, missing)
         except InputError:
             if len(runner.lacking(asked)) == len(asked):
                 raise

@@ -60,7 +60,7 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     """
     own = [*How.__dataclass_fields__, "cluster"]
     _, changes, rest = sort_words(words, ())
-    given = key_values(word for word in rest if key_of(word) in own)
+    given = key_values(word for word in rest if key_of(word) in own and not word.endswith("=null"))
     rest = [word for word in rest if key_of(word) not in own]
     name = given.pop("cluster", None)
     known = [*own, ALIAS, *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
@@ -85,7 +85,7 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
         )
     if not here and not any(word.startswith("system=") for word in rest):
         raise InputError("system is not given: add system=NAME")
-    how = typed(How, {key: None if value == "null" else value for key, value in given.items()}, "")
+    how = typed(How, given, "")
     overrides.check(["-m", *rest])
     lists = expand(rest)
     runs, assumed = composed(lists), list[str]()

@@ -123,9 +123,8 @@ def apart(values: Sequence[float], log: bool) -> list[float]:
     whole = scale(values[-1]) - scale(values[0])
 
     def fit(left: float, right: float) -> bool:
-        return scale(right) - scale(left) >= DIGIT * whole * (
-            0.5 + (len(f"{left:g}") + len(f"{right:g}")) / 2
-        )
+        digits = 0.5 + (len(f"{left:g}") + len(f"{right:g}")) / 2
+        return scale(right) - scale(left) >= digits * DIGIT * whole
 
     kept = list(values[:1])
     for value in values[1:-1]:
