@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -300,10 +301,20 @@ def test_claims_are_drawn_with_what_is_published_beside_ours():
     assert [first.get_xlabel(), second.get_xlabel()] == ["epoch s", "MB per epoch"]
     assert [label.get_text() for label in first.get_yticklabels()] == ["holds: a number", "holds: a range"]
     drawn = [(line.get_label(), list(line.get_xdata())) for line in first.lines]
-    assert ("published", [5, 5]) in drawn and ("published", [1, 2]) in drawn
+    assert ("published", [5]) in drawn and ("published", [1, 2]) in drawn
     assert ("no difference", [0, 0]) in drawn
     assert {4.5, 1.5} <= {at[0] for _, at in drawn}
     assert picture.draw("t", [experiments.result("e", "nothing", holds)], ["cora"]) is None
+
+
+def test_a_range_with_one_end_alone_is_said_so_and_drawn_to_the_edge():
+    open_ended = experiments.result(
+        "e", "no loss", evaluate.Verdict(HOLDS), Estimate(0.3, 0.5, 3), published=[-0.5, inf]
+    )
+    assert table.said(open_ended.claim.published) == "-0.5 or more" and table.said([-inf, 2]) == "2 or less"
+    (ax,) = picture.draw("t", [open_ended], ["cora"]).axes
+    (range_,) = [list(line.get_xdata()) for line in ax.lines if line.get_label() == "published"]
+    assert range_ == [-0.5, ax.get_xlim()[1]] and -1 < ax.get_xlim()[0] < ax.get_xlim()[1] < 2
 
 
 def test_a_series_is_a_panel():

@@ -94,6 +94,8 @@ def test_a_share_has_the_ends_of_its_interval():
         ((61.0, 1.1), (66, 81), None, FAILS),  # a range is its ends, without slack
         ((73.9, 4.96), (66, 81), None, HOLDS),
         ((67.0, 4.96), (66, 81), None, UNKNOWN),
+        ((0.3, 0.7), (-0.5, math.inf), None, HOLDS),  # a range with one end alone
+        ((-1.3, 0.7), (-0.5, math.inf), None, FAILS),
         ((1.004, 1e-4), (0, 1), 0.01, HOLDS),  # a slack with its reason
         ((30, 2), 60, None, FAILS),
         ((30, 9), 31, None, UNKNOWN),  # a wide interval

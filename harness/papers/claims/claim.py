@@ -42,7 +42,8 @@ class Claim:
     compare          "value" of one row; of rows a and b "ratio" a / b, "less_percent" 100 (1 - a / b) or
                      "difference" a - b; of a, b, c and d "ratio_of_ratios" (a / b) / (c / d) or
                      "ratio_of_differences" (a - b) / (c - d); or "descending"
-    published        a number, the two ends of a range, or null where the paper has a direction only
+    published        a number, the two ends of a range (-.inf or .inf where it has one end alone), or null
+                     where the paper has a direction only
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of ratios, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`

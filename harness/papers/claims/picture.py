@@ -1,5 +1,6 @@
 """Our value of each claim beside the published one, as a picture."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -85,16 +86,18 @@ def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
     """A row per result, from the top."""
     ends = np.cumsum([_lines(result) for result in results])
     rows = [end - _lines(result) / 2 for end, result in zip(ends, results)]
-    shown = []
+    shown, ranges = [], []
     for row, result in zip(rows, results):
         ours, said, neutral = result.ours, result.claim.published, result.claim.drawn_neutral
         assert ours is not None
         shown.append(ours.mean)
         if said is not None:
             low, high = (said[0], said[-1]) if isinstance(said, list) else (said, said)
-            shown += [low, high]
-            how = {"marker": "D", "markersize": 7} if low == high else {"linewidth": 9, "alpha": 0.3}
-            ax.plot([low, high], [row, row], color=PUBLISHED, solid_capstyle="butt", label="published", **how)
+            shown += [end for end in (low, high) if math.isfinite(end)]
+            if low == high:
+                ax.plot([low], [row], "D", color=PUBLISHED, markersize=7, label="published")
+            else:
+                ranges.append((row, low, high))
         if neutral is not None:
             shown.append(neutral)
             ends_of_line = [row - 0.5 * _lines(result), row + 0.5 * _lines(result)]
@@ -107,9 +110,15 @@ def _panel(ax: Axes, unit: str, results: Sequence[Result]) -> None:
         ax.set_xscale("log")
     # At least a tenth of our value to both sides, by which a published one may be off.
     near = [(1 + sign) * result.ours.mean for result in results if result.ours for sign in (-0.1, 0.1)]
-    ax.update_datalim([(x, rows[0]) for x in near])
+    ax.update_datalim([(x, rows[0]) for x in (*near, *shown)])
     ax.autoscale_view(scaley=False)
     ax.margins(x=0.1)
+    left, right = ax.get_xlim()  # a range with one end alone reaches to the panel's edge
+    for row, low, high in ranges:
+        inside = [max(low, left), min(high, right)]
+        ax.plot(inside, [row] * 2, color=PUBLISHED, linewidth=9, alpha=0.3, solid_capstyle="butt",
+                label="published")  # fmt: skip
+    ax.set_xlim(left, right)
     ax.set_xlabel(unit)
     ax.grid(visible=False, axis="y")
 

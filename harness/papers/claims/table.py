@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -133,9 +134,13 @@ def share(verdict: Verdict) -> str:
 
 
 def said(number: Any) -> str:
-    """A published number or range."""
+    """A published number or range, of which one end may be infinite."""
     if number is None:
         return ""
+    if isinstance(number, list) and math.isinf(number[1]):
+        return f"{number[0]:g} or more"
+    if isinstance(number, list) and math.isinf(number[0]):
+        return f"{number[1]:g} or less"
     return " to ".join(f"{end:g}" for end in number) if isinstance(number, list) else f"{number:g}"
 
 
