@@ -31,6 +31,8 @@ Decisions
 - ties are resolved in the order c, p, (c + p) / 2. A message of equal values has c = h.
 - `rate=sent` is what the public code does, though both ends can compute d.
 - period=1: every row is exact, and no rate is needed. backward_bits=32: gradients as they are.
+- compensate=false leaves out what makes up for errors: in every epoch, the first too, a row is sent as its
+  code c in B bits, and a gradient as C(g); k F values of a message in ceil(k F B / 8) + 8 bytes.
 - layer 0: features once (fetched exactly, once) | refetch (as other layers).
 Departures: the equations are those of the public code. The paper's text, and so its numbers, were not at
 hand.
@@ -59,6 +61,7 @@ class Ecgraph(CodedSystem):
     bits           bits per value of a coded row, at first: 1, 2, 4 or 8
     backward_bits  bits per value of a gradient: 1, 2, 4 or 8; 32: not coded
     tune           true: the bits of rows follow from how many rows send values; false: `bits` throughout
+    compensate     false: no row is predicted or sent exactly, and no error is added to the next gradient
     rate           "sent": rows' rates of change travel with them; "computed": at both ends
     features       "once": layer 0's halo rows are fetched once, exactly; "refetch": in every epoch
     """
@@ -67,6 +70,7 @@ class Ecgraph(CodedSystem):
     bits: int = one_of(2, 1, 2, 4, MOST_BITS)
     backward_bits: int = one_of(4, 1, 2, 4, MOST_BITS, AS_THEY_ARE)
     tune: bool = True
+    compensate: bool = True
     rate: str = word("sent", "computed")
     features: str = word("once", "refetch")
 
@@ -74,8 +78,13 @@ class Ecgraph(CodedSystem):
     refuses: ClassVar = Refuses(wire="codes what it sends", needed_rows="")
 
     def traits(self):
-        idle = ["bits", "tune", "rate"] if self.period == 1 else []
-        why = "at system.period=1 every row is sent as it is"
+        if self.period == 1:
+            idle, why = ["bits", "tune", "rate"], "at system.period=1 every row is sent as it is"
+            if self.backward_bits == AS_THEY_ARE:
+                idle.append("compensate")
+        else:
+            idle = [] if self.compensate else ["period", "tune", "rate"]
+            why = "at system.compensate=false every row is sent as its code"
         return Traits(ineffective=without_effect(self, idle, why))
 
     def setup(self, context):
@@ -89,10 +98,12 @@ class Ecgraph(CodedSystem):
 
     def start(self, layer, direction, rows):
         if direction == "backward":
-            send = self.start_plain if self.backward_bits == AS_THEY_ARE else self.start_gradients
+            send = self.start_plain if self.backward_bits == AS_THEY_ARE else self.start_codes
+        elif self.period == 1 or not self.compensate:
+            send = self.start_plain if self.period == 1 else self.start_codes
         else:
             exact = self.epoch == 0 or (self.epoch + 1) % self.period == 0
-            send = self.start_plain if self.period == 1 else self.start_exact if exact else self.start_rows
+            send = self.start_exact if exact else self.start_rows
         return send(layer, direction, rows, *self.plans[layer].counts(direction))
 
     def finish(self, under_way, count, width, dtype):
@@ -182,11 +193,14 @@ class Ecgraph(CodedSystem):
             return min(2 * bits, MOST_BITS)
         return max(bits // 2, 1) if 5 * valued > 4 * rows else bits
 
-    def start_gradients(self, layer, direction, g, send, receive):
-        """Send gradients with the error e of those before them, and keep the error of what is sent."""
-        bits, size, width, dtype = self.backward_bits, g.element_size(), g.shape[1], g.dtype
+    def start_codes(self, layer, direction, g, send, receive):
+        """Send gradients with the error e of those before them, and keep the error of what is sent; where
+        nothing is compensated, rows or gradients as their codes."""
+        bits = self.backward_bits if direction == "backward" else self.bits
+        size, width, dtype = g.element_size(), g.shape[1], g.dtype
         x = self.error[layer].add_(g) if layer in self.error else g.clone()
-        self.error[layer] = x
+        if self.compensate:
+            self.error[layer] = x
         wires = [compensated(part, bits) for part in x.split(send)]
         self.recorder.work(stream(len(x), width, size, 5, 2))  # codes, their middles and two sums
         self.recorder.work(code(len(x), width, x.nbytes, sum(map(len, wires))))

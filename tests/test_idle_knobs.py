@@ -27,6 +27,8 @@ IDLE = [
     ("graphsaint", {"budget": None}, {"sampler": "node", "length": 4, "coverage": 9.0}),
     ("adaqp", {}, {"period": 2}),
     ("ecgraph", {"period": 1}, {"bits": 4, "tune": False, "rate": "computed"}),
+    ("ecgraph", {"period": 1, "backward_bits": 32}, {"compensate": False}),
+    ("ecgraph", {"compensate": False}, {"period": 4, "tune": False, "rate": "computed"}),
     ("digest", {"loss": "global"}, {"weighting": "train"}),
     ("sancus", {}, {"norm": "max", "flags": "worker", "phase": "paper", "clip_scale": "inverse"}),
     ("sancus", {"staleness": "epoch_adaptive"}, {"norm": "max", "flags": "worker"}),

@@ -139,6 +139,7 @@ CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
     ),
     ("ecgraph", of_ecgraph, {"period": 3, "bits": 2}, {"epochs": 9}),
     ("ecgraph", of_ecgraph, {"period": 4, "bits": 1, "backward_bits": 2, **COMPUTED}, {"epochs": 9}),
+    ("ecgraph", of_ecgraph, {"compensate": False, "bits": 4}, {}),
 ]
 
 

@@ -216,6 +216,7 @@ CASES = {
             "bits": sampled_from([1, 2, 4, 8]),
             "backward_bits": sampled_from([1, 2, 4, 8, 32]),
             "tune": booleans(),
+            "compensate": sampled_from([True, True, False]),
             "rate": sampled_from(["sent", "computed"]),
             "features": FEATURES,
         }),

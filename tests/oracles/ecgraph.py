@@ -26,11 +26,14 @@ With R_ij the entries of Â of the parts i and j, y_ij and C_ij of the messages 
 
     Z[l + 1] = (O H[l] + Σ R_ij y_ij) W[l] + b[l],   ∂H[l] = Oᵀ E + Σ C_ij,   E = δ[l + 1] W[l]ᵀ
 
+compensate = false: y = C_b(h) in every epoch, with b = bits, and e = 0 throughout.
+
 The weight gradient is taken at what was read. features = "once": layer 0 is read exact, sent in epoch 0
 alone; "refetch": as any other layer, forward.
 
 Bytes of a message: 4 k f where exact, 8 k f at (t + 1) mod T = 0 with rate = "sent" and T > 1 (h and d);
-ceil(q f b / 8) + ceil(k / 4) + 8 else. Backward: ceil(k f B / 8) + 8, or 4 k f. rate says nothing else.
+ceil(q f b / 8) + ceil(k / 4) + 8 else; compensate = false: ceil(k f b / 8) + 8.
+Backward: ceil(k f B / 8) + 8, or 4 k f. rate says nothing else.
 """
 
 from dataclasses import dataclass, field
@@ -61,12 +64,15 @@ def middle(x: np.ndarray, bits: int) -> np.ndarray:
 class Forward:
     """What both ends keep of a pair in a layer."""
 
-    def __init__(self, period: int, bits: int, tune: bool, rate: str):
+    def __init__(self, period: int, bits: int, tune: bool, rate: str, compensate: bool = True):
         self.period, self.bits, self.tune, self.rate = period, bits, tune, rate
+        self.compensate = compensate
 
     def sent(self, t: int, h: np.ndarray) -> tuple[np.ndarray, int]:
         """y [k, f] and the bytes of a message."""
         k, f = h.shape
+        if self.period > 1 and not self.compensate:
+            return middle(h, self.bits), -(-k * f * self.bits // 8) + 8
         r = (t + 1) % self.period
         if t == 0:
             self.last, self.d = h, np.zeros_like(h)
@@ -89,8 +95,8 @@ class Forward:
 class Backward:
     """What a reader keeps of a pair in a layer."""
 
-    def __init__(self, bits: int):
-        self.bits, self.e = bits, 0.0
+    def __init__(self, bits: int, compensate: bool):
+        self.bits, self.compensate, self.e = bits, compensate, 0.0
 
     def sent(self, g: np.ndarray) -> tuple[np.ndarray, int]:
         """What arrives of g [k, f], and the bytes of the message."""
@@ -98,14 +104,14 @@ class Backward:
             return g, FLOAT * g.size
         x = g + self.e
         arrives = middle(x, self.bits)
-        self.e = x - arrives
+        self.e = x - arrives if self.compensate else 0.0
         return arrives, -(-g.size * self.bits // 8) + 8
 
 
 def train(
     graph, assignment: np.ndarray, weights: Weights, *, period: int = 10, bits: int = 2,
     backward_bits: int = 4, tune: bool = True, rate: str = "sent", rows: str = "all",
-    features: str = "once", **how,
+    features: str = "once", compensate: bool = True, **how,
 ) -> EcgraphHistory:  # fmt: skip
     """EC-Graph over the parts of `assignment` [V]; exact with period = 1 and backward_bits = 32."""
     assert rate in ("sent", "computed") and features in ("once", "refetch")
@@ -115,8 +121,8 @@ def train(
     halo = [remote_rows(np.where(sets[l + 1][:, None], case.a, 0.0), assignment) for l in layers]
     pairs = [[(i, j) for i in parts for j in parts if len(halo[l][i][j])] for l in layers]
     keys = [(l, pair) for l in layers for pair in pairs[l]]
-    forward = {key: Forward(period, bits, tune, rate) for key in keys}
-    backward = {key: Backward(backward_bits) for key in keys}
+    forward = {key: Forward(period, bits, tune, rate, compensate) for key in keys}
+    backward = {key: Backward(backward_bits, compensate) for key in keys}
 
     def epoch_step(t, weights):
         sent = {(l, way): 0 for l in layers for way in ("forward", "backward")}
