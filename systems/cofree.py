@@ -4,7 +4,7 @@ Cao, Deng, Wu, Huang, Subbian, Leskovec, "Communication-Free Distributed GNN Tra
 2308.03209, 2023. Every worker trains on its own edges, and a training vertex counts at each of its replicas:
 
     Z_i = A_i H_i W                     A_i [r, r] the worker's own edges and a self-loop for every replica
-    loss = sum_i sum over its training vertices v of (d_i(v) / d(v)) L_v(Z_i) / t
+    loss = sum_i sum over its training vertices v of w_i(v) L_v(Z_i) / t,   w_i(v) = d_i(v) / d(v)
 
 Its DropEdge-K makes K masks of the edges before training and takes one of them in each epoch.
 
@@ -18,6 +18,8 @@ Bytes over all workers, 4-byte floats:
 Decisions
 - a vertex without in-edges counts 1 at its master. d counts edges whatever their weights; the degrees of A
   are sums of weights.
+- weights=equal leaves the weights out: all replicas of training vertices count alike, w = t over their number
+  on all workers.
 - degrees of A: global (those of the whole graph, for self-loops too) | local (the worker's own in-edges).
 - drop_edges: K, off by default. A mask drops each edge, in both directions, with probability drop_rate, by a
   hash of the seed, the mask and both ends; self-loops stay, nothing is rescaled and degrees do not change.
@@ -52,12 +54,14 @@ MASK = 2**64 - 1
 @dataclass
 class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
     """degrees     of the propagation matrix: "global", or "local" to each worker
+    weights     of a training vertex's replicas in the loss: "degrees", by their in-edges, or all "equal"
     drop_edges  K, the number of masks of edges, of which each epoch takes one; 0: no edge is dropped
     drop_rate   the share of edges that a mask drops
     features    "once": mirrors' features are fetched once; "refetch": in every epoch
     """
 
     degrees: str = word("global", "local")  # type: ignore[misc]  # a knob here
+    weights: str = word("degrees", "equal")
     drop_edges: int = number(0, 0, 1000)
     drop_rate: float = number(0.5, 0, 1)
     features: str = word("once", "refetch")
@@ -94,13 +98,17 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
         sent = torch.from_numpy(mine).to(self.device)
         theirs = self.comm.exchange(self.plan, sent, -1, "labels").wait()
         told = np.concatenate([mine, theirs.cpu().numpy()])
+        trained = told[:, -1] > 0
         # A replica's share of the loss is d_i(v) / d(v), its in-edges here over those on all workers.
         own = torch.from_numpy(np.diff(shard.edges.indptr)).long().view(-1, 1).to(self.device)
         whole = sum_replicas(self.comm, self.plan, own, -1, "forward", "degrees")
         here, all_edges = own.cpu().numpy()[:, 0], whole.cpu().numpy()[:, 0]
         alone = np.arange(len(here)) < masters  # the share where there is no in-edge: 1 at the master
         share = np.divide(here, all_edges, out=alone.astype(np.float64), where=all_edges > 0)
-        rows = np.flatnonzero((told[:, -1] > 0) & (share > 0))
+        if self.weights == "equal":
+            count, replicas = self.comm.total([trained[:masters].sum(), trained.sum()])
+            share = np.full(len(trained), count / max(replicas, 1))
+        rows = np.flatnonzero(trained & (share > 0))
         labels = told[:, :-1].astype(shard.labels.dtype).reshape(-1, *shard.labels.shape[1:])
         weights = torch.as_tensor(share[rows]).to(self.device, torch.get_default_dtype())
         return torch.from_numpy(rows).to(self.device), targets(labels, self.device), weights

@@ -40,6 +40,7 @@ def train(graph, outcome, how, mask=None, **knobs):
 @settings(max_examples=10)
 @given(
     degrees=st.sampled_from(["global", "local"]),
+    loss=st.sampled_from(["degrees", "equal"]),
     drop=st.tuples(st.sampled_from([0, 1, 3]), st.sampled_from([0.3, 0.5, 0.9])),
     method=st.sampled_from(METHODS),
     operator=st.sampled_from(OPERATORS),
@@ -48,15 +49,15 @@ def train(graph, outcome, how, mask=None, **knobs):
     **RUNS,
 )
 def test_cofree_equals_its_oracle(
-    pool, degrees, drop, method, operator, labels, weighted, seed, parts, directed, layers
+    pool, degrees, loss, drop, method, operator, labels, weighted, seed, parts, directed, layers
 ):
     graph = random_graph(seed, vertices=18, directed=directed, multilabel=labels == "several")
     graph = with_edge_weights(graph, seed) if weighted else graph
     name, normalisation = operator
     how = Settings(systems.small(name, layers, normalisation=normalisation), epochs=6, seed=seed)
-    block = systems.block("cofree", degrees=degrees, drop_edges=drop[0], drop_rate=drop[1])
+    block = systems.block("cofree", degrees=degrees, weights=loss, drop_edges=drop[0], drop_rate=drop[1])
     outcome = systems.run(pool, graph, block, parts, method, how)
-    knobs = {"degrees": degrees, "model": name, "normalisation": normalisation}
+    knobs = {"degrees": degrees, "share": loss, "model": name, "normalisation": normalisation}
     history = train(graph, outcome, how, masks(graph, seed, *drop), **knobs)
     systems.assert_trained_alike(outcome, history)
 

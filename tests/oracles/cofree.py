@@ -11,6 +11,7 @@ self-loop in GCN:
     loss = Σ_i Σ_v share_i(v) loss(Z_i[L][v], v) / count         over the training vertices v, `count` of them
     share_i(v) = deg_i(v) / deg(v), the share of v's in-edges that i has, whatever their weights;
                  without any 1 at the master, else 0
+                 weights = "equal": count over the copies of training vertices on all workers, at each copy
 
 Gradients are those of this loss. A vertex of which i has no copy takes no part: its share is 0, and no edge
 of i begins at it.
@@ -42,6 +43,15 @@ def shares(graph, owner: np.ndarray, master: np.ndarray, parts: int) -> np.ndarr
     return np.where(whole > 0, degree / np.maximum(whole, 1), alone)
 
 
+def equal_shares(graph, edges, master: np.ndarray) -> np.ndarray:
+    """[P, V] share_i(v) where all copies of training vertices count alike; 0 where there is no copy."""
+    held = np.zeros((edges.parts, graph.num_vertices), bool)
+    held[master, np.arange(graph.num_vertices)] = True
+    for ends in (edges.low, edges.high):
+        held[edges.owner, ends] = True
+    return held * graph.train.sum() / max(1, held[:, graph.train].sum())
+
+
 def copies(edges, master: np.ndarray) -> int:
     """Copies that are not masters, over all workers."""
     here = {(i, v) for ends in (edges.low, edges.high) for i, v in zip(edges.owner, ends)}
@@ -55,7 +65,15 @@ def epoch_bytes(edges, master: np.ndarray, width: int, *, features: str, first: 
 
 
 def train(
-    graph, edges, master: np.ndarray, weights: Weights, mask=None, *, degrees: str = "global", **how
+    graph,
+    edges,
+    master: np.ndarray,
+    weights: Weights,
+    mask=None,
+    *,
+    degrees: str = "global",
+    share: str = "degrees",
+    **how,
 ) -> History:
     """CoFree-GNN over a vertex-cut: `edges` has parts, and low, high, owner of every undirected edge;
     `master` [V]. mask None: no edge is dropped."""
@@ -70,7 +88,9 @@ def train(
         else operator_of(np.where(owner == i, a, 0.0), model, case.normalisation)
         for i in workers
     ]
-    train_shares = shares(graph, owner, master, edges.parts) * graph.train
+    equal = share == "equal"
+    held = equal_shares(graph, edges, master) if equal else shares(graph, owner, master, edges.parts)
+    train_shares = held * graph.train
 
     def worker(epoch, i, weights):
         kept = operators[i] if mask is None else np.where(mask(epoch, i) | loops, operators[i], 0.0)
