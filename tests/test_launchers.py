@@ -147,6 +147,8 @@ def test_a_launcher_is_given_as_many_runs_at_once_as_asked_for(place, monkeypatc
     ]
     with pytest.raises(InputError, match="hydra.sweeper.max_batch_size=0 is out of range: give 1 or more"):
         sweep.read(["-m", "seed=1,2", "hydra.sweeper.max_batch_size=0"])
+    with pytest.raises(InputError, match="params={seed: 1} is a block of keys: give each of them for itself"):
+        sweep.read(["-m", "hydra.sweeper.params={seed: 1}"])
 
 
 @pytest.mark.parametrize(
