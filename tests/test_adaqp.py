@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.base.splitmix import mix_int
 from harness.core.draws import draw_with_torch, draws
-from systems.adaqp import LEVELS, assign_bits, divide
+from systems.adaqp import LEVELS, assign_bits
 
 
 def test_every_message_of_every_epoch_has_draws_of_its_own_and_they_are_uniform():
@@ -31,25 +31,6 @@ def test_a_device_draws_the_same_bits_as_the_cpu(seed, rows, width, precision):
     key = (((seed * 1_000_003 + 2) * 257 + 1) * 2 + 1) * 65_537 + 3
     found = draw_with_torch(mix_int(key & (2**64 - 1)), (rows, width), dtype, "cpu")
     assert found.dtype == dtype and found.equal(want)
-
-
-@given(
-    st.lists(st.lists(st.sampled_from(LEVELS), max_size=4), min_size=2, max_size=2),
-    st.lists(st.lists(st.sampled_from(LEVELS), max_size=4), min_size=2, max_size=2),
-)
-def test_rows_are_divided_by_their_bits_and_keep_their_order_and_their_worker(mine, theirs):
-    def flat(groups):
-        return torch.tensor(sum(groups, []), dtype=torch.uint8)
-
-    levels = divide(flat(mine), list(map(len, mine)), flat(theirs), list(map(len, theirs)))
-    assert [level.bits for level in levels] == list(LEVELS)
-    for level in levels:
-        for groups, rows, counts in (
-            (mine, level.out, level.send),
-            (theirs, level.into, level.receive),
-        ):
-            assert rows.tolist() == [k for k, bits in enumerate(sum(groups, [])) if bits == level.bits]
-            assert counts == [group.count(level.bits) for group in groups]
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.sampled_from(LEVELS))
