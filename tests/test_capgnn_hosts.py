@@ -72,18 +72,11 @@ def test_caching_equals_the_oracles_on_the_graph_without_edges_between_hosts(
     systems.assert_trained_alike(outcome, history)
 
 
-def test_every_host_has_a_global_tier_of_its_own(pool):
-    """It holds the vertices of its own workers' halos that are in most of them, as many as fit."""
+def test_every_host_has_a_global_tier_of_its_own_and_only_weights_travel_between_hosts(pool):
+    """The tier holds the vertices of its own workers' halos that are in most of them, as many as fit."""
     graph, room = random_graph(5, vertices=48), 4
-    block = systems.block(
-        "capgnn",
-        rapa=False,
-        hosts=2,
-        pipeline=False,
-        local_capacity=0,
-        global_capacity=room,
-        features="refetch",
-    )
+    knobs = {"pipeline": False, "local_capacity": 0, "global_capacity": room, "features": "refetch"}
+    block = systems.block("capgnn", rapa=False, hosts=2, **knobs)
     outcome = systems.run(pool, graph, block, 4, settings=Settings(epochs=2))
     halos = capgnn.halos_of(without_cut_edges(graph, outcome.assignment // 2), outcome.assignment)
     for host in (0, 1):
@@ -93,6 +86,15 @@ def test_every_host_has_a_global_tier_of_its_own(pool):
         held = vertices[np.lexsort((vertices, -ratio))][:room]
         for worker, halo in zip(outcome.workers[2 * host :], own):
             assert worker["metrics"][1][1, "global_hits"] == np.isin(halo, held).sum() > 0
+    crossing = {
+        purpose
+        for i, worker in enumerate(outcome.workers)
+        for sent in worker["sent"]
+        for (_, _, purpose, peer), (_, size) in sent.items()
+        if size and peer >= 0 and peer // 2 != i // 2
+    }
+    # Halo ids are told to all, once, at the start.
+    assert crossing == {"weights", "ids"}
 
 
 @examples(max_examples=8)
@@ -128,21 +130,6 @@ def test_every_host_balances_its_own_workers(pool, degrees, threshold, seed, dir
         **settings.optimiser,
     )
     systems.assert_trained_alike(outcome, history)
-
-
-def test_only_weights_travel_between_hosts(pool):
-    graph = random_graph(3, vertices=48)
-    block = systems.block("capgnn", rapa=False, hosts=2, global_capacity=6, features="refetch")
-    outcome = systems.run(pool, graph, block, 4, settings=Settings(epochs=3))
-    crossing = {
-        purpose
-        for i, worker in enumerate(outcome.workers)
-        for sent in worker["sent"]
-        for (_, _, purpose, peer), (_, size) in sent.items()
-        if size and peer >= 0 and peer // 2 != i // 2
-    }
-    # Halo ids are told to all, once, at the start.
-    assert crossing == {"weights", "ids"}
 
 
 def test_a_host_too_small_for_its_workers_fills_them_from_another():

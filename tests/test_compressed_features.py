@@ -168,23 +168,16 @@ def test_training_is_the_same_bit_for_bit_in_either_form(pool, name, knobs, how)
     assert [sparse.sent(epoch) for epoch in range(3)] == [dense.sent(epoch) for epoch in range(3)]
 
 
-def test_rows_that_travel_dense_do_so_in_blocks(pool):
-    _, graph = both()
-    settings = Settings(epochs=2)
-    whole, blocks = (
-        systems.run(pool, graph, systems.block("vanilla"), 3, settings=settings, job=job)
-        for job in (jobs.train, jobs.train_in_blocks_of_a_row)
-    )
-    assert blocks.losses == whole.losses and blocks.sent(0) == whole.sent(0)
-
-
-def test_a_dry_run_knows_them(pool):
+def test_rows_that_travel_dense_do_so_in_blocks_and_a_dry_run_knows_them(pool):
     _, graph = both()
     settings = Settings(epochs=2, dtype="float32", scored="every epoch")
     block = systems.block("vanilla")
-    outcome = systems.run(pool, graph, block, 3, settings=settings)
-    shards = systems.shards_of(graph, outcome.assignment, 3)
-    assert_alike(outcome, dry(block, settings, shards))
+    whole, blocks = (
+        systems.run(pool, graph, block, 3, settings=settings, job=job)
+        for job in (jobs.train, jobs.train_in_blocks_of_a_row)
+    )
+    assert blocks.losses == whole.losses and blocks.sent(0) == whole.sent(0)
+    assert_alike(whole, dry(block, settings, systems.shards_of(graph, whole.assignment, 3)))
 
 
 @pytest.mark.real
