@@ -352,17 +352,13 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     plan = experiment.Experiment("mine", "t", rows, {"small": size})
     assert plan.sweeps("a", "small") == ["system=a epochs=40 partition=ebv dataset=cora seed=1,2"]
     assert plan.sweeps("b", "small") == ["system=b dataset=cora epochs=200 partition=metis seed=1,2"]
+    few = replace(plan, sizes={"small": Size(["cora"], "epochs=4 seed=1", 1)})
+    assert few.sweeps("a", "small") == ["system=a epochs=1 partition=ebv dataset=cora seed=1"]
     fourth = experiment.Experiment("mine", "t", {"a": "system=a gpus=GPUS/4"}, {"small": size})
     with_gpus = replace(fourth, sizes={"small": Size(["cora"], "gpus=8 seed=1", 1)})
     assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
     by_workers = replace(fourth, sizes={"small": Size(["cora"], "workers=8 seed=1", 1)})
     assert by_workers.sweeps("a", "small") == with_gpus.sweeps("a", "small")
-
-
-def test_a_fifth_of_fewer_than_five_epochs_is_one():
-    size = Size(["cora"], "epochs=4 seed=1", 1)
-    plan = experiment.Experiment("mine", "t", {"a": "system=a epochs=EPOCHS/5"}, {"small": size})
-    assert plan.sweeps("a", "small") == ["system=a epochs=1 dataset=cora seed=1"]
 
 
 @pytest.mark.parametrize(

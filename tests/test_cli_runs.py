@@ -100,10 +100,9 @@ def test_remove_takes_a_run_whose_lock_is_none_and_not_what_it_points_to(tmp_pat
     assert not linked.exists() and not folder.exists() and (tmp_path / "mine").read_text() == "mine"
 
 
-@pytest.fixture
-def forbidden(tmp_path, monkeypatch):
-    """A run that has not finished, whose lock this process may not open."""
-
+def test_a_run_whose_lock_may_not_be_opened_is_not_said_to_go_on_or_to_be_in_use(
+    tmp_path, capsys, monkeypatch
+):
     run = traces.unsummarised(traces.finished(tmp_path / "run"))
     (run / prepare.LOCK).touch()
 
@@ -113,18 +112,11 @@ def forbidden(tmp_path, monkeypatch):
         return FileLock(lock, timeout)
 
     monkeypatch.setattr(runs, "FileLock", open_lock)
-    return run
-
-
-def test_a_run_is_not_said_to_go_on_where_this_process_may_not_look(forbidden, capsys):
-    assert "stopped after epoch 5" in said(capsys, "list", forbidden)
-
-
-def test_a_run_whose_lock_may_not_be_opened_is_not_said_to_be_in_use(forbidden, capsys):
-    other = traces.finished(forbidden.parent / "other")
-    assert cli.main(["runs", "remove", str(forbidden), str(other), "--yes"]) == 1
-    assert forbidden.exists() and not other.exists()
-    assert capsys.readouterr().err == f"error: {forbidden / prepare.LOCK} cannot be used: Permission denied\n"
+    assert "stopped after epoch 5" in said(capsys, "list", run)
+    other = traces.finished(tmp_path / "other")
+    assert cli.main(["runs", "remove", str(run), str(other), "--yes"]) == 1
+    assert run.exists() and not other.exists()
+    assert capsys.readouterr().err == f"error: {run / prepare.LOCK} cannot be used: Permission denied\n"
 
 
 def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):

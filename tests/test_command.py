@@ -61,11 +61,12 @@ def test_a_key_of_hydras_own_leaves_the_run_what_it_is(place):
     assert again.code == 0 and "finished before" in again.out and len(place.runs()) == 1
 
 
-@pytest.mark.parametrize("asked, expected", [("3", 3), ("null", max(1, cpu_count() // 2))])
-def test_threads_are_those_asked_for_or_a_share_of_the_cores(place, asked, expected):
-    assert place.run(*place.trouble, f"threads={asked}", "epochs=1").code == 0
-    metrics = Trace(place.runs()[0]).metrics
-    assert metrics[metrics["name"] == "threads"]["value"].tolist() == [expected, expected]
+def test_threads_are_those_asked_for_or_a_share_of_the_cores(place):
+    assert place.run(*place.trouble, "-m", "threads=3,null", "epochs=1").code == 0
+    for trace in map(Trace, place.runs()):
+        metrics = trace.metrics.query("name == 'threads'")
+        assert metrics["value"].tolist() == [trace.config["threads"] or max(1, cpu_count() // 2)] * 2
+    assert {Trace(run).config["threads"] for run in place.runs()} == {3, None}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
