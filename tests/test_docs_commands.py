@@ -1,5 +1,6 @@
-"""Every command on README, CONTRIBUTING and the pages of docs/ is tried: runs and reports by the files beside
-this one, others here, and some by the test that `tests.commands.TRIED` names.
+"""The pages are laid out to be read, and the site shows every one. Every command on README, CONTRIBUTING and
+the pages of docs/ is tried: runs and reports by the files beside this one, others here, and some by the test
+that `tests.commands.TRIED` names.
 """
 
 import contextlib
@@ -12,12 +13,38 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness import cli
 from harness.dev.fidelity import __main__ as fidelity
 from harness.papers.figures import __main__ as figures
 from harness.papers.study import __main__ as study
 from tests.commands import ROOT, TRIED, blocks, commands, mentioned, of, tried
+
+
+def test_lines_of_the_readme_fit_beside_another_window():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 110 and not line.startswith("|")] == []  # rows cannot wrap
+
+
+def test_a_heading_stands_apart():
+    """An empty line is before each, without which a reader of the source runs past it."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")):
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+        assert re.findall(r"^(?!#)(\S.*)\n#{1,4} (.+)$", prose, re.M) == [], page
+
+
+def test_the_site_shows_every_page():
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+    def shown(entry) -> set[str]:
+        if isinstance(entry, dict):
+            return set().union(*map(shown, entry.values()))
+        return set().union(*map(shown, entry)) if isinstance(entry, list) else {entry}
+
+    docs = ROOT / "docs"
+    assert shown(settings["nav"]) == {str(path.relative_to(docs)) for path in docs.glob("**/*.md")}
+
 
 ALL = commands()
 # The files that take every command of these subcommands and programs.
