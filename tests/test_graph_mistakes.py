@@ -39,31 +39,6 @@ def refusal_of(folder: Path, **stored) -> str:
 # -- labels that make implausibly many classes --
 
 
-def test_a_wild_label_is_named_with_the_classes_that_have_a_vertex(tmp_path):
-    labels = small().labels.copy()
-    labels[11] = 10**6
-    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
-    assert 'g.npz": the largest label is 1000000 (of vertex 11), which makes 1000001 classes' in says
-    assert "only 4 of them have a vertex" in says
-    assert says.endswith("renumber the labels 0 to 3, or store num_classes to keep empty classes")
-
-
-def test_mostly_empty_columns_of_labels_are_refused(tmp_path):
-    labels = np.zeros((V, 9), int)
-    labels[:, :4] = 1
-    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
-    assert "labels has 9 columns, one per class, but only 4 of these classes have a vertex" in says
-    assert says.endswith("leave out the empty columns, or store num_classes to keep empty classes")
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_num_classes_keeps_empty_classes(multilabel, tmp_path):
-    labels = np.eye(1000, dtype=int)[small().labels] if multilabel else small().labels
-    np.savez(tmp_path / "g.npz", **{**parts_of(small()), "labels": labels}, num_classes=1000)
-    graph = load(DatasetConfig("mine", source="npz", path=str(tmp_path / "g.npz")), tmp_path, seed=1)
-    assert (graph.num_classes, graph.multilabel) == (1000, multilabel)
-
-
 # A data set of each reader, and the file that it takes labels from.
 LABELS_IN = {
     "reddit": "reddit_data.npz",
@@ -135,17 +110,6 @@ def test_a_real_graphs_short_features_are_blamed(tmp_path):
     folder = write("ogbn-arxiv", tmp_path, small())
     raw_files.write_table(folder / "raw/node-feat.csv.gz", small().features[:30])
     refused("ogbn-arxiv", tmp_path, "vertices are 0 to 29, one per row of features")
-
-
-def test_torch_geometrics_names_are_met_with_all_the_names_wanted(tmp_path):
-    what = small()
-    masks = {f"{part}_mask": what.kinds == 1 for part in ("train", "val", "test")}
-    edges = np.stack([what.src, what.dst])
-    says = refusal_of(tmp_path, x=what.features, edge_index=edges, y=what.labels, **masks)
-    assert says.endswith(
-        "torch_geometric's names: rename edge_index to edges, x to features, y to labels, "
-        "train_mask to train, val_mask to val, test_mask to test"
-    )
 
 
 # -- files that are no npz --

@@ -30,12 +30,14 @@ def npz(path: Path, **changes) -> DatasetConfig:
     sparse=st.booleans(),
     directed=st.booleans(),
     split=st.sampled_from([None, "mask", "masks", "list"]),
-    multilabel=st.booleans(),
+    multilabel=st.sampled_from([None, bool, float]),
+    classes=st.sampled_from([3, 3, 1000]),
     symmetrise=st.sampled_from([None, True, False]),
 )
 def test_what_is_stored_is_what_is_loaded(
-    tmp_path, seed, shape, sparse, directed, split, multilabel, symmetrise
+    tmp_path, seed, shape, sparse, directed, split, multilabel, classes, symmetrise
 ):
+    """Empty classes are kept where num_classes says so; directed counts only where symmetrise is left out."""
     what = small(seed=seed)
     stored = parts_of(what)
     if shape == "columns":
@@ -47,9 +49,11 @@ def test_what_is_stored_is_what_is_loaded(
     if sparse:
         stored |= compressed(stored.pop("features"), "attr_")
     if multilabel:
-        stored["labels"] = np.eye(3, dtype=bool)[what.labels]
+        stored["labels"] = np.eye(classes, dtype=multilabel)[what.labels]
+    if classes > 3:
+        stored["num_classes"] = classes
     if directed:
-        stored["directed"] = True
+        stored["directed"] = True if symmetrise is None else "yes"
     masks = {key: what.kinds == kind for kind, key in enumerate(("train", "val", "test"), start=1)}
     if split:
         make = {"mask": lambda m: m, "masks": lambda m: np.stack([~m, m]), "list": np.flatnonzero}[split]
@@ -59,8 +63,9 @@ def test_what_is_stored_is_what_is_loaded(
     both = symmetrise if symmetrise is not None else not directed
     np.testing.assert_array_equal(dense(graph), what.adjacency(both))
     np.testing.assert_array_equal(graph.features, what.features)
-    np.testing.assert_array_equal(graph.labels, np.eye(3)[what.labels] if multilabel else what.labels)
-    assert graph.name == "mine" and graph.num_classes == 3 and graph.multilabel == multilabel
+    np.testing.assert_array_equal(graph.labels, np.eye(classes)[what.labels] if multilabel else what.labels)
+    assert graph.labels.dtype == (np.uint8 if multilabel else np.int32)
+    assert graph.name == "mine" and graph.num_classes == classes and graph.multilabel == bool(multilabel)
     if split:
         assert all(np.array_equal(getattr(graph, key), mask) for key, mask in masks.items())
     else:
@@ -70,6 +75,9 @@ def test_what_is_stored_is_what_is_loaded(
 V = 40
 ONES = np.ones(V, bool)
 SPARSE = {"features": None, **compressed(small().features, "attr_")}
+OF_TORCH_GEOMETRIC = dict.fromkeys(("edges", "features", "labels"))
+OF_TORCH_GEOMETRIC |= {"edge_index": np.zeros((2, 1), int), "x": small().features, "y": small().labels}
+OF_TORCH_GEOMETRIC |= {f"{part}_mask": ONES for part in ("train", "val", "test")}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +89,7 @@ SPARSE = {"features": None, **compressed(small().features, "attr_")}
         ({"features": None}, "the features are missing"),
         ({**SPARSE, "attr_shape": [V, 6, 1]}, "not a matrix shape"),
         ({**SPARSE, "attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
+        ({**SPARSE, "attr_shape": [V, 1 << 33]}, r"would take 1.37e\+03 GB of memory"),
         ({"labels": None}, "labels is missing"),
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
@@ -96,6 +105,22 @@ SPARSE = {"features": None, **compressed(small().features, "attr_")}
         ({"labels": np.full(V, 0.5)}, "label 0.5 is not a whole number"),
         ({"labels": np.full(V, 2**40)}, "out of range; number the classes from 0"),
         ({"labels": np.full((V, 3), 2)}, "give 0 or 1 in each column"),
+        (
+            {"labels": np.where(np.arange(V) == 11, 10**6, small().labels)},
+            r"the largest label is 1000000 \(of vertex 11\), which makes 1000001 classes, but only 4 of them"
+            " have a vertex: renumber the labels 0 to 3, or store num_classes to keep empty classes$",
+        ),
+        (
+            {"labels": np.repeat([np.arange(9) < 4], V, axis=0)},
+            "labels has 9 columns, one per class, but only 4 of these classes have a vertex: leave out the"
+            " empty columns, or store num_classes to keep empty classes$",
+        ),
+        ({"num_classes": 1 << 62}, "num_classes=4611686018427387904 for 40 vertices"),
+        (
+            OF_TORCH_GEOMETRIC,
+            "torch_geometric's names: rename edge_index to edges, x to features, y to labels, train_mask to"
+            " train, val_mask to val, test_mask to test$",
+        ),
         ({"directed": 2}, "directed=2 cannot be used: give one bool"),
         ({"train": ONES[1:], "val": ONES, "test": ONES}, r"train has shape \(39,\) for 40 vertices"),
         ({"train": np.arange(V) % 2, "val": ~ONES, "test": ~ONES}, "train lists a vertex twice"),
@@ -147,21 +172,6 @@ def test_a_directed_graph_without_a_reverse_edge_is_said(edges, changes, warned,
         warnings.simplefilter("always")
         load(npz(tmp_path / "g.npz", **changes), NOWHERE, 1)
     assert [warned in str(each.message) for each in said] == ([True] if warned else [])
-
-
-@pytest.mark.parametrize("symmetrise", [True, False])
-def test_directed_is_not_looked_at_where_symmetrise_overrules_it(symmetrise, tmp_path):
-    np.savez(tmp_path / "g.npz", **parts_of(small()), directed="yes")
-    graph = load(npz(tmp_path / "g.npz", symmetrise=symmetrise), NOWHERE, 1)
-    np.testing.assert_array_equal(dense(graph), small().adjacency(symmetrise))
-
-
-def test_label_sets_may_be_stored_as_floats(tmp_path):
-    labels = np.eye(3)[small().labels]
-    np.savez(tmp_path / "g.npz", **{**parts_of(small()), "labels": labels})
-    graph = load(npz(tmp_path / "g.npz"), NOWHERE, 1)
-    assert graph.multilabel and graph.labels.dtype == np.uint8
-    np.testing.assert_array_equal(graph.labels, labels)
 
 
 def test_mask_without_own_splits_is_refused(tmp_path):
