@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.papers.claims import evaluate, experiment, fit, published, seconds
+from harness.papers.claims.claim import Size
 from harness.papers.claims.fit import Row, Target
 from harness.papers.claims.verdict import Verdict
 from harness.results import identity
@@ -157,12 +158,10 @@ def test_the_fits_that_are_kept_name_rows_that_are_printed():
     assert seen > 50
 
 
-def test_a_row_wins_over_its_graph_and_that_over_its_size(tmp_path):
+def test_a_row_wins_over_its_graph_and_that_over_its_size():
     rows = {"a": "system=vanilla epochs=EPOCHS/5", "b": "system=vanilla gpus=1"}
-    sizes = {"small": {"graphs": ["cora epochs=50 gpus=8"], "runs": "gpus=4 epochs=10 seed=1", "minutes": 1}}
-    given = changed(rows=["a", "b"])
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**given, "rows": rows, "sizes": sizes}))
-    plan = experiment.load(tmp_path)["mine"]
+    size = Size(["cora epochs=50 gpus=8"], "gpus=4 epochs=10 seed=1", 1)
+    plan = experiment.Experiment("mine", "t", rows, {"small": size})
     assert plan.sweeps("a", "small") == ["system=vanilla epochs=10 dataset=cora gpus=8 seed=1"]
     assert plan.sweeps("b", "small") == ["system=vanilla gpus=1 dataset=cora epochs=50 seed=1"]
 

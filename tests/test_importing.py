@@ -11,18 +11,13 @@ from tests.importing import (
     assert_same,
     edge_tables,
     imported,
+    in_this_process,  # noqa: F401
     loaded,
     sample,
     tensors_of,
     write,
     write_table,
 )
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """What an import does beside, in a process of its own, is test_importing_hostile's."""
-    monkeypatch.setattr("harness.data.importing.__main__.apart", lambda work, *_: work())
 
 
 @pytest.mark.parametrize(

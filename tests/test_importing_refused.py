@@ -7,16 +7,10 @@ import pytest
 import torch
 
 from harness.data.importing.__main__ import main
-from tests.importing import refused, sample, tensors_of, write
+from tests.importing import in_this_process, refused, sample, tensors_of, write  # noqa: F401
 from tests.raw_files import Hostile
 
 HARM = Hostile(exec, "raise SystemExit('loaded')")
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """What an import does beside, in a process of its own, is test_importing_hostile's."""
-    monkeypatch.setattr("harness.data.importing.__main__.apart", lambda work, *_: work())
 
 
 def test_a_pickle_is_never_loaded(tmp_path, capsys):

@@ -17,8 +17,8 @@ from tests.oracles import labels, supergnn
 from tests.oracles.samples import random_graph
 from tests.pretend.training import trained
 from tests.systems import Settings
-from tests.test_features import bag_of_words
 from tests.test_identity import run_of
+from tests.test_input_dropout import losses
 from tests.test_plan_dry import assert_alike, dry
 from tests.test_systems_oracle_lean import least
 
@@ -79,18 +79,10 @@ def test_layer_0_sends_and_returns_rows_as_hidden_layers_do(pool, name, bits):
             np.testing.assert_array_equal(systems.bytes_by_layer(outcome, epoch, way), want)
 
 
-def losses(pool, parts: int, *, sparse: bool = False, model: str = "gcn", **more) -> list[float]:
-    graph = random_graph(2, vertices=40)
-    if sparse:
-        graph = dataclasses.replace(graph, features=bag_of_words(40, 300, 0.03).numpy())
-    block = systems.small(model, 2, 6, dropout=0.3, input_dropout=0.4, **more)
-    how, method = Settings(block, epochs=3, labels=MASKED), "random" if parts > 1 else "block"
-    return systems.run(pool, graph, block_of("vanilla"), parts, method, how).losses
-
-
 @pytest.mark.parametrize("how", [{"sparse": True}, {"model": "gat"}], ids=str)
 def test_four_workers_train_as_one_does(pool, how):
-    np.testing.assert_allclose(losses(pool, 4, **how), losses(pool, 1, **how), rtol=1e-9)
+    one, four = (losses(pool, parts=parts, dropout=0.3, labels=MASKED, **how) for parts in (1, 4))
+    np.testing.assert_allclose(four, one, rtol=1e-9)
 
 
 def test_other_weights_are_those_of_a_run_without_it_and_a_stopped_run_goes_on(pool):

@@ -102,6 +102,15 @@ def dense_first_step(graph: Graph, model: dict) -> tuple[float, dict[str, torch.
     return float(loss.detach()), dense.gradients()
 
 
+def assert_first_step(found: dict, graph: Graph, model: dict) -> None:
+    """A worker's first loss, and its gradients, by then summed over workers, are the dense model's."""
+    loss, gradients = dense_first_step(graph, model)
+    assert found["losses"][0] == pytest.approx(loss, abs=1e-9)
+    assert set(found["gradients"]) == set(gradients)
+    for key, want in gradients.items():
+        np.testing.assert_allclose(found["gradients"][key], want.numpy(), atol=1e-9, err_msg=key)
+
+
 @settings(max_examples=20)
 @given(
     seed=st.integers(0, 30),
@@ -121,12 +130,7 @@ def test_a_step_is_the_dense_models_on_any_number_of_workers(
              "hidden": 5, "dropout": 0.0}  # fmt: skip
     system = {**training.VANILLA, "features": features}
     found = training.run(pool, graph, parts, model=model, system=system, epochs=1)
-    loss, gradients = dense_first_step(graph, model)
-    assert found[0]["losses"][0] == pytest.approx(loss, abs=1e-9)
-    ours = found[0]["gradients"]  # summed over workers by then
-    assert set(ours) == set(gradients)
-    for key, want in gradients.items():
-        np.testing.assert_allclose(ours[key], want.numpy(), atol=1e-9, err_msg=key)
+    assert_first_step(found[0], graph, model)
 
 
 def test_over_a_vertex_cut_each_vertex_counts_once(pool):
@@ -137,10 +141,7 @@ def test_over_a_vertex_cut_each_vertex_counts_once(pool):
     shards = shards_of(graph, assign_edges(graph, "ebv", 3, 3), 3)
     how = {"model": model, "system": EXACT_REPLICAS, "epochs": 1}
     found = pool.run(training.train, 3, how, per_worker=shards)
-    loss, gradients = dense_first_step(graph, model)
-    assert found[0]["losses"][0] == pytest.approx(loss, abs=1e-9)
-    for key, want in gradients.items():
-        np.testing.assert_allclose(found[0]["gradients"][key], want.numpy(), atol=1e-9, err_msg=key)
+    assert_first_step(found[0], graph, model)
 
 
 def test_batch_norm_over_workers_agrees_with_one_counts_its_statistics_and_goes_on_bit_for_bit(pool):

@@ -19,17 +19,25 @@ CASES = [
 ]
 
 
+def of_halos(spans, kind: str) -> list:
+    """Spans of this kind of the exchanges of hidden layers."""
+    return [span for span in spans if span.kind == kind and span.name == "exchange" and span.layer >= 1]
+
+
+def asked_in(spans) -> list[int]:
+    """The epochs in which was asked for what these spans wait for."""
+    return [int(span.id.split(":")[0]) for span in of_halos(spans, "wait")]
+
+
 @pytest.mark.parametrize("name,knobs,tau", CASES, ids=lambda value: str(value))
 def test_halo_rows_and_gradients_are_waited_for_tau_epochs_after_they_were_posted(pool, name, knobs, tau):
     outcome = systems.run(pool, random_graph(3, vertices=30), systems.block(name, **knobs), 3)
     for worker in outcome.workers:
         for epoch, (_, spans) in enumerate(worker["spans"]):
-            waits = [s for s in spans if s.kind == "wait" and s.name == "exchange" and s.layer >= 1]
-            assert len(waits) == (0 if epoch < tau else 2), "one per direction of the only hidden layer"
-            assert {int(s.id.split(":")[0]) for s in waits} <= {epoch - tau}
+            one_per_direction = [epoch - tau] * 2 if epoch >= tau else []
+            assert asked_in(spans) == one_per_direction
             (reduced,) = (s.end for s in spans if s.kind == "wait" and s.name == "all_reduce")
-            posted = [s.start for s in spans if s.kind == "comm" and s.name == "exchange" and s.layer >= 1]
-            after_the_weights = [start > reduced for start in posted]
+            after_the_weights = [span.start > reduced for span in of_halos(spans, "comm")]
             assert after_the_weights == [False, True], "first features, then gradients"
 
 
@@ -41,11 +49,9 @@ def test_capgnns_halo_rows_are_waited_for_an_epoch_after_they_were_asked_for(poo
     outcome = systems.run(pool, random_graph(3, vertices=30), block, 3)
     for worker in outcome.workers:
         for epoch, (_, spans) in enumerate(worker["spans"]):
-            waits = [s for s in spans if s.kind == "wait" and s.name == "exchange" and s.layer >= 1]
-            asked = [int(s.id.split(":")[0]) for s in waits]
             # Epoch 0 uses what it asks for, and so does epoch 1. Gradients are returned and waited for in the
             # epoch itself.
-            assert asked == ([0, 0] if epoch == 0 else [1] if epoch == 1 else [epoch - 1, epoch])
+            assert asked_in(spans) == ([0, 0] if epoch == 0 else [1] if epoch == 1 else [epoch - 1, epoch])
 
 
 def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
