@@ -239,13 +239,6 @@ def test_costs_of_products_that_are_none_are_refused_before_a_worker_starts(tmp_
         config.measured(tmp_path)
 
 
-def test_costs_of_products_are_read_as_they_were_measured(tmp_path):
-    said = {"costs": {"sparse": SPARSE, "dense": [[16, 1.0]]}, "tilings": {"1024x32": [TILED]}}
-    files.write_json_atomic(tmp_path / "shards.json", said)
-    assert config.measured(tmp_path) == said
-    assert config.measured(tmp_path / "none") == {"costs": None, "tilings": {}}
-
-
 def test_json_with_a_character_that_no_picture_can_hold_is_damaged(tmp_path):
     files.write_json_atomic(tmp_path / "a.json", {"a": [{"b": "\ufffe"}]})
     with pytest.raises(ValueError, match="a.0.b=.* holds the control character"):
