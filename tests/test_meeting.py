@@ -218,9 +218,9 @@ def test_an_impostor_on_the_stores_port_is_told_within_the_time_that_was_given(m
     monkeypatch.setenv("MASTER_PORT", str(impostor.listener.getsockname()[1]))
     began = time.monotonic()
     with pytest.raises(
-        PeerLost, match=r"^worker 1 \(host .*\) could not reach the store .* within rendezvous=1 s \("
+        PeerLost, match=r"^worker 1 \(host .*\) could not reach the store .* within rendezvous=0.3 s \("
     ):
-        Meeting(1, 2, seconds=1, secret=b"secret")
+        Meeting(1, 2, seconds=0.3, secret=b"secret")
     assert time.monotonic() - began < 10
     impostor.listener.close()
 
