@@ -58,14 +58,6 @@ def test_a_run_in_which_nobody_moves_ends_after_its_patience(place):
     assert Trace(place.runs()[0]).epochs["epoch"].max() == 2
 
 
-def test_worker_that_raises_shows_its_traceback_once(place):
-    done = place.run(*place.trouble, "system.how=raise")
-    assert done.code == 1
-    assert done.err.count("ZeroDivisionError: told to fail") == 1 and done.err.count("Traceback") == 1
-    assert "worker 1 failed" in done.err and "KeyError" not in done.err and "worker 0" not in done.err
-    assert Trace(place.runs()[0]).epochs["epoch"].max() == 2
-
-
 def test_a_sweep_that_is_killed_takes_its_workers_along_and_ends_complete(place):
     """No finished run is run again, and no epoch before the last checkpoint computed twice."""
     sweep = ("-m", place.more, "system=held_vanilla", "seed=1,2", "epochs=40", "checkpoint_every=10")
@@ -145,10 +137,16 @@ def assert_refuses_another_graph(place, command) -> None:
 
 
 def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(place):
+    """A worker that raises shows its traceback once."""
     sweep = (*place.trouble, "system.how=nothing,raise", "seed=1,2", "-m")
     done = place.run(*sweep)
     assert done.code == 1
-    assert len(list(place.results.glob("graph/*/summary.json"))) == 2
+    assert done.err.count("Traceback") == done.err.count("ZeroDivisionError: told to fail") == 2
+    assert "worker 1 failed" in done.err and "KeyError" not in done.err and "worker 0" not in done.err
+    traced = [Trace(run) for run in place.runs()]
+    assert sorted((trace.finished, trace.epochs["epoch"].max()) for trace in traced) == [
+        *[(False, 2)] * 2, *[(True, 5)] * 2
+    ]  # fmt: skip
     listed = done.err[done.err.index("2 of the sweep's jobs failed") :].splitlines()[1:]
     assert len(listed) == 2 and all("system.how=raise" in line for line in listed)
     assert [next(w for w in line.split() if w.startswith("seed=")) for line in listed] == ["seed=1", "seed=2"]
