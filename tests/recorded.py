@@ -95,4 +95,4 @@ def refused(capsys, main, words: list[str], said: str) -> None:
     """That the command ends with one sentence, which says `said`."""
     assert main(words) == 2
     told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1, told
+    assert told.startswith("error: ") and said in told and told.count("\n") == 1, told

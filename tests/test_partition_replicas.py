@@ -13,11 +13,10 @@ from harness.data.graph import Graph
 from harness.data.partition import io
 from harness.data.partition.build_replicas import build_replicas
 from harness.data.partition.cache import Cache, shards_for
-from harness.data.partition.config import MASTER_RULES, VertexCutPartitioner
+from harness.data.partition.config import MASTER_RULES
 from harness.data.partition.shard import ReplicaShard
 from harness.data.partition.vertexcut import Ebv, EdgeAssignment, assign_edges, statistics
 from tests.graphs import random_graph
-from tests.pieces import PARTITIONERS
 from tests.test_partition_shards import plain_edges, same
 from tests.test_partition_vertexcut import assignments
 
@@ -108,10 +107,3 @@ def test_the_cache_holds_shards_and_table_3(tmp_path):
     assert have["worker_edges"] == per_worker and have["edges"] == 2 * sum(per_worker)
     described = (have["symmetric"], have["multilabel"], have["workers"], have["method"])
     assert described == (True, False, 4, "ebv")
-
-
-def test_a_master_is_on_the_host_with_most_replicas_by_default():
-    assert {cut.masters for cut in PARTITIONERS.values() if isinstance(cut, VertexCutPartitioner)} == {"host"}
-    edges = assign_edges(random_graph(300, 12), "ebv", 6, 0, hosts=3)
-    assert np.array_equal(edges.masters(), edges.masters("host"))
-    assert not np.array_equal(edges.masters(), edges.masters("hash"))

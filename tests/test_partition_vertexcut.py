@@ -11,6 +11,7 @@ from harness.base.errors import InputError
 from harness.data.graph import Graph
 from harness.data.partition import dne, hep
 from harness.data.partition.assign import Metis, assign
+from harness.data.partition.config import VertexCutPartitioner
 from harness.data.partition.vertexcut import (
     EDGE_METHODS,
     MASTER_RULES,
@@ -19,6 +20,7 @@ from harness.data.partition.vertexcut import (
     statistics,
 )
 from tests.graphs import edge_list, graphs, of_pattern, random_graph, star
+from tests.pieces import PARTITIONERS
 
 HOSTED = st.sampled_from([(1, 1), (2, 1), (2, 2), (3, 1), (4, 2), (6, 3)])  # workers, hosts
 
@@ -184,10 +186,11 @@ def test_masters_are_spread_over_the_replicas():
         assert counts.max() < 1.15 * counts.mean()
 
 
-def test_a_master_on_the_host_of_most_replicas_sends_least_between_hosts():
+def test_a_master_is_on_the_host_of_most_replicas_by_default_which_sends_least_between_hosts():
+    assert {cut.masters for cut in PARTITIONERS.values() if isinstance(cut, VertexCutPartitioner)} == {"host"}
     edges = assign_edges(random_graph(500, 12), "ebv", 6, 0, hosts=3)
     indptr, worker = edges.replicas()
-    for v, master in enumerate(edges.masters("host").tolist()):
+    for v, master in enumerate(edges.masters().tolist()):
         on_host = np.bincount(worker[indptr[v] : indptr[v + 1]] // 2, minlength=3)
         assert on_host[master // 2] == on_host.max()
     by_host, by_hash = (sum(statistics(edges, rule)["outer"]) for rule in ("host", "hash"))

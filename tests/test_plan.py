@@ -1,6 +1,7 @@
 """`halobench plan`: what it says before a run, against the run; its rule for other scales; its refusals."""
 
 import csv
+import functools
 import re
 from pathlib import Path
 
@@ -13,16 +14,18 @@ from hypothesis import strategies as st
 from harness import cli
 from harness.base.errors import InputError
 from harness.model.plan.__main__ import main
-from harness.model.plan.plan import grown, plan
+from harness.model.plan.plan import Plan, grown, plan
 from harness.model.plan.sized import PROCESS
 from harness.model.plan.words import parse
 from harness.results import files
 from harness.run import runner
 from tests.commands import commands
 from tests.launching import Started
+from tests.recorded import refused
 
 PAGE = [command for command in commands() if command.name == "plan"]
 APART = ["cluster=hosts/10g", "per_host=1"]
+OWN = ["dataset=npz", "dataset.path=own.npz", "workers=2"]
 SMALL = ["dataset=twin/flickr", "dataset.scale=0.005", "dataset.split=random", "workers=2", "epochs=4"]
 
 
@@ -40,20 +43,36 @@ def planned(words: list[str], folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def made(words: list[str]):
-    given = parse(words)
-    return plan(given.runs[0][1], given.cluster, given.how.sample, given.how.per_host)
+@pytest.fixture(scope="module")
+def made(launcher):
+    """What gives the plan of words, which it makes once."""
+
+    @functools.cache
+    def of(*words: str) -> Plan:
+        given = parse([*words, f"cache={launcher.folder / 'cache'}"])
+        return plan(given.runs[0][1], given.cluster, given.how.sample, given.how.per_host)
+
+    return of
 
 
-def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, here, tmp_path, capsys):
-    words = ["system=vanilla", *SMALL, "device=cpu", *here, "progress=false"]
-    assert Started(place, words).end().code == 0
-    (path,) = tmp_path.glob("*/*/summary.json")
+@pytest.fixture(scope="module")
+def trained(launcher, tmp_path_factory) -> tuple[list[str], Path]:
+    """The words of a run that has finished in a folder of its own, and its summary's file."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = ["system=vanilla", "wire=bfloat16", *SMALL, "device=cpu", "progress=false", f"results={folder}"]
+    words.append(f"cache={launcher.folder / 'cache'}")
+    assert Started(launcher, words).end().code == 0
+    (path,) = folder.glob("*/*/summary.json")
+    return words, path
+
+
+def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, trained, capsys):
+    words, path = trained
     assert cli.main(["run", "--dry", "-m", *words, "seed=1,2"]) == 0
     said, known = capsys.readouterr().out, "2 runs, 1 of them finished before; the others take about "
     assert f"all runs together send {2 * files.read_json(path)['bytes_total'] / 1e6:.3f} MB" in said
     assert re.search(rf"{known}\d+ s by the latest", said)
-    assert list(tmp_path.glob("*/*/summary.json")) == [path], "nothing is trained"
+    assert list(path.parents[2].glob("*/*/summary.json")) == [path], "nothing is trained"
     assert known in Started(place, ["-m", *words, "seed=1,2"]).end().err
     for word, says in {  # as the run itself says
         "cluster.host_cores=x": "cluster.host_cores=x is not a whole number",
@@ -64,12 +83,10 @@ def test_a_dry_run_says_what_a_sweep_sends_and_how_long_it_takes(place, here, tm
     assert cli.main(["run", "--dry", "-m", *words, "device=auto,cpu"]) == 0
 
 
-def test_a_plan_is_what_the_run_then_sends_and_holds(place, here, tmp_path, capsys):
-    words = ["system=vanilla", "wire=bfloat16", *SMALL, "device=cpu", *here]
+def test_a_plan_is_what_a_run_sends_and_holds(trained, tmp_path, capsys):
+    words, path = trained
     rows = planned([*words, *APART], tmp_path)
     assert capsys.readouterr().out.startswith("fits: ")
-    assert Started(place, [*words, "progress=false"]).end().code == 0
-    (path,) = tmp_path.glob("*/*/summary.json")
     summary = files.read_json(path)
     sent = {name: sum(parts.values()) for name, parts in summary["bytes_epoch_by_purpose"].items()}
     for row in rows:
@@ -116,27 +133,25 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
         assert least < sent < most
 
 
-def test_a_probe_that_fails_is_named_by_the_words_that_were_given(here, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        (["plan", *APART], ["system=vanilla", "label=mine", *SMALL]),
+        (["run", "--dry", "cluster=null"], SMALL),  # of the default system, which is not named
+    ],
+)
+def test_a_probe_that_fails_is_named_by_the_words_that_were_given(command, words, here, monkeypatch, capsys):
     def start(sweep, places, missing):
         raise InputError(sweep)
 
     monkeypatch.setattr(runner, "start", start)
-    assert main(["system=vanilla", "label=mine", *SMALL, *APART, "probe=2", *here]) == 2
-    assert capsys.readouterr().err.startswith("error: system=vanilla label=mine dataset=twin/flickr ")
+    assert cli.main([*command, *words, "probe=2", *here]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {' '.join(words)} ")
 
 
-def test_a_probe_of_the_default_system_names_none(here, monkeypatch, capsys):
-    def start(sweep, places, missing):
-        raise InputError(sweep)
-
-    monkeypatch.setattr(runner, "start", start)
-    assert cli.main(["run", "--dry", *SMALL, "probe=2", "cluster=null", *here]) == 2
-    assert capsys.readouterr().err.startswith("error: dataset=twin/flickr ")
-
-
-def test_a_gpu_does_not_hold_what_lies_in_its_hosts_memory(here):
-    words = ["system=digest", *SMALL, "cluster=l4", *here]
-    on_gpu, on_cpu = made(words), made([*words, "device=cpu"])
+def test_a_gpu_does_not_hold_what_lies_in_its_hosts_memory(made):
+    words = ["system=digest", *SMALL, "cluster=l4"]
+    on_gpu, on_cpu = made(*words), made(*words, "device=cpu")
     assert "mapped" not in on_gpu.memory and (on_cpu.memory["mapped"] > 0).all()
 
 
@@ -163,9 +178,9 @@ def test_what_grows_is_between_its_power_of_the_scale_and_the_scale(power, start
         np.testing.assert_allclose(end, times * large)
 
 
-def test_a_smaller_twin_tells_of_a_larger_one(here):
+def test_a_smaller_twin_tells_of_a_larger_one(made):
     words = ["system=vanilla", "dataset=twin/flickr", "dataset.scale=0.1", "workers=3", "epochs=3", *APART]
-    whole, smaller = made([*words, *here]), made([*words, "sample=0.05", *here])
+    whole, smaller = made(*words), made(*words, "sample=0.05")
     least, most = smaller.bytes_epoch()
     assert least <= whole.bytes_epoch()["least"] <= most < 1.3 * least
     assert smaller.needs == pytest.approx(whole.needs, rel=0.1)
@@ -177,22 +192,21 @@ def test_a_smaller_twin_tells_of_a_larger_one(here):
     )
 
 
-def test_extrapolated_bytes_are_numbers_also_where_a_total_did_not_grow(here):
-    sent = made(["system=vanilla", *SMALL, *APART, "sample=0.0025", *here]).bytes
+def test_extrapolated_bytes_are_numbers_also_where_a_total_did_not_grow(made):
+    sent = made("system=vanilla", *SMALL, *APART, "sample=0.0025").bytes
     assert sent[["least", "most"]].dtypes.tolist() == [float, float]
 
 
-def test_on_slow_links_an_epoch_is_its_messages_one_after_the_other(here):
+def test_on_slow_links_an_epoch_is_its_messages_one_after_the_other(made):
     """Each exchange lasts as long as its larger direction, and a sum of two workers as its half each way."""
     rate = 1e-6  # GB/s, beside which no work counts
     slow = [f"cluster.between.gbytes_per_s={rate}", "cluster.between.latency_us=0"]
-    found = made(["system=vanilla", *SMALL, *APART, *slow, *here])
+    found = made("system=vanilla", *SMALL, *APART, *slow)
     exchanges = found.bytes[found.bytes.epoch == 1].groupby(["layer", "direction", "purpose"])
     largest = [max(each.groupby(end).most.sum().max() for end in ("worker", "peer")) for _, each in exchanges]
     want = sum(largest) / (rate * 1e9)
     assert found.seconds[0].epoch == pytest.approx(want, rel=0.01)
-    piped = made(["system=pipegcn", *SMALL, *APART, *here])
-    plain = made(["system=vanilla", *SMALL, *APART, *here])
+    piped, plain = (made(f"system={name}", *SMALL, *APART) for name in ("pipegcn", "vanilla"))
     assert piped.bytes_epoch().equals(plain.bytes_epoch()) and piped.seconds[0].epoch < plain.seconds[0].epoch
 
 
@@ -227,11 +241,10 @@ def test_runs_of_one_system_are_told_apart(here, capsys, tmp_path):
     assert sorted(f"{each:.3f}" for each in apart) == sorted(sent for _, sent in rows)
 
 
-def test_who_reads_another_hosts_memory_is_said(here):
-    assert any(
-        "another host's workers" in note for note in made(["system=capgnn", *SMALL, *APART, *here]).notes
-    )
-    assert not any("another host" in note for note in made(["system=vanilla", *SMALL, *APART, *here]).notes)
+@pytest.mark.parametrize("system, reads", [("capgnn", True), ("vanilla", False)])
+def test_who_reads_another_hosts_memory_is_said(system, reads, made):
+    notes = made(f"system={system}", *SMALL, *APART).notes
+    assert any("another host's workers" in note for note in notes) == reads
 
 
 @pytest.mark.parametrize(
@@ -252,6 +265,7 @@ def test_who_reads_another_hosts_memory_is_said(here):
         (["system=vanilla", *SMALL, *APART, "probe=1"], "probe=1"),
         (["system=vanilla", *SMALL, *APART, "probe="], 'probe="" is not a whole number: give one'),
         (["system=vanilla", *SMALL, *APART, "probe=1:30"], "probe=1:30 is not a whole number: give one"),
+        (["system=vanilla", *OWN, *APART, "sample=0.1"], "asks for a smaller twin"),
         (["system=vanilla", *SMALL, *APART, "sample=2"], "sample=2.0 is out of range: give more than 0 and"),
         (["system=vanilla", *SMALL, "cluster=my #2.yaml"], 'cluster="my #2.yaml" does not exist'),
         (
@@ -268,23 +282,15 @@ def test_who_reads_another_hosts_memory_is_said(here):
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_a_sentence(words, said, here, capsys):
-    assert main([*words, *here]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
-
-
-def test_a_sample_is_of_a_twin(place, here, capsys):
-    own = ["dataset=npz", f"dataset.path={place.graph}", "workers=2"]
-    assert main(["system=vanilla", *own, *APART, "sample=0.1", *here]) == 2
-    assert "asks for a smaller twin" in capsys.readouterr().err
+    refused(capsys, main, [*words, *here], said)
 
 
 @pytest.mark.parametrize("command", PAGE, ids=lambda command: str(PAGE.index(command)))
 def test_every_command_of_the_page_is_planned(command, here, tmp_path, monkeypatch, capsys):
-    """On a small twin, on two workers."""
+    """On a small twin, on two workers, and without its probe, which another test is of."""
     monkeypatch.chdir(tmp_path)
+    parse([word for word in command.rest if "=" in word])
     short = [word for word in command.rest if not word.startswith(("dataset", "workers", "probe", "sample"))]
-    short += ["probe=2"] * any(word.startswith("probe") for word in command.rest)
     short += ["sample=0.0025"] * any(word.startswith("sample") for word in command.rest)
     assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out.startswith("fits: ")

@@ -18,6 +18,7 @@ from harness.results.reader import STARTED, Trace, find_runs
 from harness.run import runner
 from tests import traces
 from tests.commands import commands
+from tests.recorded import refused
 from tests.test_plan import APART, SMALL
 
 PAGE = [command for command in commands() if command.name == "advise"]
@@ -254,9 +255,7 @@ def test_nothing_is_trained_where_no_system_fits(here, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_advised_is_refused_in_a_sentence(words, said, two, capsys):
-    assert main([*words, *two]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
+    refused(capsys, main, [*words, *two], said)
 
 
 def test_reports_leave_out_what_advise_has_started_unless_it_is_named(tmp_path):

@@ -175,14 +175,6 @@ def test_beside_mini_batches_stand_training_vertices_per_second(tmp_path, capsys
     assert "compare over time, bytes and steps, and not over epochs" in text
 
 
-def test_repeats_of_one_seed_are_one_sample(tmp_path):
-    for name, seed, speed in (("a", 1, 1.0), ("b", 1, 2.0), ("c", 2, 3.0)):
-        traces.finished(tmp_path / name, traces.config(seed=seed), speed=speed)
-    (group,), _ = groups.load([tmp_path])
-    e = group.estimate(lambda s: s["epoch_s"])
-    assert e.n == 2 and e.mean == pytest.approx(0.58 * (1.5 + 3.0) / 2) and len(group.runs) == 3
-
-
 def test_any_other_difference_makes_another_row_and_stands_in_its_name_or_column(tmp_path, capsys):
     plain = ("plain features=refetch model.hidden=64", "2", "metis", "5")
     changes = {

@@ -251,15 +251,16 @@ def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, cap
     assert shown == {"other": "-10.00", "reference": ""}
 
 
-@pytest.mark.parametrize("values, said", [
-    ([(10, 0.114), (2, 0.5), (1, 0.9)], "90.0 50.0 11.4"),
-    ([(1, 0.5), (1, 0.6), (2, 0.8)], "55.0 80.0"),  # several runs of a seed are one value
+@pytest.mark.parametrize("values, said, seeds", [
+    ([(10, 0.114), (2, 0.5), (1, 0.9)], "90.0 50.0 11.4", [90, 50, 11.4]),
+    ([(1, 0.5), (1, 0.6), (2, 0.8)], "55.0 80.0", [55, 80]),  # several runs of a seed are one sample
 ])  # fmt: skip
-def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys, values, said):
+def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys, values, said, seeds):
     for number, (seed, value) in enumerate(values):
         composed = traces.config(gpus=1, epochs=1, seed=seed)
         scored_run(tmp_path / str(number), [traces.scored(0.5, 0.5, value)], composed)
-    assert rows_of(capsys, tmp_path)[0]["by seed"] == said
+    (shown,) = rows_of(capsys, tmp_path)
+    assert (shown["by seed"], shown["test acc %"]) == (said, f"{estimate(seeds):.2f}")
 
 
 def test_in_a_picture_of_many_long_names_none_is_cut_or_lies_on_another(tmp_path):

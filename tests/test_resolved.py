@@ -1,6 +1,5 @@
 """What a run became of what was asked for: it goes on with that, and tells of it."""
 
-import json
 import signal
 
 import pytest
@@ -92,18 +91,8 @@ def test_a_file_of_another_schema_version_is_refused(tmp_path):
         resolved.read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        '{"attempts": []}',
-        '{"attempts": [{"device": "cpu"}]}',
-        '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}'])
 def test_a_damaged_file_is_named(tmp_path, text):
-    path = tmp_path / "resolved.json"
-    path.write_text(text) if not text else files.write_json_atomic(path, json.loads(text))
+    (tmp_path / resolved.FILE).write_text(text)
     with pytest.raises(InputError, match="resolved.json .*fresh=true"):
         resolved.read(tmp_path)
