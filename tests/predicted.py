@@ -67,21 +67,14 @@ def _epochs(trace: Trace, timeline: Timeline) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="the table has the medians over them")
-    parser.add_argument(
-        "--cluster", type=Path, help="what halobench cluster measure wrote; not measured then"
-    )
-    parser.add_argument("--systems", nargs="+", help="default: all")
-    asked = parser.parse_args()
-    systems = asked.systems or list(runner.configured())
     rounds: list[list[Held]] = []
-    for number in range(asked.rounds):
+    for number in range(parser.parse_args().rounds):
         with tempfile.TemporaryDirectory() as folder:
-            cluster = asked.cluster or Path(folder) / "measured.yaml"
-            if not asked.cluster:
-                # In a process of its own, as a user measures: loops and threads are set up anew.
-                words = [sys.executable, "-m", "harness", "cluster", "measure", "--out", str(cluster)]
-                subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            rounds.append(held(Path(folder), cluster.resolve(), systems))
+            cluster = Path(folder) / "measured.yaml"
+            # In a process of its own, as a user measures: loops and threads are set up anew.
+            words = [sys.executable, "-m", "harness", "cluster", "measure", "--out", str(cluster)]
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            rounds.append(held(Path(folder), cluster, list(runner.configured())))
         said = " ".join(f"{each.system} {each.ratio:.2f}" for each in rounds[-1])
         print(f"round {number + 1}: {said}", file=sys.stderr)
     rows = []

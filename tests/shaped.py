@@ -49,9 +49,9 @@ def measured(run: Path) -> float:
     return float(epochs[epochs.epoch > 0].groupby("epoch").train_s.max().mean())
 
 
-def prepared(folder: Path, workers: int, systems: Sequence[str], *more: str) -> list[Path]:
+def prepared(folder: Path, workers: int, *more: str) -> list[Path]:
     """Folders of runs that wait for their workers."""
-    words = [f"system={','.join(systems)}", *GRAPH, f"workers={workers}", f"epochs={EPOCHS}", "device=cpu"]
+    words = [f"system={','.join(SYSTEMS)}", *GRAPH, f"workers={workers}", f"epochs={EPOCHS}", "device=cpu"]
     places = [f"results={folder}", f"cache={folder.parent / 'cache'}", "launch=prepare", *more]
     done = subprocess.run(
         [sys.executable, "-m", "harness", "-m", *words, *places], cwd=ROOT, capture_output=True, text=True
@@ -66,10 +66,10 @@ def trained(hosts: Hosts, runs: Sequence[Path], count: int, workers: int) -> Non
         assert command.end() == 0, command.said
 
 
-def held(scratch: Path, count: int, mbit: int, systems: Sequence[str] = SYSTEMS) -> list[Held]:
+def held(scratch: Path, count: int, mbit: int) -> list[Held]:
     """`count` hosts of one worker each, all of which send at most `mbit`."""
-    alone = prepared(scratch / "loopback", count, systems, "transport=sockets")
-    apart = prepared(scratch / "shaped", count, systems)
+    alone = prepared(scratch / "loopback", count, "transport=sockets")
+    apart = prepared(scratch / "shaped", count)
     for name, runs, several in (("one", alone, 1), ("many", apart, count)):
         (scratch / name).mkdir()
         hosts = Hosts(scratch / name, max(several, 2), mbit if several > 1 else None)
@@ -78,7 +78,7 @@ def held(scratch: Path, count: int, mbit: int, systems: Sequence[str] = SYSTEMS)
         finally:
             hosts.close()
     found = []
-    for system, here, there in zip(systems, alone, apart):
+    for system, here, there in zip(SYSTEMS, alone, apart):
         link = f"cluster.between.gbytes_per_s={mbit / 8000}"
         # Wall seconds say more of a worker than its CPU seconds, as long as it has a core.
         shared = [f"cores={cpu_count()}"] if count > cpu_count() else []
@@ -109,13 +109,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--mbit", type=int, default=100)
-    parser.add_argument("--systems", nargs="+", default=SYSTEMS)
     asked = parser.parse_args()
     if reason := lacking():
         sys.exit(reason)
     with tempfile.TemporaryDirectory() as scratch:
         print(f"{asked.hosts} hosts of one worker, {asked.mbit} Mbit/s each")
-        print(table(held(Path(scratch), asked.hosts, asked.mbit, asked.systems)))
+        print(table(held(Path(scratch), asked.hosts, asked.mbit)))
 
 
 if __name__ == "__main__":

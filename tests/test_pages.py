@@ -81,7 +81,3 @@ def test_the_recipe_of_cdfgnn_prints_shares_quiet_epochs_bytes_and_accuracy(tmp_
     # the first epoch's test accuracy stands for the best.
     printed = capsys.readouterr().out
     assert printed == "| cora | 0.5 | 0.01 | 39 | 75 | 10 | 10 | 50 | 2 1 | 0.0 | 0.0 | 2.0 |\n"
-
-
-def test_a_system_without_keys_has_no_knobs():
-    assert pages.knobs("local", "_target_: a.B\n# nothing\n") == "None."

@@ -168,9 +168,9 @@ def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
 
 @pytest.fixture
 def here(place, tmp_path, monkeypatch):
-    """Words of where runs go, of six systems: two share memory between workers, and one is asynchronous."""
+    """Words of where runs go, of five systems: two share memory between workers, and one is asynchronous."""
     monkeypatch.setattr(runner, "start", place.sweep)
-    only(monkeypatch, "vanilla", "local", "zero_halo", "distdgl", "digest", "digest_a")
+    only(monkeypatch, "vanilla", "zero_halo", "distdgl", "digest", "digest_a")
     return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
 
 
@@ -215,7 +215,7 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
     assert main([*short, *SMALL, "probe=2", *here]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("started/*/*/summary.json")}
-    assert trained == {"vanilla", "local", "distdgl", "zero_halo"}
+    assert trained == {"vanilla", "distdgl", "zero_halo"}
     # What passing messages between hosts costs is traced, so that it is replayed.
     configs = tmp_path.glob("started/*/*/config.yaml")
     assert {yaml.safe_load(path.read_text())["transport"] for path in configs} == {"sockets"}
