@@ -1,6 +1,10 @@
-"""Who owns each vertex: balance, determinism, what METIS is asked, and refusals."""
+"""Who owns each vertex: balance, determinism, what METIS is asked, with several constraints and as DistDGL
+extends it too; ByteGNN's partitioner against a replay of its formulas in plain Python; refusals.
+"""
 
+import importlib.metadata
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -8,11 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
+from harness.base.target import made
 from harness.data.csr import from_edges
-from harness.data.partition.assign import EdgeCutPartitioner, assign, fill_empty
+from harness.data.partition.assign import EdgeCutPartitioner, Metis, assign, fill_empty
+from harness.data.partition.balanced import DGLS, WEIGHTS, Balanced
+from harness.data.partition.config import Partitioner
+from harness.data.partition.extended import Extended
 from harness.data.partition.fennel import Fennel
+from harness.data.partition.neighbourhood import UNREACHED, Neighbourhood, blocks
 from tests.graphs import edge_list, graphs, of_pattern, random_graph
-from tests.pieces import EDGE_CUTS
+from tests.pieces import EDGE_CUTS, has_metis
 
 
 def cut(graph, assignment) -> int:
@@ -139,3 +148,173 @@ def test_refusals(method, parts, sentence):
 def test_what_a_partitioner_answers_is_held_to_what_it_must(owners, said):
     with pytest.raises(InputError, match=said):
         assign(random_graph(10, 3), Given(owners), 3, 0)
+
+
+needs_metis = pytest.mark.skipif(not has_metis(), reason="cmeel-metis is not installed")
+
+
+def lopsided():
+    """A graph of 8 communities in a ring, of which two hold all training vertices."""
+    graph = random_graph(800, 3.0, seed=1)
+    source = np.repeat(np.arange(800), 12)
+    target = source // 100 * 100 + np.random.default_rng(1).integers(0, 100, len(source))
+    edges = from_edges(
+        np.concatenate([source, np.arange(0, 800, 100)]).astype(np.int32),
+        np.concatenate([target, (np.arange(0, 800, 100) + 100) % 800]).astype(np.int32),
+        800, symmetrise=True, self_loops=False,
+    )  # fmt: skip
+    train = np.arange(800) < 200
+    none = np.zeros(800, bool)
+    return graph.replace(
+        indptr=edges.indptr, indices=edges.indices, symmetric=True, train=train, val=none, test=none,
+        labels=np.zeros(800, np.int32),
+    )  # fmt: skip
+
+
+def share(weights: np.ndarray, owners: np.ndarray) -> float:
+    """The largest part over the mean."""
+    sums = np.bincount(owners, weights, minlength=4)
+    return sums.max() / sums.mean()
+
+
+@needs_metis
+def test_every_part_gets_its_share_of_each_constraint():
+    graph = lopsided()
+    plain, owners = assign(graph, Metis(), 4, 1), assign(graph, Balanced(), 4, 1)
+    assert share(graph.train, plain) > 1.5, "without the constraints this tests nothing"
+    for name in DGLS:
+        assert share(WEIGHTS[name](graph), owners) < 1.1, name
+    assert np.array_equal(owners, assign(graph, Balanced(), 4, 1))
+    assert not np.array_equal(owners, assign(graph, Balanced(), 4, 2))
+    directed = graph.replace(symmetric=False)
+    assert np.array_equal(owners, assign(directed, Balanced(), 4, 1)), "it goes by the undirected pattern"
+
+
+def test_constraints_are_what_their_names_say():
+    graph = lopsided()
+    how = Balanced(balance=["vertices", "edges", "train", "val", "rest_edges"])
+    weights = how.constraints(graph)
+    assert weights.shape == (800, 4), "no vertex validates, so that this constraint is left out"
+    degree = graph.in_degrees()
+    assert weights.sum(0).tolist() == [800, degree.sum(), 200, degree[200:].sum()]
+    assert Balanced(balance=["val"]).constraints(graph).tolist() == [[1]] * 800
+    assert Extended(balance=["train", "rest"]).constraints(graph).sum(0).tolist() == [200, 600]
+
+
+def test_where_metis_is_not_installed_one_sentence_says_so(monkeypatch):
+    def missing(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    with pytest.raises(InputError, match=r"needs METIS of cmeel-metis \(.*\); give partition=metis, or pip"):
+        assign(lopsided(), Balanced(), 4, 1)
+
+
+@pytest.mark.parametrize(
+    "balance, says", [([], "balance=.* is empty"), (["trian"], 'balance="trian" is not known; did you mean')]
+)
+def test_bad_constraints_are_one_sentence(balance, says):
+    with pytest.raises(InputError, match=says):
+        Balanced(balance=balance)
+
+
+@needs_metis
+def test_extended_with_metis_own_values_is_metis():
+    graph = random_graph(3000, 12.0, seed=1)
+    plain = Balanced(balance=["vertices"]).vertex_owners(graph, 4, 1)
+    own = {"drop_edges": False, "on_disk": False, "initial": None, "refinements": 10}
+    assert np.array_equal(Extended(**own).vertex_owners(graph, 4, 1), plain)
+    for knob in ("drop_edges", "initial", "refinements"):
+        changed = Extended(**{**own, knob: getattr(Extended(), knob)}).vertex_owners(graph, 4, 1)
+        assert not np.array_equal(changed, plain), knob
+    assert np.array_equal(Extended(**{**own, "on_disk": True}).vertex_owners(graph, 4, 1), plain)
+
+
+def in_edges(graph) -> list[set[int]]:
+    return [
+        {int(u) for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]} - {v}
+        for v in range(graph.num_vertices)
+    ]
+
+
+def distances(sources: list[set[int]], start: int) -> dict[int, int]:
+    """Hops along in-edges from `start`."""
+    found, queue = {start: 0}, deque([start])
+    while queue:
+        v = queue.popleft()
+        for u in sources[v] - found.keys():
+            found[u] = found[v] + 1
+            queue.append(u)
+    return found
+
+
+@given(graph=graphs(max_vertices=25), hops=st.integers(0, 4), data=st.data())
+def test_a_vertex_joins_the_nearest_centre_within_reach_and_of_these_the_first(graph, hops, data):
+    n = graph.num_vertices
+    centres = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), bool)
+    reach = {int(c): distances(in_edges(graph), int(c)) for c in np.flatnonzero(centres)}
+    for v, centre in enumerate(blocks(graph, centres, hops)):
+        near = sorted((found[v], c) for c, found in reach.items() if found.get(v, hops + 1) <= hops)
+        assert centre == (near[0][1] if near else UNREACHED)
+        assert centre == v or not centres[v]
+
+
+def check_replay(graph, parts: int, how: Neighbourhood, found: np.ndarray) -> None:
+    """Algorithm 2, a block at a time: each goes to a part of highest score, and of parts that are alike to
+    the first."""
+    sources, n = in_edges(graph), graph.num_vertices
+    touching = [{*us, *(w for w in range(n) if v in sources[w])} for v, us in enumerate(sources)]
+    splits = {"train": graph.train, "val": graph.val, "test": graph.test}
+    weights = {"train": how.alpha, "val": how.beta, "test": how.gamma}
+    centres = graph.train if how.centres == "train" else graph.train | graph.val | graph.test
+    centre = blocks(graph, centres, how.hops)
+    members = {int(c): np.flatnonzero(centre == c) for c in np.unique(centre) if c != UNREACHED}
+
+    def rank(c: int) -> tuple[int, int]:
+        printed = max(int(mask[members[c]].sum()) for mask in splits.values())
+        return -(printed if how.literal else len(members[c])), c
+
+    owners = np.full(n, -1)
+    line = [(True, members[c]) for c in sorted(members, key=rank)]
+    line += [(False, np.array([v])) for v in np.flatnonzero(centre == UNREACHED)]
+    for labelled, block in line:
+        (chosen,) = set(found[block].tolist())
+        scores, facts = [], []
+        for j in range(parts):
+            part = owners == j
+            shared = sum(owners[w] == j for v in block for w in touching[v])
+            facts.append((shared, part.sum(), *((part & mask).sum() for mask in splits.values())))
+            crossing = shared / part.sum() if part.any() else 0.0
+            if labelled:
+                balance = 1 - sum(
+                    weights[s] * (part & mask).sum() / (mask.sum() / parts)
+                    for s, mask in splits.items() if mask.any()
+                )  # fmt: skip
+            else:
+                balance = 1 - part.sum() * parts / n
+            scores.append((crossing + (not how.literal or not labelled)) * balance)
+        assert math.isclose(scores[chosen], max(scores), abs_tol=1e-12)
+        assert facts.index(facts[chosen]) == chosen
+        owners[block] = chosen
+    assert (owners == found).all()
+
+
+@given(
+    graph=graphs(min_vertices=4, max_vertices=25),
+    parts=st.integers(2, 4),
+    literal=st.booleans(),
+    centres=st.sampled_from(["labelled", "train"]),
+    weights=st.sampled_from([(1 / 3, 1 / 3, 1 / 3), (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)]),
+    hops=st.integers(0, 3),
+)
+def test_parts_are_those_of_the_printed_formulas(graph, parts, literal, centres, weights, hops):
+    how = Neighbourhood(None, hops, centres, literal, *weights)
+    found = how.vertex_owners(graph, parts, 0)
+    assert found.dtype == np.int32 and ((found >= 0) & (found < parts)).all()
+    check_replay(graph, parts, how, found)
+
+
+def test_centres_of_no_known_kind_are_one_sentence():
+    block = {"_target_": "harness.data.partition.neighbourhood.Neighbourhood", "centres": "tran"}
+    with pytest.raises(InputError, match='partition.centres="tran" is not known; did you mean "train"'):
+        made(block, "partition", Partitioner)

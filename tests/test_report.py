@@ -1,4 +1,6 @@
-"""Tables: read from traces alone, repeats found, nothing mixed that does not belong together."""
+"""Tables: read from traces alone, repeats found, nothing mixed that does not belong together, the best of
+each column marked, and the clock that they show.
+"""
 
 import io
 import re
@@ -13,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from harness.base.errors import InputError
-from harness.results import summary
+from harness.results import files, summary
 from harness.results.reader import Trace
-from harness.results.report import groups, plot, single
+from harness.results.report import columns, groups, plot, single
 from harness.results.report.__main__ import main
 from harness.results.report.estimate import Estimate, estimate
 from tests import traces
@@ -241,3 +243,121 @@ def test_a_metric_that_a_system_records_is_a_column_by_its_name(tmp_path, capsys
     assert shown == {"with": "3", "without": "-"}
     assert main(["table", str(tmp_path), "--metric", "gab"]) == 2
     assert '--metric="gab" is not known' in capsys.readouterr().err
+
+
+ROLES = {"exact": "reference", "none": "control", "frugal": "", "good": ""}
+
+
+def test_the_best_is_marked_and_bytes_are_told_as_a_ratio(tmp_path):
+    measured = {"exact": (0.8, 1000), "none": (0.5, 1), "frugal": (0.6, 100), "good": (0.9, 500)}
+    for name, (target, size) in measured.items():
+        traces.of(tmp_path / name, name, target=target, size=size, ran_on={"role": ROLES[name]})
+    traces.stream(traces.prepare(tmp_path / "half", traces.config()), range(2), target=1.0, size=1)
+    section = section_of(tmp_path)
+    names = [group.first.name for group in section.groups]
+    mb = columns.ALL["mb_epoch"]
+    for column, winner in ((columns.ACCURACY, "good"), (mb, "frugal")):
+        assert [name for name, best in zip(names, section.best(column)) if best] == [winner]
+    assert not any(section.best(columns.MAJORITY))
+    cells = section.cells()
+    headings, rows = list(cells.text), cells.marked("*").to_numpy().tolist()
+    ratio = headings.index("MB / exact")
+    assert ratio == headings.index("MB per epoch") + 1 and any(ratio in block for block in cells.blocks)
+    exact = section.groups[names.index("exact")].estimate(mb.value).mean
+    for group, row in zip(section.groups, rows):
+        ours = group.estimate(mb.value).mean
+        assert row[ratio] == f"{ours / exact:.3f}"
+        assert row[ratio - 1] == f"{ours:.3f}{' *' if group.first.name == 'frugal' else ''}"
+    assert any("* marks the best" in note for note in section.notes())
+
+
+def test_what_is_not_told_apart_from_the_best_is_marked_too(tmp_path):
+    scores = {"first": (0.9, 0.86), "near": (0.85, 0.89), "behind": (0.5, 0.51)}
+    for name, targets in scores.items():
+        for seed, target in enumerate(targets):
+            traces.of(tmp_path / f"{name}{seed}", name, target=target, seed=seed, size=1000)
+    section = section_of(tmp_path)
+    marked = dict(zip((group.first.name for group in section.groups), section.best(columns.ACCURACY)))
+    assert marked == {"first": True, "near": True, "behind": False}
+
+
+def test_one_seed_beside_several_is_not_the_best(tmp_path):
+    for name, seeds in (("lone", 1), ("whole", 3)):
+        for seed in range(seeds):
+            traces.of(tmp_path / f"{name}{seed}", name, target=0.9 if name == "lone" else 0.5, seed=seed)
+    assert section_of(tmp_path).best(columns.ACCURACY) == [False, False]
+
+
+def test_without_exact_training_there_is_no_ratio_and_of_equals_no_best(tmp_path):
+    for name in ("one", "two"):
+        traces.of(tmp_path / name, name)
+    cells = section_of(tmp_path).cells()
+    assert "MB / exact" not in cells.text and not cells.best.to_numpy().any()
+
+
+def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
+    for features, size in (("once", 10), ("refetch", 1000)):
+        how = {"size": size, "ran_on": {"role": "reference"}}
+        traces.of(tmp_path / features, "exact", system__features=features, **how)
+    section = section_of(tmp_path)
+    assert [section.bytes_ratio(group) for group in section.groups] == [1.0, 1.0]
+
+
+def test_runs_of_unlike_length_are_told_and_have_no_best_sum(tmp_path):
+    for name, epochs, size in (("long", 5, 1000), ("short", 3, 900)):
+        traces.of(tmp_path / name, name, epochs=epochs, size=size)
+    section = section_of(tmp_path)
+    assert section.best(columns.ALL["mb_epoch"]) == [False, True]
+    assert section.best(columns.ALL["mb_run"]) == [False, False]
+    assert any("rows of unlike numbers of epochs are compared" in note for note in section.notes())
+    assert not any("unlike numbers" in note for note in section_of(tmp_path / "long").notes())
+
+
+def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, capsys):
+    crowded = traces.finished(tmp_path / "crowded", traces.config(), cores=1)
+    traces.finished(tmp_path / "roomy", traces.config(), cores=2)
+    s = Trace(crowded).summary
+    assert s["clock"] == "cpu" and any("2 workers outnumber 1 cores" in note for note in s["notes"])
+    text = run_markdown(capsys, tmp_path)
+    first, second = text.split("\n\n**")
+    cpu, wall = (first, second) if "1 cores" in first else (second, first)
+    assert "epoch CPU s" in cpu and "epoch s" not in cpu and "workers outnumber cores" in cpu
+    assert "epoch s" in wall and not any(
+        f"{part} CPU s" in wall for part in ("epoch", "compute", "comm", "rest")
+    )
+    assert rows(cpu)[0]["epoch CPU s"] == "0.4300"
+    figure = plot.breakdown(section_of(crowded), ["x"])
+    assert "CPU s (workers outnumber cores)" in figure.axes[0].get_xlabel()
+
+
+def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
+    run, made = traces.prepare(tmp_path, traces.config(gpus=1)), [traces.epoch(number) for number in range(3)]
+    for each in made:
+        each.spans[0].cpu = 0.3  # of 0.5 s
+    s = summary.summarise(traces.write(run, made))
+    assert s["core_share"] == pytest.approx(0.6) and any("had a core for 60 %" in note for note in s["notes"])
+    assert "In 1 run other programs took a share of the cores: its wall time is too long" in run_markdown(
+        capsys, run
+    )
+    assert "core" not in "".join(summary.summarise(traces.finished(tmp_path / "alone"))["notes"])
+
+
+def test_on_a_gpu_the_wall_clock_stands(tmp_path):
+    run = traces.prepare(tmp_path, traces.config(device="auto"), cores=1)
+    files.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
+    traces.stream(run, range(2))
+    s = summary.summarise(run)
+    assert s["clock"] == "wall" and any("2 workers shared 1 GPU" in note for note in s["notes"])
+
+
+@pytest.mark.parametrize("told, sampled", [(0.02, 0.02), (7.0, 0.05)])
+def test_cpu_of_threads_that_sample_beside_the_training_is_no_communication(tmp_path, told, sampled):
+    """It stands with the rest; what was sampled before the epoch began is not in the epoch's seconds."""
+    run = traces.prepare(tmp_path, traces.config(gpus=1))
+    metrics = {(-1, "sampler_s"): told}
+    made = [traces.epoch(number, transport_cpu=0.05, metrics=metrics) for number in range(3)]
+    s = summary.summarise(traces.write(run, made))
+    cpu = s["cpu_slowest"]
+    assert (cpu["sampler_s"], cpu["other_threads_s"]) == pytest.approx((sampled, 0.05 - sampled))
+    assert columns.ALL["comm_cpu_s"].value(s) == pytest.approx(0.05 - sampled)
+    assert columns.ALL["rest_cpu_s"].value(s) == pytest.approx(0.1 + sampled)
