@@ -68,13 +68,10 @@ def test_the_worker_that_is_stopped_is_named_once(beats, sleepers):
     assert told.startswith("worker 1 has not moved since epoch 9, for 61 s (stopped by a signal")
 
 
-def test_the_worker_that_is_behind_is_named(beats):
+def test_the_worker_that_is_behind_is_named_and_all_where_nothing_tells_them_apart(beats):
+    assert looked(beats) == ["workers 0, 1 have not moved since epoch 9, for 61 s"]
     beats.rows[1, 0] = 8
     assert looked(beats) == ["worker 1 has not moved since epoch 8, for 61 s"]
-
-
-def test_all_are_named_where_nothing_tells_them_apart(beats):
-    assert looked(beats) == ["workers 0, 1 have not moved since epoch 9, for 61 s"]
 
 
 @pytest.mark.parametrize("calm", ["young", "long epochs", "ended", "not begun"])
