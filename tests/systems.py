@@ -24,6 +24,7 @@ from omegaconf import DictConfig
 from harness.base import places
 from harness.core.draws import draws
 from harness.core.mixins import AsynchronousSystem
+from harness.data.partition.vertexcut import EdgeAssignment
 from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
 from harness.dev.conformance.subject import facts_of
 from harness.run import config
@@ -156,9 +157,11 @@ def small(model: str = "gcn", layers: int = 2, hidden: int = 4, **more) -> dict:
 
 
 def history(train, graph, outcome: Outcome, how: Settings, *drawn, **knobs) -> dense.History:
-    """What the `train` of an oracle over parts makes of the outcome's first weights."""
-    first = outcome.assignment, outcome.weights[0]
-    return train(graph, *first, *drawn, epochs=how.epochs, **knobs, **how.optimiser)
+    """What the `train` of an oracle, over parts or a vertex-cut, makes of the outcome's first weights."""
+    cut = outcome.assignment
+    masters = [cut.masters()] if isinstance(cut, EdgeAssignment) else []
+    given = cut, *masters, outcome.weights[0], *drawn
+    return train(graph, *given, epochs=how.epochs, **knobs, **how.optimiser)
 
 
 def exact(graph, outcome: Outcome, how: Settings) -> dense.History:
@@ -175,6 +178,12 @@ def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
     for after, want in zip(outcome.weights[1:], history.weights_after, strict=True):
         for name in want:
             np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)
+
+
+def assert_trained_as(outcome: Outcome, other: Outcome, rtol: float = 1e-5) -> None:
+    """Losses and weights of every epoch equal those of another run."""
+    history = dense.History(losses=other.losses, weights_after=other.weights[1:])
+    assert_trained_alike(outcome, history, rtol)
 
 
 def bytes_by_layer(outcome: Outcome, epoch: int, direction: str) -> np.ndarray:

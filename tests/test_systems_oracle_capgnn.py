@@ -114,9 +114,7 @@ def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refres
     )  # fmt: skip
     settings = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=8)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
-    history = capgnn.train(
-        graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser
-    )
+    history = systems.history(capgnn.train, graph, outcome, settings, **knobs)
     oldest, seen = 0, set()
     for epoch in range(8):
         sent = {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}

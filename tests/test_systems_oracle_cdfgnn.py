@@ -43,19 +43,6 @@ def knobs_of(draw) -> dict:
     return knobs
 
 
-def train(graph, outcome, settings, model: str, knobs: dict) -> cdfgnn.CdfgnnHistory:
-    return cdfgnn.train(
-        graph,
-        outcome.assignment,
-        outcome.assignment.masters(),
-        outcome.weights[0],
-        model=model,
-        epochs=settings.epochs,
-        **knobs,
-        **settings.optimiser,
-    )
-
-
 def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
     """The same rows are sent in every synchronisation; metrics say how many, and why the others are not."""
     for epoch, messages in enumerate(want.messages[: want.certain]):
@@ -102,7 +89,7 @@ def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, direc
     graph = random_graph(seed, vertices=18, directed=directed)
     settings = Settings(model=systems.small(model, layers), epochs=8, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), parts, method, settings)
-    want = train(graph, outcome, settings, model, knobs)
+    want = systems.history(cdfgnn.train, graph, outcome, settings, model=model, **knobs)
     if not (knobs["cache"] and knobs["quantise"] and knobs["scatter"] == "diff"):
         assert want.certain == settings.epochs
     assert_as_one(outcome, want, knobs["cache"])
@@ -114,7 +101,7 @@ def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool):
     knobs = {"epsilon": 0.05, "mu2": 0.005, **REFETCH}
     settings = Settings(model=systems.small("gcn", 2, 6), epochs=40)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
-    want = train(graph, outcome, settings, "gcn", knobs)
+    want = systems.history(cdfgnn.train, graph, outcome, settings, **knobs)
     assert want.certain == settings.epochs
     assert_as_one(outcome, want)
     steps = np.diff(want.epsilon)

@@ -65,12 +65,10 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
     shape = systems.small(model, layers)
     how = Settings(model=shape, seed=seed % 100, epochs=3)
     outcome = systems.run(pool, graph, systems.block("gas", **knobs), parts, settings=how)
-    assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
-    steps = steps_of(graph, assignment, parts, how.epochs, how.seed, knobs["clusters"], knobs["batch"])
+    drawn = parts, how.epochs, how.seed, knobs["clusters"], knobs["batch"]
+    steps = steps_of(graph, outcome.assignment, *drawn)
     given_too = {name: knobs[name] for name in ("outside", "start", "refresh", "features")}
-    want = gas.train(
-        graph, assignment, outcome.weights[0], steps, model=model, epochs=3, **given_too, **how.optimiser
-    )
+    want = systems.history(gas.train, graph, outcome, how, steps, model=model, **given_too)
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
     assert_booked(outcome, want, steps)
     told = 8 * parts * (parts - 1) * layers if parts > 1 and knobs["outside"] == "history" else 0
@@ -86,7 +84,7 @@ def test_attention_takes_histories_as_digest_takes_its_store(pool):
     block = systems.block("digest", interval=1, loss="global")
     want = systems.run(pool, graph, block, 3, settings=how)
     outcome = systems.run(pool, graph, systems.block("gas", batch=None), 3, settings=how)
-    systems.assert_trained_alike(outcome, gas.History(losses=want.losses, weights_after=want.weights[1:]))
+    systems.assert_trained_as(outcome, want)
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
@@ -94,10 +92,9 @@ def test_one_worker_in_one_batch_drops_what_full_batch_training_drops(pool, mode
     graph = random_graph(6, vertices=24)
     how = Settings(model=systems.small(model, 3, dropout=0.4, input_dropout=0.3, residual=True))
     full = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
-    want = gas.History(losses=full.losses, weights_after=full.weights[1:])
     for name, knobs in (("gas", {"batch": None}), ("graphsaint", {"budget": None})):
         outcome = systems.run(pool, graph, systems.block(name, **knobs), 1, "block", how)
-        systems.assert_trained_alike(outcome, want)
+        systems.assert_trained_as(outcome, full)
 
 
 def test_what_exact_passes_send_outside_the_clock_is_recorded(pool):

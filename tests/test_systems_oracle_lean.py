@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.core.context import RunFacts
-from harness.core.draws import draws
 from harness.data.partition.shard import Csr
 from harness.run.config import make_system
 from systems.parts.cover import least_cover
@@ -61,15 +59,6 @@ def drawn(run) -> tuple:
     return graph, Settings(model=model, epochs=4, seed=run["seed"], combine=EXACT_SUMS)
 
 
-def drawing(seed: int):
-    """The run's u, as the oracles ask for them."""
-
-    def draw(epoch, layer, direction, sender, count):
-        return draws(seed, epoch, layer, direction, sender, (count,), torch.float64).numpy()
-
-    return draw
-
-
 @settings(max_examples=8)
 @given(bits=st.sampled_from([4, 8]), scale=st.sampled_from(["column", "row"]), run=st.fixed_dictionaries(RUN))
 def test_lean_equals_its_oracle(pool, bits, scale, run):
@@ -77,19 +66,10 @@ def test_lean_equals_its_oracle(pool, bits, scale, run):
     knobs = {"bits": bits, "scale": scale, "narrow": run["narrow"], "messages": run["messages"]}
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
 
-    history = systems.history(
-        lean.train,
-        graph,
-        outcome,
-        how,
-        drawing(how.seed),
-        least if run["messages"] == "cover" else refuses_needed_rows,
-        bits=bits,
-        scale=scale,
-        narrow=run["narrow"],
-        model=how.model["name"],
-        normalisation=how.model["normalisation"],
-    )
+    cover = least if run["messages"] == "cover" else refuses_needed_rows
+    knobs = {"bits": bits, "scale": scale, "narrow": run["narrow"]}
+    knobs |= dict(zip(("model", "normalisation"), run["model"]))
+    history = systems.history(lean.train, graph, outcome, how, systems.drawer(how.seed), cover, **knobs)
     systems.assert_trained_alike(outcome, history)
 
 
@@ -106,8 +86,7 @@ def test_coded_attention_equals_its_oracle(pool, bits, seed, parts, layers, dire
     graph = sparse_graph(seed, directed=directed, trained=trained)
     how = Settings(model=systems.small("gat", layers), epochs=4, seed=seed, combine=EXACT_SUMS)
     outcome = systems.run(pool, graph, systems.block("lean", bits=bits), parts, settings=how)
-    of = {"bits": bits, "epochs": how.epochs, **how.optimiser}
-    history = lean_gat.train(graph, outcome.assignment, outcome.weights[0], drawing(seed), **of)
+    history = systems.history(lean_gat.train, graph, outcome, how, systems.drawer(seed), bits=bits)
     systems.assert_trained_alike(outcome, history)
 
 
@@ -167,22 +146,6 @@ def test_bytes_are_the_closed_form(pool, bits, scale, rows, run):
                     sent = [worker["sent"][epoch] for worker in outcome.workers]
                     assert sent[j].get((l, "forward", "halo", i), (0, 0)) == want
                     assert sent[i].get((l, "backward", "halo", j), (0, 0)) == want
-
-
-def test_masks_are_those_of_vanilla(pool):
-    """The sender of a partial sum drops what the receiver of the rows would."""
-    graph = sparse_graph(5, vertices=30, trained=5)
-    for model, extra_work in (
-        (systems.small("gcn", 3, dropout=0.4, input_dropout=0.2), 1),
-        (systems.small("sage", 3, norm="batch", residual=True), 1),
-        (systems.small("gat", 2, dropout=0.4), 0),
-    ):
-        how = Settings(model=model, epochs=4, rows="all" if "norm" in model else None)
-        plain = systems.run(pool, graph, systems.block("vanilla"), 3, settings=how)
-        block = systems.block("lean", bits=32, extra_work=extra_work)
-        exact = systems.run(pool, graph, block, 3, settings=how)
-        np.testing.assert_allclose(exact.losses, plain.losses, rtol=1e-9)
-        assert exact.scores == plain.scores
 
 
 def test_what_it_refuses():

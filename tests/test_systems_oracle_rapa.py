@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests import systems
 from tests.oracles import capgnn, rapa
-from tests.oracles.samples import RUNS, random_graph
+from tests.oracles.samples import RUNS, keeping, random_graph, targets_of
 from tests.systems import Settings
 from tests.test_systems_oracle_capgnn import assert_same_counts
 
@@ -24,31 +24,22 @@ def devices_of(seed: int, stated: float) -> list[dict]:
     return [{"kind": f"d{i}", **{name: float(2 ** rng.uniform(-3, 0)) for name in names}} for i in range(4)]
 
 
-def partition(graph, assignment, devices, knobs) -> rapa.Partition:
-    defaults = systems.block("capgnn", **knobs)
-    return rapa.Rapa(
-        graph,
-        assignment,
-        devices,
-        **{name: defaults[name] for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")},
-    ).partition()
+def asked(graph, assignment, devices, knobs) -> rapa.Rapa:
+    """The oracle, before its first sweep."""
+    block = systems.block("capgnn", **knobs)
+    prices = {name: block[name] for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")}
+    return rapa.Rapa(graph, assignment, devices, **prices)
 
 
 def assert_same_partition(outcome, passed) -> None:
     """lambda, edges and vertices by worker and iteration."""
     for i, worker in enumerate(outcome.workers):
-        for name, values in (
-            ("lambda", passed.costs),
-            ("edges", passed.edges),
-            ("vertices", passed.vertices),
-        ):
-            have = [
-                value
-                for (_, metric), value in sorted(worker["metrics"][0].items())
-                if metric == f"rapa_{name}"
-            ]
+        kinds = {"lambda": passed.costs, "edges": passed.edges, "vertices": passed.vertices}
+        for name, values in kinds.items():
+            told = sorted(worker["metrics"][0].items())
+            have = [value for (_, metric), value in told if metric == f"rapa_{name}"]
             np.testing.assert_allclose(
-                have, [value[i] for value in values], rtol=1e-12, err_msg=f"{name} of {i}"
+                have, [each[i] for each in values], rtol=1e-12, err_msg=f"{name} of {i}"
             )
 
 
@@ -82,7 +73,7 @@ def test_rapa_equals_its_oracle(
         cluster={"devices": devices},
     )
     outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), parts, settings=settings)
-    passed = partition(graph, outcome.assignment, devices, knobs)
+    passed = asked(graph, outcome.assignment, devices, knobs).partition()
     assert_same_partition(outcome, passed)
     systems.assert_trained_alike(
         outcome,
@@ -106,22 +97,14 @@ def test_the_cache_is_that_of_the_graph_that_rapa_leaves(pool):
     }
     settings = Settings(epochs=5, cluster={"devices": devices})
     outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 4, settings=settings)
-    passed = partition(graph, outcome.assignment, devices, knobs)
+    passed = asked(graph, outcome.assignment, devices, knobs).partition()
     assert_same_partition(outcome, passed)
     blocks = outcome.assignment
-    target = np.repeat(np.arange(24), np.diff(graph.indptr))
-    left = (blocks[target] == blocks[graph.indices]) | passed.kept[blocks[target], graph.indices]
+    reader = blocks[targets_of(graph)]
+    left = (reader == blocks[graph.indices]) | passed.kept[reader, graph.indices]
     assert np.count_nonzero(~left) > 0 and passed.kept.any(), "RAPA has taken some of the halo"
-    indptr = np.concatenate([[0], np.bincount(target[left], minlength=24).cumsum()]).astype(np.int32)
-    graph = graph.replace(indptr=indptr, indices=graph.indices[left])
-    history = capgnn.train(
-        graph,
-        blocks,
-        outcome.weights[0],
-        epochs=settings.epochs,
-        **{k: v for k, v in knobs.items() if k != "rapa_degrees"},
-        **settings.optimiser,
-    )
+    cache = {k: v for k, v in knobs.items() if k != "rapa_degrees"}
+    history = systems.history(capgnn.train, keeping(graph, left), outcome, settings, **cache)
     assert_same_counts(outcome, history, first_layer=0)
     systems.assert_trained_alike(outcome, history)
 
@@ -136,15 +119,7 @@ def test_a_device_without_room_gives_up_halo_vertices(pool, seed, tight, share):
     knobs = {"jaca": False, "pipeline": False, "beta_mb": 2e-4, "vertex_bytes": 16, "edge_bytes": 12}
     settings = Settings(epochs=1, cluster={"devices": devices})
     free = systems.run(pool, graph, systems.block("capgnn", **knobs), 3, settings=settings)
-    whole = rapa.Rapa(
-        graph,
-        free.assignment,
-        devices,
-        **{
-            name: systems.block("capgnn", **knobs)[name]
-            for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")
-        },
-    )
+    whole = asked(graph, free.assignment, devices, knobs)
     need = lambda i: (
         whole.vertices()[i] * (16 + 4 * graph.num_features) + whole.edges()[0][i] * 12 + 2e-4 * 2**20
     )
@@ -152,7 +127,7 @@ def test_a_device_without_room_gives_up_halo_vertices(pool, seed, tight, share):
     outcome = systems.run(
         pool, graph, systems.block("capgnn", **knobs), 3, settings=settings, assignment=free.assignment
     )
-    passed = partition(graph, outcome.assignment, devices, knobs)
+    passed = asked(graph, outcome.assignment, devices, knobs).partition()
     assert_same_partition(outcome, passed)
     whole.kept = passed.kept
     assert need(tight) <= devices[tight]["memory_gb"] * 2**30 or not passed.kept[tight].any()
@@ -168,18 +143,10 @@ def test_a_worker_that_reads_nobody_returns_no_gradients_and_takes_those_of_its_
     """As after RAPA has taken a worker's whole halo: here no edge leads into part 0, and part 1 reads it."""
     graph = random_graph(5, vertices=24)
     assignment = (np.arange(24) >= 12).astype(int)
-    target = np.repeat(np.arange(24), np.diff(graph.indptr))
-    kept = (assignment[target] == 1) | (assignment[graph.indices] == 0)
-    graph = graph.replace(
-        indptr=np.concatenate([[0], np.bincount(target[kept], minlength=24).cumsum()]).astype(np.int32),
-        indices=graph.indices[kept],
-    )
+    graph = keeping(graph, (assignment[targets_of(graph)] == 1) | (assignment[graph.indices] == 0))
     settings = Settings(model=systems.small(model, 3, 8))
     outcome = systems.run(
         pool, graph, systems.block(name, **knobs), 2, settings=settings, assignment=assignment
     )
     one = systems.run(pool, graph, systems.block("vanilla"), 1, settings=settings)
-    np.testing.assert_allclose(outcome.losses, one.losses, rtol=1e-9)
-    for mine, whole in zip(outcome.weights, one.weights):
-        for key in whole:
-            np.testing.assert_allclose(mine[key], whole[key], rtol=1e-7, atol=1e-9, err_msg=key)
+    systems.assert_trained_as(outcome, one, rtol=1e-7)

@@ -1,7 +1,6 @@
 """Replicate is full-graph training at every setting, and computes and fetches what its costs say."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,25 +74,6 @@ def test_rows_and_bytes_are_the_closed_form(pool, knobs, run):
         want["backward"][0] = 0
         for way in ("forward", "backward"):
             np.testing.assert_array_equal(systems.bytes_by_layer(outcome, epoch, way), want[way])
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        systems.small("gcn", 3, dropout=0.4, input_dropout=0.2),
-        systems.small("sage", 3, norm="batch", residual=True),
-        systems.small("gat", 3, dropout=0.4),
-    ],
-    ids=["dropout", "batch norm and residual", "attention and dropout"],
-)
-def test_masks_and_statistics_are_those_of_vanilla(pool, model):
-    graph, how = sparse_graph(5, vertices=30, trained=5), Settings(model=model, epochs=4, rows="all")
-    plain, other = (
-        systems.run(pool, graph, block, 3, settings=how)
-        for block in (systems.block("vanilla"), systems.block("replicate", mode="hybrid", row=2))
-    )
-    np.testing.assert_allclose(other.losses, plain.losses, rtol=1e-9)
-    assert other.scores == plain.scores
 
 
 def test_where_all_is_computed_workers_meet_for_the_weights_alone(pool):

@@ -8,6 +8,7 @@ from tests import systems
 from tests.oracles import dense
 from tests.oracles.samples import random_graph
 from tests.systems import EXACT_VARIANTS, STALE_VARIANTS, Outcome, Settings, label
+from tests.test_needed import sparse_graph
 from tests.test_systems_exact import is_first
 
 GRAPH = random_graph(3, vertices=30)
@@ -94,3 +95,23 @@ def test_dropout_of_sampled_rows_is_the_same_for_any_number_of_workers(pool):
     np.testing.assert_allclose(
         dropped(pool, variant, 3, "random"), dropped(pool, variant, 1, "block"), rtol=1e-9
     )
+
+
+MASKED = {
+    "dropout": systems.small("gcn", 3, dropout=0.4, input_dropout=0.2),
+    "batch norm and residual": systems.small("sage", 3, norm="batch", residual=True),
+    "attention and dropout": systems.small("gat", 3, dropout=0.4),
+}
+
+
+@pytest.mark.parametrize("model", MASKED.values(), ids=MASKED)
+def test_who_computes_for_others_has_vanillas_masks_and_statistics(pool, model):
+    """The sender of a partial sum, and who computes a row again, drop what the reader of the rows would."""
+    graph, whole = sparse_graph(5, vertices=30, trained=5), "all" if "norm" in model else None
+    how = Settings(model=model, epochs=4, rows=whole)
+    plain = systems.run(pool, graph, systems.block("vanilla"), 3, settings=how)
+    lean = {"bits": 32, "extra_work": 0 if model["name"] == "gat" else 1}
+    for name, knobs in (("lean", lean), ("replicate", {"mode": "hybrid", "row": 2})):
+        found = systems.run(pool, graph, systems.block(name, **knobs), 3, settings=how)
+        np.testing.assert_allclose(found.losses, plain.losses, rtol=1e-9)
+        assert found.scores == plain.scores

@@ -73,12 +73,17 @@ def chosen_bits(x: np.ndarray, w: np.ndarray, mean_bits: float) -> np.ndarray:
     return bits
 
 
+def at_once(epoch: int, layer: int, direction: str, now: np.ndarray) -> np.ndarray:
+    return now
+
+
 def train(
     graph, assignment: np.ndarray, weights: Weights, draw, *, bits: float = 8, adaptive: bool = False,
-    period: int = 50, features: str = "refetch", **how,
+    period: int = 50, features: str = "refetch", used=at_once, **how,
 ) -> AdaqpHistory:  # fmt: skip
-    """AdaQP over the parts of `assignment` [V]."""
-    assert features in ("refetch", "once") and (adaptive or bits in CHOICES)
+    """AdaQP over the parts of `assignment` [V]. used(epoch, layer, direction, now): what is computed with
+    where `now` is what the messages of the epoch give, Σ_i R_i Q_i(H[l]) or Σ_i Q(R_iᵀ E)."""
+    assert features in ("refetch", "once")
     case = Training(graph, assignment, weights, **how)
     parts, blocks, halo, remote = case.parts, case.blocks, case.halo, case.remote
     history, held = AdaqpHistory(), {}  # held: the adaptive bits in force
@@ -109,7 +114,7 @@ def train(
                 sent = messages(epoch, l, "forward", j, [h[halo[i][j]] for i in parts], use)
                 for i in parts:
                     total[blocks[i]] += remote[np.ix_(blocks[i], halo[i][j])] @ sent[i]
-            return total
+            return used(epoch, l, "forward", total)
 
         def arriving(l, e):
             total = np.zeros_like(e)
@@ -118,7 +123,7 @@ def train(
                 sent = messages(epoch, l, "backward", i, back, [np.ones(len(halo[i][j])) for j in parts])
                 for j in parts:
                     total[halo[i][j]] += sent[j]
-            return total
+            return used(epoch, l, "backward", total)
 
         return case.step(weights, received, arriving)
 

@@ -61,7 +61,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.oracles.dense import History, Weights, loss_and_delta, score
-from tests.oracles.split import Training
+from tests.oracles.split import Training, owners
 
 
 @dataclass
@@ -98,8 +98,7 @@ def parts_of(operator: np.ndarray, edges, master: np.ndarray) -> np.ndarray:
     """[p, V, V] Â_i: every off-diagonal entry at the owner of its (undirected) edge, the diagonal at the
     masters.
     """
-    owner = np.full(operator.shape, -1)
-    owner[edges.low, edges.high] = owner[edges.high, edges.low] = edges.owner
+    owner = owners(len(operator), edges)
     np.fill_diagonal(owner, master)
     assert (owner[operator != 0] >= 0).all(), "an entry that no worker owns"
     return np.array([np.where(owner == i, operator, 0.0) for i in range(edges.parts)])

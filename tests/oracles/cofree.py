@@ -24,14 +24,7 @@ import numpy as np
 
 from tests.oracles.bytes import FLOAT
 from tests.oracles.dense import History, Weights, adjacency, loss_and_gradients, operator_of, summed
-from tests.oracles.split import Training
-
-
-def owners(num_vertices: int, edges) -> np.ndarray:
-    """[V, V] the worker that the edge u -> v and its reverse belong to, -1 where there is none."""
-    owner = np.full((num_vertices,) * 2, -1)
-    owner[edges.low, edges.high] = owner[edges.high, edges.low] = edges.owner
-    return owner
+from tests.oracles.split import Training, owners
 
 
 def shares(graph, owner: np.ndarray, master: np.ndarray, parts: int) -> np.ndarray:

@@ -80,13 +80,13 @@ def train(
     masters, optimiser, history = dict(held), Adam(**adam), History()
     matrices = [name for name, value in held.items() if value.ndim == 2]
     for epoch in range(epochs):
-        h, z = forward(operator, x, held, model)
+        h, z, _ = passed = forward(operator, x, held, model)
         loss, delta = loss_and_delta(h[-1], graph.labels, graph.train, count)
         found = [
             local_gradients(operator, h, z, delta, held, model, assignment == worker)
             for worker in range(workers)
         ]
-        whole = backward(operator, h, z, delta, held, model)
+        whole = backward(operator, passed, delta, held, model)
         summed = {name: sum(each[name] for each in found) for name in held}
         for name in held:
             np.testing.assert_allclose(summed[name], whole[name], rtol=1e-9, atol=1e-12)

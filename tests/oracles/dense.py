@@ -94,33 +94,48 @@ def num_layers(weights: Weights) -> int:
 # ------------------------------------------------------------------------------------------
 
 
-def forward(operator: np.ndarray, x: np.ndarray, weights: Weights, model: str) -> tuple[list, list]:
-    """(H, Z): H[0] = x, and for layer l = 0..L-1 Z[l + 1] and H[l + 1]; H[L] = Z[L] are the logits."""
+def linear(t, h, weights: Weights, l: int, model: str):
+    """Z[l + 1] of layer l, from what it aggregates, t, and the own rows h; arrays, or tensors."""
+    z = t @ weights[f"layers.{l}.weight"] + weights[f"layers.{l}.bias"]
+    return z + h @ weights[f"layers.{l}.root"] if model == "sage" else z
+
+
+def nothing(layer: int, rows: np.ndarray) -> float:
+    return 0.0
+
+
+def forward(
+    operator: np.ndarray, x: np.ndarray, weights: Weights, model: str, received=nothing
+) -> tuple[list, list, list]:
+    """(H, Z, T): H[0] = x, and for layer l = 0..L-1 Z[l + 1] and H[l + 1]; H[L] = Z[L] are the logits.
+    T[l] = Â H[l] + received(l, H[l]) is what layer l multiplies by W[l].
+    """
     layers = num_layers(weights)
-    h, z = [x], [None]
+    h, z, t = [x], [None], []
     for l in range(layers):
-        z_next = operator @ h[l] @ weights[f"layers.{l}.weight"] + weights[f"layers.{l}.bias"]
-        if model == "sage":
-            z_next = z_next + h[l] @ weights[f"layers.{l}.root"]
-        z.append(z_next)
-        h.append(np.maximum(z_next, 0.0) if l + 1 < layers else z_next)
-    return h, z
+        t.append(operator @ h[l] + received(l, h[l]))
+        z.append(linear(t[l], h[l], weights, l, model))
+        h.append(np.maximum(z[-1], 0.0) if l + 1 < layers else z[-1])
+    return h, z, t
 
 
 def backward(
-    operator: np.ndarray, h: list, z: list, delta: np.ndarray, weights: Weights, model: str
+    operator: np.ndarray, passed: tuple[list, ...], delta, weights: Weights, model: str, arriving=nothing
 ) -> Weights:
-    """Gradients of all parameters, from delta = ∂loss/∂logits."""
+    """Gradients of all parameters, from delta = ∂loss/∂logits and what `forward` gave; (5) as (Â H)ᵀ δ.
+    `arriving(l, δ W[l]ᵀ)` is added to ∂H[l]."""
+    h, z, t = passed
     gradients = {}
     for l in reversed(range(num_layers(weights))):
-        g = operator.T @ delta  # Âᵀ δ^(l+1)
-        gradients[f"layers.{l}.weight"] = h[l].T @ g
+        gradients[f"layers.{l}.weight"] = t[l].T @ delta
         gradients[f"layers.{l}.bias"] = delta.sum(axis=0)
-        gradient_h = g @ weights[f"layers.{l}.weight"].T
         if model == "sage":
             gradients[f"layers.{l}.root"] = h[l].T @ delta
-            gradient_h = gradient_h + delta @ weights[f"layers.{l}.root"].T
         if l > 0:
+            e = delta @ weights[f"layers.{l}.weight"].T
+            gradient_h = operator.T @ e + arriving(l, e)
+            if model == "sage":
+                gradient_h = gradient_h + delta @ weights[f"layers.{l}.root"].T
             delta = gradient_h * (z[l] > 0)
     return gradients
 
@@ -153,18 +168,19 @@ def loss_and_delta(
     return float(loss) / count, delta
 
 
-def loss_and_gradients(
-    operator: np.ndarray,
-    x: np.ndarray,
-    labels: np.ndarray,
-    train: np.ndarray,
-    count: int,
-    weights: Weights,
-    model: str,
-) -> tuple[float, Weights]:
-    h, z = forward(operator, x, weights, model)
-    loss, delta = loss_and_delta(h[-1], labels, train, count)
-    return loss, backward(operator, h, z, delta, weights, model)
+def one_pass(
+    operator: np.ndarray, x, labels, train, count: int, weights: Weights, model: str, received, arriving
+) -> tuple[float, Weights, list]:
+    """(loss, gradients, H) of a forward and a backward pass; labels, train and count as in
+    `loss_and_delta`."""
+    passed = forward(operator, x, weights, model, received)
+    loss, delta = loss_and_delta(passed[0][-1], labels, train, count)
+    return loss, backward(operator, passed, delta, weights, model, arriving), passed[0]
+
+
+def loss_and_gradients(*data) -> tuple[float, Weights]:
+    """Of an exact `one_pass`."""
+    return one_pass(*data, nothing, nothing)[:2]
 
 
 def summed(parts) -> tuple[float, Weights]:
@@ -219,19 +235,8 @@ def as_float64(weights: Weights) -> Weights:
     return {name: np.array(w, dtype=np.float64) for name, w in weights.items()}
 
 
-def run(
-    graph,
-    weights: Weights,
-    epoch_step,
-    optimiser: Adam,
-    epochs: int,
-    model: str,
-    normalisation: str,
-    history: History,
-) -> History:
-    """The loop all oracles share: `epoch_step(epoch, weights) -> (loss, gradients)`, update; at the end
-    evaluate.
-    """
+def loop(weights: Weights, epoch_step, optimiser, epochs: int, history: History) -> History:
+    """The loop all oracles share: `epoch_step(epoch, weights) -> (loss, gradients)`, update."""
     weights = as_float64(weights)
     for epoch in range(epochs):
         loss, gradients = epoch_step(epoch, weights)
@@ -240,8 +245,23 @@ def run(
         history.gradients.append(gradients)
         history.weights_after.append(weights)
     history.weights = weights
+    return history
+
+
+def run(
+    graph,
+    weights: Weights,
+    epoch_step,
+    optimiser,
+    epochs: int,
+    model: str,
+    normalisation: str,
+    history: History,
+) -> History:
+    """The loop, and at the end the whole graph evaluated."""
+    loop(weights, epoch_step, optimiser, epochs, history)
     operator = operator_of(adjacency(graph), model, normalisation)
-    history.logits = forward(operator, graph.features.astype(np.float64), weights, model)[0][-1]
+    history.logits = forward(operator, graph.features.astype(np.float64), history.weights, model)[0][-1]
     for name in ("train", "val", "test"):
         history.scores[name] = score(history.logits, graph.labels, getattr(graph, name))
     return history

@@ -160,9 +160,7 @@ def train(
                 h = x
                 for layer in range(layers):
                     a = operator(graph, made.drawn[layers - 1 - layer], model, scale)
-                    z = torch.from_numpy(a) @ h @ t[f"layers.{layer}.weight"] + t[f"layers.{layer}.bias"]
-                    if model == "sage":
-                        z = z + h @ t[f"layers.{layer}.root"]
+                    z = dense.linear(torch.from_numpy(a) @ h, h, t, layer, model)
                     h = z.relu() if layer + 1 < layers else z
                 mine = torch.from_numpy(np.array(own))
                 each = vertex_losses(h[mine], labels[mine]).sum()

@@ -15,7 +15,7 @@ from collections import Counter
 import numpy as np
 import torch
 
-from tests.oracles.dense import Adam, adjacency, as_float64, forward, num_layers, operator_of
+from tests.oracles.dense import Adam, adjacency, as_float64, forward, linear, num_layers, operator_of
 from tests.oracles.distdgl import History
 from tests.oracles.graphsaint import vertex_losses
 
@@ -62,11 +62,8 @@ def train(
                 for l in range(layers):
                     if l and outside == "history":
                         fresh[l][own] = h.detach()
-                    z = (operator[own][:, own] @ h + operator[own][:, rest] @ stale[l][rest]) @ t[
-                        f"layers.{l}.weight"
-                    ] + t[f"layers.{l}.bias"]
-                    if model == "sage":
-                        z = z + h @ t[f"layers.{l}.root"]
+                    read = operator[own][:, own] @ h + operator[own][:, rest] @ stale[l][rest]
+                    z = linear(read, h, t, l, model)
                     h = z.relu() if l + 1 < layers else z
                 train_rows = graph.train[own]
                 loss = loss + vertex_losses(h[train_rows], labels[own][train_rows]).sum() / count

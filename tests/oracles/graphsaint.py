@@ -20,7 +20,7 @@ nothing to it. Where this is so of all workers the gradient is 0, and the optimi
 import numpy as np
 import torch
 
-from tests.oracles.dense import Adam, History, adjacency, as_float64, num_layers, operator_of
+from tests.oracles.dense import Adam, History, adjacency, as_float64, linear, num_layers, operator_of
 
 
 def members_of(graph, assignment, worker: int, train_only: bool) -> np.ndarray:
@@ -75,9 +75,7 @@ def subgraph_loss(graph, chosen, operator, scale, t: dict[str, torch.Tensor], mo
     inside = torch.from_numpy(operator[np.ix_(s, s)])
     h = torch.from_numpy(graph.features[s].astype(np.float64))
     for l in range(layers):
-        z = inside @ h @ t[f"layers.{l}.weight"] + t[f"layers.{l}.bias"]
-        if model == "sage":
-            z = z + h @ t[f"layers.{l}.root"]
+        z = linear(inside @ h, h, t, l, model)
         h = z.relu() if l + 1 < layers else z
     rows = s[train_rows]
     losses = vertex_losses(h[train_rows], torch.from_numpy(graph.labels[rows]))

@@ -25,7 +25,7 @@ N(i, t) = K and the in-neighbours of K: the features that worker i needs. Bytes 
 import numpy as np
 
 from tests.oracles.bytes import FLOAT
-from tests.oracles.dense import History, Weights, adjacency, summed
+from tests.oracles.dense import History, Weights, adjacency, nothing, summed
 from tests.oracles.split import Training
 
 
@@ -84,6 +84,6 @@ def train(
         def received(l, h):
             return (case.operator - inside) @ h if l == 0 else np.zeros_like(h)
 
-        return case.step(weights, received, lambda l, e: np.zeros_like(e), inside, c * seeds)
+        return case.step(weights, received, nothing, inside, c * seeds)
 
     return case.run(lambda t, weights: summed(worker(t, i, weights) for i in case.parts))

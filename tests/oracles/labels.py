@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from tests.oracles.dense import History, Weights, adjacency, num_layers, operator_of, score
+from tests.oracles.dense import History, Weights, adjacency, linear, num_layers, operator_of, score
 
 
 def train(
@@ -36,9 +36,7 @@ def train(
     def logits(a, shown):
         first = h = x + (one_hot * shown[:, None]) @ w["label_embedding"]
         for l in range(layers):
-            z = a @ h @ w[f"layers.{l}.weight"] + w[f"layers.{l}.bias"]
-            if model == "sage":
-                z = z + h @ w[f"layers.{l}.root"]
+            z = linear(a @ h, h, w, l, model)
             more = (first @ w["layers.0.skip"] if l == 0 else h) if residual and l < layers - 1 else 0
             h = z.relu() + more if l < layers - 1 else z
         return h

@@ -16,7 +16,7 @@ Rows of a worker are in the order of the last set they are in, R_L first, then b
     Q          of each column of a message, or of each row (`scale`): tests/oracles/combine.py; bits=32: as
                it is
 
-`draw(epoch, layer, direction, sender, count)` gives the u of all that a sender sends, receiver after
+`draw(epoch, layer, direction, sender, [count])` gives the u of all that a sender sends, receiver after
 receiver, a message column after column, or row after row.
 """
 
@@ -28,7 +28,7 @@ from tests.oracles.dense import (
     History,
     Weights,
     adjacency,
-    as_float64,
+    loop,
     loss_and_delta,
     num_layers,
     operator_of,
@@ -37,9 +37,7 @@ from tests.oracles.dense import (
 
 def needed_sets(graph, layers: int) -> list[np.ndarray]:
     """R_0 .. R_L  [V] bool."""
-    edges = np.zeros((graph.num_vertices,) * 2, bool)
-    edges[np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)), graph.indices] = True
-    sets = [graph.train]
+    edges, sets = adjacency(graph) != 0, [graph.train]
     for _ in range(layers):
         sets.insert(0, sets[0] | edges[sets[0]].any(0))
     return sets
@@ -101,7 +99,6 @@ def train(
     layers, workers = num_layers(weights), int(assignment.max()) + 1
     sets = needed_sets(graph, layers)
     plan = {l: Layer(operator, edges, assignment, sets, l, cover) for l in range(1, layers)}
-    w, optimiser, history = as_float64(weights), Adam(**adam), History()
     softmax = graph.labels.ndim == 1
 
     def sent(epoch, l, direction, messages, spared):
@@ -115,7 +112,7 @@ def train(
                 given = [m[:, :-1] - m[:, -1:] for m in given]
             elif spared:
                 given = [m[:, :-1] for m in given]
-            u = draw(epoch, l, direction, sender, sum(m.size for m in given))
+            u = draw(epoch, l, direction, sender, (sum(m.size for m in given),))
             for pair, m in zip(pairs, given):
                 mine, u, got = u[: m.size], u[m.size :], m
                 if m.size and scale == "row":
@@ -126,7 +123,7 @@ def train(
                 arrived[pair] = np.column_stack([got, last]) if spared else got
         return arrived
 
-    for epoch in range(epochs):
+    def epoch_step(epoch, w):
         h, z, t = [x], [None], [None] * layers
         for l in range(layers):
             weight = w[f"layers.{l}.weight"]
@@ -171,7 +168,6 @@ def train(
             found[f"layers.{l}.weight"] = h[l].T @ dy if first else t[l].T @ delta
             back += dy @ weight.T if first else dy
             delta = back * (z[l] > 0)
-        w = optimiser.step(w, found)
-        history.losses.append(loss)
-        history.weights_after.append(w)
-    return history
+        return loss, found
+
+    return loop(weights, epoch_step, Adam(**adam), epochs, History())

@@ -29,39 +29,6 @@ class Worker:
             j: np.flatnonzero(reached & (assignment == j)) for j in range(assignment.max() + 1) if j != i
         }
 
-    def attention(self, y: np.ndarray, source: np.ndarray, target: np.ndarray):
-        """(alpha, the scores before LeakyReLU), [rows, V], of one head."""
-        raw = (y[self.rows] @ target)[:, None] + (y @ source)[None, :]
-        e = np.where(self.edges, np.where(raw > 0, raw, gat.SLOPE * raw), -np.inf)
-        alpha = np.exp(e - e.max(1, keepdims=True, initial=-1e300))
-        return alpha / alpha.sum(1, keepdims=True), raw
-
-    def forward(self, h: np.ndarray, layer: list[np.ndarray], last: bool) -> np.ndarray:
-        """Z of its rows; `h` [V, f] has its own rows and those that arrived."""
-        w, source, target, bias = layer
-        y = gat.heads_of(h @ w, len(source))
-        each = [self.attention(y[k], source[k], target[k])[0] @ y[k] for k in range(len(source))]
-        return (np.mean(each, 0) if last else np.concatenate(each, 1)) + bias
-
-    def backward(self, h: np.ndarray, layer: list[np.ndarray], delta: np.ndarray, last: bool):
-        """Gradients of the parameters, and of every row of `h`; `delta` [rows, .] = dloss/dZ."""
-        w, source, target, _ = layer
-        heads = len(source)
-        y = gat.heads_of(h @ w, heads)
-        g = np.repeat(delta[None] / heads, heads, 0) if last else gat.heads_of(delta, heads)
-        g_y, g_source, g_target = np.zeros_like(y), np.zeros_like(source), np.zeros_like(target)
-        for k in range(heads):
-            alpha, raw = self.attention(y[k], source[k], target[k])
-            g_alpha = g[k] @ y[k].T
-            g_e = alpha * (g_alpha - (alpha * g_alpha).sum(1, keepdims=True))
-            g_raw = g_e * np.where(raw > 0, 1.0, gat.SLOPE)
-            g_y[k] = alpha.T @ g[k] + np.outer(g_raw.sum(0), source[k])
-            g_y[k][self.rows] += np.outer(g_raw.sum(1), target[k])
-            g_source[k], g_target[k] = g_raw.sum(0) @ y[k], g_raw.sum(1) @ y[k][self.rows]
-        flat = np.concatenate(list(g_y), 1)
-        found = {"weight": h.T @ flat, "att_source": g_source, "att_target": g_target, "bias": delta.sum(0)}
-        return found, flat @ w.T
-
 
 def train(
     graph,
@@ -82,25 +49,23 @@ def train(
     layers, workers = dense.num_layers(weights), int(assignment.max()) + 1
     sets = needed_sets(graph, layers) if sets is None else sets
     plan = [[Worker(edges, assignment, sets[l + 1], i) for i in range(workers)] for l in range(layers)]
-    w, optimiser, history = dense.as_float64(weights), Adam(**adam), History()
 
     def sent(epoch, l, direction, rows):
         """What arrives of `rows` {(from, to): [k, f]}."""
         arrived = {}
         for sender in range(workers):
             pairs = [(sender, to) for to in range(workers) if to != sender]
-            u = draw(epoch, l, direction, sender, sum(rows[pair].size for pair in pairs))
+            u = draw(epoch, l, direction, sender, (sum(rows[pair].size for pair in pairs),))
             for pair in pairs:
                 m = rows[pair]
                 mine, u = u[: m.size].reshape(m.T.shape), u[m.size :]
                 arrived[pair] = coded(m, bits, mine) if m.size else m
         return arrived
 
-    for epoch in range(epochs):
-        h, z = [x], [None]
+    def epoch_step(epoch, w):
+        h, z = [x], []
         seen: list[list[np.ndarray]] = []  # by layer and worker: H as the worker has it
         for l in range(layers):
-            last = l + 1 == layers
             having = [np.where(worker.own[:, None], h[l], 0.0) for worker in plan[l]]
             if l == 0:
                 having = [x] * workers
@@ -110,18 +75,20 @@ def train(
                 }
                 for (j, i), rows in sent(epoch, l, "forward", wanted).items():
                     having[i][plan[l][i].from_worker[j]] = rows
-            parts = [worker.forward(mine, gat.of_layer(w, l), last) for worker, mine in zip(plan[l], having)]
+            layer, last = gat.of_layer(w, l), l + 1 == layers
+            parts = [gat.forward(of.edges, mine, layer, last, of.rows) for of, mine in zip(plan[l], having)]
             whole = np.zeros((len(x), parts[0].shape[1]))
             for worker, part in zip(plan[l], parts):
                 whole[worker.rows] = part
             seen.append(having)
             z.append(whole)
-            h.append(whole if last else np.where(whole > 0, whole, np.expm1(np.minimum(whole, 0))))
-        loss, delta = dense.loss_and_delta(h[-1], graph.labels, graph.train, count)
+            h.append(gat.elu(whole))
+        loss, delta = dense.loss_and_delta(z[-1], graph.labels, graph.train, count)
         found: Weights = {}
         for l in reversed(range(layers)):
+            layer, last = gat.of_layer(w, l), l + 1 == layers
             made = [
-                worker.backward(mine, gat.of_layer(w, l), delta[worker.rows], l + 1 == layers)
+                gat.backward(worker.edges, mine, layer, delta[worker.rows], last, worker.rows)
                 for worker, mine in zip(plan[l], seen[l])
             ]
             for name in made[0][0]:
@@ -136,8 +103,7 @@ def train(
             }
             for (i, j), rows in sent(epoch, l, "backward", back).items():
                 g_h[plan[l][i].from_worker[j]] += rows
-            delta = g_h * np.where(z[l] > 0, 1.0, np.exp(np.minimum(z[l], 0)))
-        w = optimiser.step(w, found)
-        history.losses.append(loss)
-        history.weights_after.append(w)
-    return history
+            delta = g_h * gat.elu_slope(z[l - 1])
+        return loss, found
+
+    return dense.loop(weights, epoch_step, Adam(**adam), epochs, History())

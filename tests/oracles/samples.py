@@ -65,8 +65,7 @@ def with_edge_weights(graph: Graph, seed: int, zeros: float = 0.2) -> Graph:
     weights = rng.uniform(0.1, 3.0, (n, n)) * (rng.random((n, n)) >= zeros)
     if graph.symmetric:
         weights = np.triu(weights) + np.triu(weights, 1).T
-    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
-    return validate(graph.replace(weights=weights[rows, graph.indices].astype(np.float32)))
+    return validate(graph.replace(weights=weights[targets_of(graph), graph.indices].astype(np.float32)))
 
 
 def graph_of_kind(kind: str, seed: int, directed: bool) -> Graph:
@@ -102,12 +101,20 @@ def draw(epoch, layer, direction, sender, shape):
     return np.random.default_rng([epoch, layer, direction == "backward", sender]).random(shape)
 
 
-def without_cut_edges(graph: Graph, assignment: np.ndarray) -> Graph:
-    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    kept = assignment[rows] == assignment[graph.indices]
-    degree = np.bincount(rows[kept], minlength=graph.num_vertices)
+def keeping(graph: Graph, kept: np.ndarray) -> Graph:
+    """The graph with those of its edges alone that `kept` [E] says."""
+    degree = np.bincount(targets_of(graph)[kept], minlength=graph.num_vertices)
     indptr = np.concatenate([[0], degree.cumsum()]).astype(np.int32)
     return graph.replace(indptr=indptr, indices=graph.indices[kept])
+
+
+def targets_of(graph: Graph) -> np.ndarray:
+    """[E] where each edge leads to."""
+    return np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+
+
+def without_cut_edges(graph: Graph, assignment: np.ndarray) -> Graph:
+    return keeping(graph, assignment[targets_of(graph)] == assignment[graph.indices])
 
 
 def assert_same_run(a: dense.History, b: dense.History, rtol=1e-10):

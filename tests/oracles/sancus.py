@@ -35,7 +35,6 @@ variation_gap (Algorithm 6)   when ‖H_j - H̃_j‖ > ε_H, strictly. norm = "r
                               ‖H̃_j‖_F (so after a cache of zeros any change is sent); "fro": ‖.‖_F; "max":
                               the largest
                               |entry|; "mean": the mean of all |entries|.
-a function                    (epoch, layer, block) -> bool, for a schedule fixed beforehand.
 
 flags = "layer": each (layer, block) by itself. "worker": one flag a worker. The epoch rules are then the
 same. Under variation_gap H^(l) is known only once layer l is reached, so a worker is ACTIVE at layer l when
@@ -61,7 +60,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import History, Weights, loss_and_delta
+from tests.oracles.dense import History, Weights, linear, loss_and_delta
 from tests.oracles.split import Training
 
 
@@ -148,7 +147,6 @@ def train(
         # --- forward pass
         h, z, t = [x], [None], []
         for l in range(layers):
-            w, b = weights[f"layers.{l}.weight"], weights[f"layers.{l}.bias"]
             found = ended_checks(stamp[l], epoch, bound) if phase == "paper" else set(processes)
             for j in processes:
                 # the staleness check: F(j)
@@ -171,9 +169,7 @@ def train(
             t.append(
                 [sum(a[i][j] @ (h[l][j] if i == j else cache[l][j]) for j in processes) for i in processes]
             )
-            z.append([t[l][i] @ w + b for i in processes])
-            if model == "sage":
-                z[l + 1] = [z[l + 1][i] + h[l][i] @ weights[f"layers.{l}.root"] for i in processes]
+            z.append([linear(t[l][i], h[l][i], weights, l, model) for i in processes])
             h.append([np.maximum(z_i, 0.0) if l + 1 < layers else z_i for z_i in z[l + 1]])
 
         # --- loss: every process over its own training vertices

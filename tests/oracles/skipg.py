@@ -45,7 +45,7 @@ def train(
         renewed = epoch == 0 or epoch - version[0] > bound
         if renewed:
             version[0] = epoch
-        h, z = forward(operator, x, weights, case.model)
+        h, z, _ = forward(operator, x, weights, case.model)
         loss, delta = loss_and_delta(h[layers], graph.labels, graph.train, case.count)
 
         gradients = {}

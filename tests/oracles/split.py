@@ -19,8 +19,8 @@ from tests.oracles.dense import (
     History,
     Weights,
     adjacency,
-    loss_and_delta,
     num_layers,
+    one_pass,
     operator_of,
     run,
 )
@@ -44,6 +44,14 @@ def split(matrix: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nd
     """(O, R), both [V, V]: the entries inside the parts of `assignment`, and those across."""
     same = assignment[:, None] == assignment[None, :]
     return np.where(same, matrix, 0.0), np.where(same, 0.0, matrix)
+
+
+def owners(num_vertices: int, edges) -> np.ndarray:
+    """[V, V] the worker that the edge u -> v and its reverse belong to in a vertex-cut, -1 where there is
+    none."""
+    owner = np.full((num_vertices,) * 2, -1)
+    owner[edges.low, edges.high] = owner[edges.high, edges.low] = edges.owner
+    return owner
 
 
 class Training:
@@ -71,53 +79,9 @@ class Training:
         """(loss, gradients, H) of one pass; `train` as in dense.loss_and_delta."""
         own, train = self.own if own is None else own, self.graph.train if train is None else train
         data = (self.x, self.graph.labels, train, self.count, weights, self.model)
-        return loss_and_gradients(own, *data, received, arriving)
+        return one_pass(own, *data, received, arriving)
 
     def run(self, epoch_step, history: History | None = None) -> History:
         """`epoch_step(epoch, weights)` gives (loss, gradients, ...) of every epoch."""
         how = (self.optimiser, self.epochs, self.model, self.normalisation)
         return run(self.graph, self.weights, lambda *at: epoch_step(*at)[:2], *how, history or History())
-
-
-def forward(
-    own: np.ndarray, x: np.ndarray, weights: Weights, model: str, received
-) -> tuple[list, list, list]:
-    """(H, Z, T): as dense.forward, and T[l] = O H[l] + received(l, H[l]), what layer l multiplies by W[l]."""
-    layers = num_layers(weights)
-    h, z, t = [x], [None], []
-    for l in range(layers):
-        t.append(own @ h[l] + received(l, h[l]))
-        z_next = t[l] @ weights[f"layers.{l}.weight"] + weights[f"layers.{l}.bias"]
-        if model == "sage":
-            z_next = z_next + h[l] @ weights[f"layers.{l}.root"]
-        z.append(z_next)
-        h.append(np.maximum(z_next, 0.0) if l + 1 < layers else z_next)
-    return h, z, t
-
-
-def backward(
-    own: np.ndarray, passed: tuple[list, ...], delta, weights: Weights, model: str, arriving
-) -> Weights:
-    h, z, t = passed
-    gradients = {}
-    for l in reversed(range(num_layers(weights))):
-        gradients[f"layers.{l}.weight"] = t[l].T @ delta
-        gradients[f"layers.{l}.bias"] = delta.sum(axis=0)
-        if model == "sage":
-            gradients[f"layers.{l}.root"] = h[l].T @ delta
-        if l > 0:
-            e = delta @ weights[f"layers.{l}.weight"].T
-            gradient_h = own.T @ e + arriving(l, e)
-            if model == "sage":
-                gradient_h = gradient_h + delta @ weights[f"layers.{l}.root"].T
-            delta = gradient_h * (z[l] > 0)
-    return gradients
-
-
-def loss_and_gradients(
-    own: np.ndarray, x, labels, train, count: int, weights: Weights, model: str, received, arriving
-) -> tuple[float, Weights, list]:
-    """(loss, gradients, H) of one pass; labels, train and count as in dense.loss_and_delta."""
-    passed = forward(own, x, weights, model, received)
-    loss, delta = loss_and_delta(passed[0][-1], labels, train, count)
-    return loss, backward(own, passed, delta, weights, model, arriving), passed[0]

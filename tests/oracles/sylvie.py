@@ -27,56 +27,22 @@ features = "once": layer 0 is read exact, and from epoch 0 on; "refetch": as any
 
 import numpy as np
 
-from tests.oracles.adaqp import quantised
-from tests.oracles.dense import History, Weights
-from tests.oracles.split import Training
+from tests.oracles import adaqp
+from tests.oracles.dense import Weights
 
 
 def train(
     graph, assignment: np.ndarray, weights: Weights, draw, *, bits: int = 1, mode: str = "asynchronous",
     period: int = 20, features: str = "once", **how,
-) -> History:  # fmt: skip
+) -> adaqp.AdaqpHistory:  # fmt: skip
     """Sylvie over the parts of `assignment` [V]; no knob makes it exact."""
-    assert bits >= 1 and mode in ("synchronous", "asynchronous") and features in ("once", "refetch")
-    case = Training(graph, assignment, weights, **how)
-    parts, blocks, halo = case.parts, case.blocks, case.halo
-    matrices = [[case.remote[np.ix_(blocks[i], halo[i][j])] for j in parts] for i in parts]
+    assert bits >= 1 and mode in ("synchronous", "asynchronous")
     before = {}  # F and C of the epoch before, by layer and direction
 
-    def epoch_step(epoch, weights):
-        at_once = mode == "synchronous" or (period > 0 and epoch % period == 0)
+    def used(epoch, layer, direction, now):
+        """F_s[l], or C_s[l]."""
+        earlier = before.get((layer, direction), np.zeros_like(now))
+        before[layer, direction] = now
+        return now if mode == "synchronous" or (period > 0 and epoch % period == 0) else earlier
 
-        def messages(layer, direction, sender, payload):
-            """Q of payload[receiver] [n, F], for every receiver."""
-            rows = np.concatenate(payload)
-            u = draw(epoch, layer, direction, sender, rows.shape)
-            sent = quantised(rows, np.full(len(rows), bits), u)
-            return np.split(sent, np.cumsum([len(p) for p in payload])[:-1])
-
-        def used(layer, direction, now):
-            earlier = before.get((layer, direction), np.zeros_like(now))
-            before[layer, direction] = now
-            return now if at_once else earlier
-
-        def received(l, h):
-            """F_s[l]."""
-            if l == 0 and features == "once":
-                return case.remote @ h
-            total = np.zeros_like(h)
-            for j in parts:
-                for i, sent in enumerate(messages(l, "forward", j, [h[halo[i][j]] for i in parts])):
-                    total[blocks[i]] += matrices[i][j] @ sent
-            return used(l, "forward", total)
-
-        def arriving(l, e):
-            """C_s[l]."""
-            total = np.zeros_like(e)
-            for i in parts:
-                back = [matrices[i][j].T @ e[blocks[i]] for j in parts]
-                for j, sent in enumerate(messages(l, "backward", i, back)):
-                    total[halo[i][j]] += sent
-            return used(l, "backward", total)
-
-        return case.step(weights, received, arriving)
-
-    return case.run(epoch_step)
+    return adaqp.train(graph, assignment, weights, draw, bits=bits, features=features, used=used, **how)
