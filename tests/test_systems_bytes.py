@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import systems
-from tests.oracles import adaqp, bns, ecgraph, grappa, varco
+from tests.oracles import adaqp, bns, cofree, ecgraph, grappa, varco
 from tests.oracles import bytes as count
 from tests.oracles.samples import random_graph
 from tests.oracles.split import blocks_of
@@ -108,6 +108,14 @@ def of_ecgraph(graph, outcome, how, **knobs) -> Bytes:
         yield {way: np.array([sent[layer, way] for layer in range(3)]) for way in WAYS}
 
 
+def of_cofree(graph, outcome, how, *, features) -> Bytes:
+    """The features of copies."""
+    cut, width = outcome.assignment, graph.num_features
+    for epoch in range(how.epochs):
+        size = cofree.epoch_bytes(cut, cut.masters(), width, features=features, first=epoch == 0)
+        yield {"forward": [size, 0, 0], "backward": [0, 0, 0]}
+
+
 SANQUS = {"staleness": "epoch_adaptive", "bound": 1}
 COMPUTED = {"rate": "computed", "features": "refetch"}
 CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
@@ -128,6 +136,7 @@ CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
         for each in ("once", "refetch")
     ),
     *(("bns", of_bns, {"rate": 0.3, "features": each}, {}) for each in ("once", "refetch")),
+    *(("cofree", of_cofree, {"features": each}, {}) for each in ("once", "refetch")),
     ("skipg", of_skipg, {"bound": 2, "features": "refetch"}, {}),
     *(
         ("sanqus", of_sanqus, {"bits": bits, "gradients": gradients, "features": features, **SANQUS}, {})

@@ -1,9 +1,6 @@
-"""CoFree-GNN equals its paper's equations, epoch by epoch, on random graphs and vertex-cuts, masks shared;
-its bytes.
-"""
+"""CoFree-GNN equals its paper's equations, epoch by epoch, on random graphs and vertex-cuts, masks shared."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,13 +27,6 @@ def masks(graph, seed: int, count: int, rate: float):
     return lambda epoch, _: made[mix_int((seed * 1_000_003 + epoch) & system.MASK) % count]
 
 
-def train(graph, outcome, how, mask=None, **knobs):
-    cut = outcome.assignment
-    return cofree.train(
-        graph, cut, cut.masters(), outcome.weights[0], mask, epochs=how.epochs, **knobs, **how.optimiser
-    )
-
-
 @settings(max_examples=10)
 @given(
     degrees=st.sampled_from(["global", "local"]),
@@ -58,17 +48,5 @@ def test_cofree_equals_its_oracle(
     block = systems.block("cofree", degrees=degrees, weights=loss, drop_edges=drop[0], drop_rate=drop[1])
     outcome = systems.run(pool, graph, block, parts, method, how)
     knobs = {"degrees": degrees, "share": loss, "model": name, "normalisation": normalisation}
-    history = train(graph, outcome, how, masks(graph, seed, *drop), **knobs)
+    history = systems.history(cofree.train, graph, outcome, how, masks(graph, seed, *drop), **knobs)
     systems.assert_trained_alike(outcome, history)
-
-
-@pytest.mark.parametrize("features, method", [("once", "ebv"), ("refetch", "metis/edges")])
-def test_bytes_are_the_features_of_copies(pool, features, method):
-    graph = random_graph(12, vertices=40)
-    how = Settings(systems.small("gcn", 3, 6), dtype="float32", epochs=3)
-    outcome = systems.run(pool, graph, systems.block("cofree", features=features), 4, method, how)
-    cut, width = outcome.assignment, graph.num_features
-    for epoch in range(how.epochs):
-        sent = sum(size for (_, _, purpose), (_, size) in outcome.sent(epoch).items() if purpose != "weights")
-        want = cofree.epoch_bytes(cut, cut.masters(), width, features=features, first=epoch == 0)
-        assert sent == want
