@@ -11,7 +11,7 @@ from tests import systems
 from tests.graphs import graphs
 from tests.oracles import bytes as count
 from tests.oracles import graphsaint
-from tests.oracles.samples import graph_of_kind, random_graph
+from tests.oracles.samples import graph_of_kind, keeping, random_graph, targets_of
 from tests.systems import Settings
 
 SEEDS = st.integers(0, 10_000)
@@ -21,10 +21,8 @@ KINDS = st.sampled_from(["walk", "edge", "node"])
 def whole_of(graph, index=np.int32) -> Csr:
     """The edges of a graph as a single worker's shard has them: without self-loops. index: of `indptr`, which
     is int64 from 2^31 edges on."""
-    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    kept = rows != graph.indices
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=graph.num_vertices))])
-    return Csr(starts.astype(index), np.asarray(graph.indices)[kept], graph.num_vertices)
+    left = keeping(graph, targets_of(graph) != graph.indices)
+    return Csr(left.indptr.astype(index), np.asarray(left.indices), graph.num_vertices)
 
 
 def rows_of(edges: Csr) -> np.ndarray:
@@ -65,23 +63,19 @@ def test_losses_and_weights_equal_the_oracle(pool, seed, parts, directed, model,
     shape = systems.small(model, layers)
     how = Settings(model=shape, seed=seed % 100, epochs=3)
     outcome = systems.run(pool, graph, systems.block("graphsaint", **knobs), parts, settings=how)
-    assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
-    pools, steps = pools_of(graph, assignment, parts, how.seed, knobs)
-    want = graphsaint.train(
-        graph, assignment, outcome.weights[0], pools, steps, model=model, epochs=3,
-        train_only=knobs["graph"] == "train", **how.optimiser,
-    )  # fmt: skip
+    drawn = pools_of(graph, outcome.assignment, parts, how.seed, knobs)
+    among = {"model": model, "train_only": knobs["graph"] == "train"}
+    want = systems.history(graphsaint.train, graph, outcome, how, *drawn, **among)
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
     parameters = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(how.epochs):
         reported = [worker["metrics"][epoch] for worker in outcome.workers]
-        assert {each[-1, "steps"] for each in reported} == {steps}
+        assert {each[-1, "steps"] for each in reported} == {drawn[1]}
         sent = outcome.sent(epoch)
         assert {purpose for _, _, purpose in sent} <= {"weights"}
         if parts > 1:
-            assert sent[-1, "backward", "weights"][1] == steps * 2 * count.all_reduce(
-                parameters, parts
-            )  # float64
+            size = drawn[1] * 2 * count.all_reduce(parameters, parts)  # of float64
+            assert sent[-1, "backward", "weights"][1] == size
 
 
 @settings(max_examples=25)

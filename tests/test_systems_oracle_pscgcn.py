@@ -1,5 +1,7 @@
 """PSC-GCN's draws, Theorem 2, the cache's hits, and what is sent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,21 +75,12 @@ def test_draws_happen_as_often_as_p_says():
 )
 def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, policy, features):
     graph, how, tau = random_graph(4, vertices=40), Settings(dtype="float32", epochs=6), 1
-    block = systems.block("pscgcn", tau=tau, rate=0.5, cache=0.5, policy=policy, features=features, refresh=3)
+    knobs = {"tau": tau, "rate": 0.5, "refresh": 3, "features": features}
+    block = systems.block("pscgcn", cache=0.5, policy=policy, **knobs)
     outcome = systems.run(pool, graph, block, 3, settings=how)
     # As many epochs more as the system draws ahead.
-    history = oracle.train(
-        graph,
-        outcome.assignment,
-        outcome.weights[0],
-        draws(graph, how.seed),
-        tau=tau,
-        rate=0.5,
-        refresh=3,
-        features=features,
-        epochs=6 + tau,
-        **how.optimiser,
-    )
+    longer = replace(how, epochs=6 + tau)
+    history = systems.history(oracle.train, graph, outcome, longer, draws(graph, how.seed), **knobs)
     edges, blocks, widths = adjacency(graph) > 0, outcome.assignment, outcome.widths
     halos, kept = oracle.boundary(edges, blocks), np.zeros((3, 40), bool)
     pairs = [np.count_nonzero(halos[n] & (blocks == m)) for n in range(3) for m in range(3) if n != m]
