@@ -2,7 +2,6 @@
 
 import threading
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -56,13 +55,11 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
     outcome = systems.run(
         pool, graph, systems.block("bytegnn", fanouts=fanouts, **knobs), parts, settings=how
     )
-    assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
-    steps = steps_of(graph, assignment, parts, how.epochs, how.seed, knobs)
-    want = distdgl.train(
-        graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
-        epochs=how.epochs, features=knobs["features"], replace=knobs["replace"], key=knobs["key"],
-        alone=knobs["task"] if knobs["dedup"] == "task" else None, **how.optimiser,
-    )  # fmt: skip
+    steps = steps_of(graph, outcome.assignment, parts, how.epochs, how.seed, knobs)
+    given_too = {name: knobs[name] for name in ("features", "replace", "key")}
+    given_too |= {"fanouts": fanouts, "model": model, "seed": how.seed}
+    alone = knobs["task"] if knobs["dedup"] == "task" else None
+    want = systems.history(distdgl.train, graph, outcome, how, steps, alone=alone, **given_too)
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
     assert_booked(outcome, want, steps)
 
