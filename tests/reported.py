@@ -50,6 +50,12 @@ def rendered(what, width: int = 140) -> str:
     return console.export_text()
 
 
+def told_of(run: Path) -> str:
+    """What makes up the table of a run."""
+    (group,), _ = groups.load([run])
+    return repr((group.first.summary, group.first.keys, group.first.code, group.first.machine))
+
+
 def section_of(*folders: Path, x: str | None = None) -> table.Section:
     """The one section that the runs of these folders make."""
     (section,) = table.sections(groups.load(folders, x)[0])

@@ -49,11 +49,11 @@ def test_what_is_damaged_and_what_somebody_gives_is_counted_by_what_came_of_it(t
 
 
 def test_another_result_and_a_traceback_are_failures_that_can_be_had_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(stored, "_reported", str)  # another for each folder
+    monkeypatch.setattr(stored, "told_of", str)  # another for each folder
     tally = rounds(tmp_path / "other", 5)
     assert tally.failures and "seed 1, round 0, file of a finished run: " in tally.failures[0]
     assert tally.outcomes["file of a finished run"]["failed"] == len(tally.failures)
-    monkeypatch.setattr(stored, "_reported", lambda run: {}[run.name] if run.name == "damaged" else "")
+    monkeypatch.setattr(stored, "told_of", lambda run: {}[run.name] if run.name == "damaged" else "")
     assert "KeyError" in rounds(tmp_path / "raised", 1).failures[0]
 
 

@@ -18,19 +18,12 @@ from harness.results.reader import Trace
 from harness.results.report import groups
 from harness.results.report.__main__ import main
 from tests import traces
-
-
-def run_at(folder, ran_on=None, **changes):
-    """A finished run, as one of this version leaves it."""
-    run = traces.finished(folder, traces.config(**changes), ran_on=ran_on)
-    found = {**Trace(run).summary, "files": reader.checksums(run)}
-    files.write_json_atomic(run / "summary.json", found)
-    return run
+from tests.reported import told_of
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return run_at(tmp_path_factory.mktemp("whole") / "run")
+    return traces.sealed(traces.finished(tmp_path_factory.mktemp("whole") / "run"))
 
 
 @pytest.fixture
@@ -39,15 +32,9 @@ def run(whole, tmp_path):
     return shutil.copytree(whole, tmp_path / "run")
 
 
-def reported(run) -> str:
-    """What makes up the table of a run."""
-    (group,), _ = groups.load([run])
-    return repr((group.first.summary, group.first.keys, group.first.code, group.first.machine))
-
-
 @pytest.fixture(scope="module")
 def told_of_whole(whole):
-    return reported(whole)
+    return told_of(whole)
 
 
 @given(data=st.data())
@@ -67,7 +54,7 @@ def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, told_of_wh
             content[at:] = b"\0" * (len(content) - at) if how == "zeros" else b""
         path.write_bytes(b"" if how == "empty" else content)
     try:
-        told = reported(run)
+        told = told_of(run)
     except InputError as error:
         assert "\n" not in str(error) and str(run) in str(error)
         return
@@ -165,16 +152,16 @@ def test_a_finished_run_without_a_table_is_refused(run):
 
 
 def test_a_finished_run_that_lost_what_it_ran_on_is_refused(tmp_path):
-    run = run_at(tmp_path / "run", ran_on={"role": ""})
+    run = traces.sealed(traces.finished(tmp_path / "run", ran_on={"role": ""}))
     (run / "resolved.json").unlink()
     with pytest.raises(InputError, match="resolved.json cannot be read"):
-        reported(run)
+        told_of(run)
 
 
 def test_a_file_of_another_run_is_refused(run, tmp_path):
-    shutil.copy(run_at(tmp_path / "other", seed=2) / "config.yaml", run)
+    shutil.copy(traces.finished(tmp_path / "other", traces.config(seed=2)) / "config.yaml", run)
     with pytest.raises(InputError, match="config.yaml is damaged: it is not what the run has written"):
-        reported(run)
+        told_of(run)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", "{" * 9, "[" * 100_000])
@@ -189,7 +176,7 @@ def test_missing_keys_of_a_run_without_checksums_are_one_sentence(name, run):
     unchecked(run)
     (run / name).write_text("{}")
     with pytest.raises(InputError, match=name):
-        reported(run)
+        told_of(run)
 
 
 def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path):

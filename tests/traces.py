@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from harness.comm.recorder import Epoch, Span
-from harness.results import files, resolved, summary, writer
+from harness.results import files, reader, resolved, summary, writer
 from harness.results.identity import canonical
 from harness.results.schema import SCHEMA_VERSION
 
@@ -101,6 +101,13 @@ def close(folder: Path) -> Path:
     """What ends a run: its tables in one file each, and their summary."""
     writer.finalise(folder)
     files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder
+
+
+def sealed(folder: Path) -> Path:
+    """The run with the checksums of its files in its summary, as one of this version leaves it."""
+    found = {**files.read_json(folder / "summary.json"), "files": reader.checksums(folder)}
+    files.write_json_atomic(folder / "summary.json", found)
     return folder
 
 

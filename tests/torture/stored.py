@@ -8,11 +8,9 @@ from pathlib import Path
 from harness.base.errors import InputError
 from harness.data.graph import validate
 from harness.data.sources import load
-from harness.results import files, reader
-from harness.results.reader import Trace
-from harness.results.report import groups
 from tests import traces
 from tests.raw_files import block, small, write
+from tests.reported import told_of
 from tests.torture.tally import REFUSED, SAME, VALID, Tally, damage
 
 FORMATS = ("reddit", "yelp", "flickr", "coauthor-cs", "cora", "tolokers", "ogbn-arxiv", "ogbn-papers100m")
@@ -23,18 +21,12 @@ class Stored:
 
     def __init__(self, folder: Path, tally: Tally, draw: random.Random):
         self.folder, self.tally, self.draw = folder, tally, draw
-        self.runs = [self._run(folder / f"run{seed}", seed) for seed in (1, 2)]
-        self.reported = [_reported(run) for run in self.runs]
+        how = {"stats": {"vertices": 10}, "ran_on": {"role": ""}}
+        made = [traces.finished(folder / f"run{seed}", traces.config(seed=seed), **how) for seed in (1, 2)]
+        self.runs = [traces.sealed(run) for run in made]
+        self.reported = told_of(self.runs[0])
         for name in FORMATS:
             write(name, folder / "raw" / name, small())
-
-    @staticmethod
-    def _run(folder: Path, seed: int) -> Path:
-        """A finished run, as this version leaves it."""
-        run = traces.finished(folder, traces.config(seed=seed), stats={"vertices": 10}, ran_on={"role": ""})
-        found = {**(Trace(run).summary or {}), "files": reader.checksums(run)}
-        files.write_json_atomic(run / "summary.json", found)
-        return run
 
     def report(self) -> None:
         """A damaged file of a finished run: the report names it, or shows what it showed before."""
@@ -44,7 +36,7 @@ class Stored:
         how = damage(path, [path, self.runs[1] / path.name], self.draw)
         try:
             # Without a summary the run counts as one that has not finished: what was measured is the same.
-            same = _reported(copy) == self.reported[0] or not (copy / "summary.json").exists()
+            same = told_of(copy) == self.reported or not (copy / "summary.json").exists()
             self.tally.note("file of a finished run", SAME if same else None, how)
         except InputError as error:
             self.tally.note("file of a finished run", REFUSED if "\n" not in str(error) else None, how)
@@ -77,9 +69,3 @@ class Stored:
             self.tally.note(what, None, f"{name}: {how}: {error!r}")
         finally:
             shutil.rmtree(copy)
-
-
-def _reported(run: Path) -> str:
-    """What makes up the table of a run."""
-    (group,), _ = groups.load([run])
-    return repr((group.first.summary, group.first.keys, group.first.code, group.first.machine))
