@@ -1,28 +1,30 @@
 """The representation store: each worker's halo as its owners pushed it, counted, and nothing left behind."""
 
-import errno
-import os
-
 import numpy as np
 import pytest
 import torch
 
 from harness.base.errors import InputError
-from harness.comm import host, redis_store, segments
+from harness.comm import redis_store
 from harness.comm.backend import PASSWORD, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.data.partition.assign import assign
-from harness.data.partition.build import build_shards
-from tests import jobs
+from tests import jobs, systems
 from tests.oracles.samples import random_graph
 from tests.redis_server import RedisServer
 
 
 def shards_of(vertices=40, parts=3):
     graph = random_graph(1, vertices=vertices)
-    return list(build_shards(graph, assign(graph, "random", parts, 0), parts))
+    return systems.shards_of(graph, assign(graph, "random", parts, 0), parts)
+
+
+def opened(address: str) -> Store:
+    """That of a run's only worker: one layer, three columns wide."""
+    (shard,) = shards_of(parts=1)
+    return Store(address, Comm(0, 1, torch.device("cpu"), Recorder()), shard, {1: 3})
 
 
 def expected(shard, layer, stamp):
@@ -101,23 +103,9 @@ def test_a_pull_never_mixes_two_pushes(pool):
     assert max(answer["seen"] for answer in answers[1:]) > 3, "the readers saw it change"
 
 
-def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(segments.os, "posix_fallocate", full, raising=False)
-    with pytest.raises(
-        InputError,
-        match=r"no 4,096 bytes of shared memory \(worker 0 gets no memory: No space left on device\);"
-        " free some or give x=0",
-    ):
-        host.map_shared(Comm(0, 1, torch.device("cpu"), Recorder()), [4096], "x=0")
-
-
 def test_who_leaves_takes_no_keys_of_others(redis_server):
     """Nor those of another worker whose block has this worker's number."""
-    comm, (shard,) = Comm(0, 1, torch.device("cpu"), Recorder()), shards_of(parts=1)
-    store = Store(redis_server.url, comm, shard, {1: 3})
+    store = opened(redis_server.url)
     store.push(1, torch.ones(40, 3), 7).wait()
     prefix = store.backend.prefix
     others = {f"{prefix}:1:2:0:0", f"{prefix}:1:20", f"{prefix}:index:2:1:0:0"}
@@ -164,16 +152,14 @@ def guarded(tmp_path, monkeypatch):
 
 
 def test_a_password_comes_from_the_environment(guarded, monkeypatch):
-    comm = Comm(0, 1, torch.device("cpu"), Recorder())
-    (shard,) = shards_of(parts=1)
     asks = f"store={guarded.url} asks for a password and {{}}; set the environment variable {PASSWORD}"
     with pytest.raises(InputError, match=f"^{asks.format('got none')}$"):
-        Store(guarded.url, comm, shard, {1: 3})
+        opened(guarded.url)
     monkeypatch.setenv(PASSWORD, "another")
     with pytest.raises(InputError, match=f"^{asks.format(f'refuses the one in {PASSWORD}')}$"):
-        Store(guarded.url, comm, shard, {1: 3})
+        opened(guarded.url)
     monkeypatch.setenv(PASSWORD, "hunter2")
-    store = Store(guarded.url, comm, shard, {1: 3})
+    store = opened(guarded.url)
     store.push(1, torch.ones(40, 3), 7).wait()
     assert store.contents()[1][7].tolist() == [[1.0] * 3] * 40
     store.close()
@@ -199,10 +185,6 @@ def test_a_password_is_stored_nowhere(place, guarded):
 
 
 def test_an_address_where_nothing_answers_gets_one_sentence():
-    comm = Comm(0, 1, torch.device("cpu"), Recorder())
-    (shard,) = shards_of(parts=1)
-    with pytest.raises(
-        InputError,
-        match=r"store=redis://127.0.0.1:1 does not answer \(.*refused.*\); start redis-server there",
-    ):
-        Store("redis://127.0.0.1:1", comm, shard, {1: 3})
+    said = r"store=redis://127.0.0.1:1 does not answer \(.*refused.*\); start redis-server there"
+    with pytest.raises(InputError, match=said):
+        opened("redis://127.0.0.1:1")
