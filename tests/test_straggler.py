@@ -77,20 +77,15 @@ def test_every_systems_worker_can_be_slow_and_nothing_else_changes(pool, name):
     graph, block = random_graph(6, vertices=30), systems.block(name)
     plain, slow = (
         systems.run(pool, graph, block, 3, settings=Settings(epochs=3, straggler=given))
-        for given in (None, {"rank": 1, "delay": 0.01, "slowdown": 1.2})
+        for given in (None, {"rank": 1, "delay": 0.05, "slowdown": 1.2})
     )
     assert slow.losses == plain.losses
     assert [slow.sent(e) for e in range(3)] == [plain.sent(e) for e in range(3)]
     for rank, worker in enumerate(slow.workers):
         slept = [[s.end - s.start for s in spans if s.name == "straggle"] for _, spans in worker["spans"]]
         assert [len(each) for each in slept] == [int(rank == 1)] * 3, "once per epoch, whatever its steps"
-        assert all(each >= 0.01 for epoch in slept for each in epoch)
-
-
-def test_workers_that_combine_gradients_wait_for_it(pool):
-    how = Settings(epochs=3, straggler={"rank": 1, "delay": 0.05})
-    outcome = systems.run(pool, random_graph(6, vertices=30), systems.block("vanilla"), 3, settings=how)
-    assert all(train >= 0.05 for worker in outcome.workers for train, _ in worker["spans"])
+        assert all(each >= 0.05 for epoch in slept for each in epoch)
+        assert all(train >= 0.05 for train, _ in worker["spans"]), "all wait, who combine gradients"
 
 
 def test_what_slows_nobody_down_is_refused_in_one_sentence():
