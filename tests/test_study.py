@@ -28,16 +28,24 @@ def parts_in(page) -> list[tuple[str, ...]]:
     return list(made[["graph", "kind", "part", "system"]].itertuples(index=False, name=None))
 
 
-def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys):
-    started = []
+@pytest.fixture
+def started(place, monkeypatch) -> list[str]:
+    """The sweeps that the study starts, each on two workers."""
+    sweeps, expand = [], runner.expand
+
+    def short(sweep: str) -> str:
+        return sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1")
 
     def start(sweep, places, made=None):
-        started.append(sweep)
-        place.sweep(sweep.replace("gpus=4", "gpus=2"), places)
+        sweeps.append(short(sweep))
+        place.sweep(sweeps[-1], places)
 
-    expand = runner.expand
     monkeypatch.setattr(runner, "start", start)
-    monkeypatch.setattr(runner, "expand", lambda sweep: expand(sweep.replace("gpus=4", "gpus=2")))
+    monkeypatch.setattr(runner, "expand", lambda sweep: expand(short(sweep)))
+    return sweeps
+
+
+def test_the_page_is_the_table_of_its_runs(started, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         study,
         "GRAPHS",
@@ -194,30 +202,18 @@ def test_all_at_one_setting_differ_in_nothing_but_the_system():
         assert "features=refetch" not in asked or asked == study.SYSTEMS["vanilla, refetch"]
 
 
-def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, capsys):
+def test_a_row_of_a_system_from_outside_the_tree(place, started, monkeypatch, tmp_path, capsys):
     """Its yaml is in a folder of one's own, its module on the Python path."""
     monkeypatch.syspath_prepend(place.folder / "modules")
     monkeypatch.setattr(study, "GRAPHS", {"tiny": study.Study(TINY)})
-    asked = []
-
-    def start(sweep, places, made=None):
-        short = sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1")
-        asked.append(short)
-        place.sweep(short, places)
-
-    expand = runner.expand
-    monkeypatch.setattr(runner, "start", start)
-    monkeypatch.setattr(
-        runner, "expand", lambda sweep: expand(sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1"))
-    )
     page = tmp_path / "page.md"
     monkeypatch.setenv(OWN_CONFIG, str(place.folder / "conf"))
     arguments = ["--kinds", "one setting", "--epochs", "2",
                  "--seeds", "1", "--partitions", "random", "--out", str(page), "--systems", "mine",
                  "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
     assert study.main([*arguments, "--row", "mine=system=trouble system.epoch=7"]) == 0, capsys.readouterr()
-    assert "| mine " in page.read_text() and len(asked) == 1
-    assert "partition=random" in asked[0] and "system.epoch=7" in asked[0]
+    assert "| mine " in page.read_text() and len(started) == 1
+    assert "partition=random" in started[0] and "system.epoch=7" in started[0]
     for row, said in (
         ("mine", "names no system"),
         ("vanilla=system=trouble", "has the name of another row"),

@@ -4,13 +4,13 @@ it tells of who is lost.
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.mixins import AsynchronousSystem
+from harness.dev.conformance.checks import same_bits
 from harness.dev.conformance.pool import MEMORY
 from harness.dev.conformance.subject import facts_of
 from harness.dev.conformance.train import train
@@ -135,9 +135,7 @@ def assert_carried_alike(pool, block, size, job=train, **settings) -> None:
         systems.run(pool, graph, block, size, settings=how, transport=transport, job=job)
         for transport in (MEMORY, "sockets")
     )
-    assert (memory.losses, memory.scores) == (sockets.losses, sockets.scores)
-    for one, other in zip(memory.weights, sockets.weights, strict=True):
-        assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert same_bits(memory, sockets) and memory.scores == sockets.scores
     assert [w["sent"] for w in memory.workers] == [w["sent"] for w in sockets.workers]
 
 

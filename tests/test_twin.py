@@ -13,6 +13,7 @@ from harness.data.graph import validate
 from harness.data.twin_specs import SPECS
 from harness.dev.fidelity import __main__ as fidelity
 from harness.dev.fidelity import measure as fidelity_measure
+from tests.oracles.samples import targets_of
 
 # Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours; but for
 # reddit's, where a full block spills over instead of losing edges.
@@ -55,25 +56,16 @@ def structure(monkeypatch):
     return get
 
 
-def edge_set(graph) -> tuple[np.ndarray, np.ndarray]:
-    return np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)), graph.indices.astype(np.int64)
-
-
 @pytest.mark.parametrize("name", twin.names())
-def test_a_twin_is_a_valid_simple_symmetric_graph(graphs, name):
-    graph = validate(graphs(name))
+def test_a_twin_is_a_simple_symmetric_graph_with_the_real_ones_sizes_and_splits(graphs, name):
+    graph, spec = validate(graphs(name)), SPECS[name]
     assert graph.name == f"twin/{name}" and graph.symmetric
-    target, source = edge_set(graph)
+    assert graph.indptr.dtype == graph.indices.dtype == np.int32
+    target, source = targets_of(graph), graph.indices.astype(np.int64)
     assert not (target == source).any()
     key = target * graph.num_vertices + source
     assert (np.diff(key) > 0).all(), "rows ascend without repeats"
     np.testing.assert_array_equal(np.sort(source * graph.num_vertices + target), key)
-    assert graph.indptr.dtype == graph.indices.dtype == np.int32
-
-
-@pytest.mark.parametrize("name", twin.names())
-def test_sizes_dimensions_and_splits_are_the_real_graphs(graphs, name):
-    graph, spec = graphs(name), SPECS[name]
     assert graph.num_vertices == round(spec.vertices * QUICK[name])
     assert graph.num_edges == pytest.approx(graph.num_vertices * spec.mean_degree, rel=0.01)
     found = graph.num_features, graph.num_classes, graph.multilabel

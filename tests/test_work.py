@@ -1,6 +1,6 @@
 """What is counted of a worker's computing, against counts that are made another way."""
 
-from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -60,14 +60,23 @@ def test_what_passes_over_rows_is_counted_in_both_passes():
     assert found == {"forward": [(60, 60)], "backward": [(120, 60)], "optimiser": [(240, 180)]}
 
 
+def trained(pool, name: str, combine: dict | None = None, **knobs) -> systems.Outcome:
+    block, how = systems.block(name, **knobs), Settings(combine=combine)
+    return systems.run(pool, random_graph(12, vertices=40), block, 2, settings=how)
+
+
+def epochs_of(outcome: systems.Outcome) -> Iterator[tuple[list, dict]]:
+    """Spans and metrics of every worker and epoch."""
+    for worker in outcome.workers:
+        for (_, spans), metrics in zip(worker["spans"], worker["metrics"], strict=True):
+            yield spans, metrics
+
+
 def passes(pool, name: str, segment: str, **knobs) -> list[list[work.Work]]:
     """By worker and epoch, passes over rows in segments of one name."""
-    graph = random_graph(12, vertices=40)
-    outcome = systems.run(pool, graph, systems.block(name, **knobs), 2, job=counted_apart)
     return [
-        [each for s in spans if s.name == segment for each in s.work if each.kind == "stream"]
-        for worker in outcome.workers
-        for _, spans in worker["spans"]
+        [each for span in spans if span.name == segment for each in span.work if each.kind == "stream"]
+        for spans, _ in epochs_of(trained(pool, name, **knobs))
     ]
 
 
@@ -76,20 +85,17 @@ def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local,
     """Of the own tier out of it and into the halo, and in a refresh out of the halo and into it; of the
     global tier into the halo."""
     knobs = {"features": "refetch", "rapa": False, "pipeline": False, "refresh": 3}
-    block = systems.block("capgnn", **knobs, local_capacity=local, global_capacity=shared)
-    outcome = systems.run(pool, random_graph(12, vertices=40), block, 2, job=counted_apart)
-    for worker in outcome.workers:
-        for (_, spans), metrics in zip(worker["spans"], worker["metrics"], strict=True):
-            picks = [each for span in spans if (span.name, span.layer) == ("pick", 1) for each in span.work]
-            lookups = metrics[1, "lookups"]
-            assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
+    outcome = trained(pool, "capgnn", **knobs, local_capacity=local, global_capacity=shared)
+    for spans, metrics in epochs_of(outcome):
+        picks = [each for span in spans if (span.name, span.layer) == ("pick", 1) for each in span.work]
+        lookups = metrics[1, "lookups"]
+        assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
 
 
 @pytest.mark.parametrize("name", ["pscgcn", "bns"])
 def test_a_draw_is_counted_and_the_blocks_that_are_made_of_it_are_not(pool, name):
     """So that a replay takes these as they were traced."""
-    outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)
-    spans = [span for worker in outcome.workers for _, each in worker["spans"] for span in each]
+    spans = [span for each, _ in epochs_of(trained(pool, name)) for span in each]
     drawn = [work.kind for span in spans if span.name in ("draw", "sample") for work in span.work]
     assert drawn and set(drawn) == {"sample"}
     blocks = [span for span in spans if span.name == "blocks"]
@@ -98,28 +104,21 @@ def test_a_draw_is_counted_and_the_blocks_that_are_made_of_it_are_not(pool, name
 
 @pytest.mark.parametrize("name", ["vanilla", "pscgcn", "adaqp"])
 def test_rows_packed_for_others_are_counted_once_per_row_that_is_sent(pool, name):
-    outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)
+    outcome = trained(pool, name)
     for epoch in range(2, 4):
-        packed = Counter()
-        for worker in outcome.workers:
-            _, spans = worker["spans"][epoch]
-            for span in spans:
-                if span.name == "pack":
-                    packed[span.layer] += sum(each.rows for each in span.work if each.kind == "pack")
-        sent = outcome.sent(epoch)
-        assert packed[1] == sent[1, "forward", "halo"][0] > 0
+        spans = [span for worker in outcome.workers for span in worker["spans"][epoch][1]]
+        packing = [span for span in spans if (span.name, span.layer) == ("pack", 1)]
+        packed = sum(each.rows for span in packing for each in span.work if each.kind == "pack")
+        assert packed == outcome.sent(epoch)[1, "forward", "halo"][0] > 0
 
 
 def test_inputs_of_a_batch_are_counted_and_those_pulled_as_often_as_they_are_copied(pool):
     """Joined, ordered and kept, and then gathered as all others are."""
-    block = systems.block("distdgl", fanouts=[2, 2], batch=4)
-    outcome = systems.run(pool, random_graph(12, vertices=40), block, 2, job=counted_apart)
-    for worker in outcome.workers:
-        for (_, spans), metrics in zip(worker["spans"], worker["metrics"], strict=True):
-            gathered = [each for span in spans if span.name == "gather" for each in span.work]
-            assert {each.kind for each in gathered} == {"pack"}
-            moves = metrics[-1, "inputs"] + 3 * metrics[-1, "pulled"]
-            assert sum(each.rows for each in gathered) == moves > 0
+    for spans, metrics in epochs_of(trained(pool, "distdgl", fanouts=[2, 2], batch=4)):
+        gathered = [each for span in spans if span.name == "gather" for each in span.work]
+        assert {each.kind for each in gathered} == {"pack"}
+        moves = metrics[-1, "inputs"] + 3 * metrics[-1, "pulled"]
+        assert sum(each.rows for each in gathered) == moves > 0
 
 
 WAYS = {
@@ -134,11 +133,7 @@ def test_what_is_done_to_gradients_is_counted(pool, way):
     """Exact: put together and taken apart. Quantised: the others' rows coded upwards, the own ones read from
     each other worker and coded downwards, every row read. PowerSGD: four products of each matrix, and a
     basis, which counts as two."""
-    how, workers = Settings(combine=WAYS[way]), 2
-    block = systems.block("vanilla")
-    outcome = systems.run(
-        pool, random_graph(12, vertices=40), block, workers, settings=how, job=counted_apart
-    )
+    outcome, workers = trained(pool, "vanilla", WAYS[way]), 2
     shapes = [value.shape for value in outcome.weights[0].values()]
     matrices = [shape for shape in shapes if len(shape) == 2]
     for rank, worker in enumerate(outcome.workers):
