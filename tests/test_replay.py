@@ -241,7 +241,10 @@ def test_without_runs_or_keys_of_a_cluster_nothing_is_replayed(tmp_path):
     with pytest.raises(InputError, match="no run is given"):
         parse(["cluster=cdfgnn"])
     path = tmp_path / "mine.yaml"
-    for text in ("- 1\n", "- [1\n"):
+    path.write_text("- [1\n")
+    with pytest.raises(InputError, match=r"mine.yaml cannot be read \(.+\); mend it"):
+        cluster_of(str(path))
+    for text in ("- 1\n", "7\n"):
         path.write_text(text)
-        with pytest.raises(InputError, match=r"mine.yaml cannot be read \(.+\); mend it"):
+        with pytest.raises(InputError, match="mine.yaml holds no keys; mend it"):
             cluster_of(str(path))

@@ -303,12 +303,14 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
         near = did_you_mean(named, [*beside, *presets])
         raise InputError(f'cluster="{name}" {nothing}{near}')
     try:
-        block = OmegaConf.merge(OmegaConf.create(yaml_text.read(path)), OmegaConf.from_dotlist(list(changes)))
-        values = OmegaConf.to_container(block)
+        text = yaml_text.read(path)
+        keyed = isinstance(yaml_text.parsed(text), dict | None)
+        block = OmegaConf.create(text if keyed else "")
+        values = OmegaConf.to_container(OmegaConf.merge(block, OmegaConf.from_dotlist(list(changes))))
     except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
-    if not isinstance(values, dict):
+    if not keyed or not isinstance(values, dict):
         raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
     made = typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
     if made.measured:
