@@ -66,7 +66,7 @@ def test_a_straggler_on_a_gpu_owes_what_its_device_took(rank):
 
 
 # One of each kind of exchange; the others take the night.
-KINDS = {"cdfgnn", "llcg", "pipegcn", "sancus"}
+KINDS = {"cdfgnn", "llcg", "pipegcn", "sancus", "vanilla"}
 
 
 @pytest.mark.parametrize(
