@@ -16,7 +16,7 @@ from tests.oracles import capgnn, rapa
 from tests.oracles.samples import RUNS, random_graph, without_cut_edges
 from tests.systems import Settings
 from tests.test_systems_oracle_capgnn import assert_same_counts
-from tests.test_systems_oracle_rapa import devices_of, partition
+from tests.test_systems_oracle_rapa import asked, devices_of
 
 AMPLE = 1000
 DRAWN = {key: value for key, value in RUNS.items() if key not in ("parts", "layers")}
@@ -109,12 +109,8 @@ def test_every_host_balances_its_own_workers(pool, degrees, threshold, seed, dir
     kept = np.zeros((4, graph.num_vertices), bool)
     for k in (0, 1):
         vertices, first = np.flatnonzero(host == k), 2 * k
-        passed = partition(
-            induced(graph, vertices),
-            outcome.assignment[vertices] - first,
-            devices[first : first + 2],
-            knobs,
-        )
+        mine, own = induced(graph, vertices), outcome.assignment[vertices] - first
+        passed = asked(mine, own, devices[first : first + 2], knobs).partition()
         kept[first : first + 2, vertices] = passed.kept
         for i in (0, 1):
             metrics = sorted(outcome.workers[first + i]["metrics"][0].items())

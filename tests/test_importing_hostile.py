@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from harness.base.errors import InputError
+from harness.base.heap import give_back_freed_memory
 from harness.data.importing import apart
 from tests.importing import imported, loaded, refused, sample, tensors_of, write
 
@@ -77,6 +78,7 @@ def test_a_pickle_that_overruns_the_stack_ends_no_more_than_its_reader(tmp_path,
 
 
 def test_a_table_that_unpacks_to_more_than_may_be_is_refused(tmp_path, capsys, monkeypatch):
+    give_back_freed_memory()  # of the tests before, with which the process that reads would need no more
     monkeypatch.setattr(apart, "MEMORY", 64 << 20)
     monkeypatch.setattr(apart, "EXPANSION", 1)
     with gzip.open(tmp_path / "edges.csv.gz", "wb") as file:
