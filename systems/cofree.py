@@ -99,15 +99,16 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
         theirs = self.comm.exchange(self.plan, sent, -1, "labels").wait()
         told = np.concatenate([mine, theirs.cpu().numpy()])
         trained = told[:, -1] > 0
-        # A replica's share of the loss is d_i(v) / d(v), its in-edges here over those on all workers.
-        own = torch.from_numpy(np.diff(shard.edges.indptr)).long().view(-1, 1).to(self.device)
-        whole = sum_replicas(self.comm, self.plan, own, -1, "forward", "degrees")
-        here, all_edges = own.cpu().numpy()[:, 0], whole.cpu().numpy()[:, 0]
-        alone = np.arange(len(here)) < masters  # the share where there is no in-edge: 1 at the master
-        share = np.divide(here, all_edges, out=alone.astype(np.float64), where=all_edges > 0)
         if self.weights == "equal":
             count, replicas = self.comm.total([trained[:masters].sum(), trained.sum()])
             share = np.full(len(trained), count / max(replicas, 1))
+        else:
+            # A replica's share of the loss is d_i(v) / d(v), its in-edges here over those on all workers.
+            own = torch.from_numpy(np.diff(shard.edges.indptr)).long().view(-1, 1).to(self.device)
+            whole = sum_replicas(self.comm, self.plan, own, -1, "forward", "degrees")
+            here, all_edges = own.cpu().numpy()[:, 0], whole.cpu().numpy()[:, 0]
+            alone = np.arange(len(here)) < masters  # the share where there is no in-edge: 1 at the master
+            share = np.divide(here, all_edges, out=alone.astype(np.float64), where=all_edges > 0)
         rows = np.flatnonzero(trained & (share > 0))
         labels = told[:, :-1].astype(shard.labels.dtype).reshape(-1, *shard.labels.shape[1:])
         weights = torch.as_tensor(share[rows]).to(self.device, torch.get_default_dtype())

@@ -99,8 +99,10 @@ class Ecgraph(CodedSystem):
     def start(self, layer, direction, rows):
         if direction == "backward":
             send = self.start_plain if self.backward_bits == AS_THEY_ARE else self.start_codes
-        elif self.period == 1 or not self.compensate:
-            send = self.start_plain if self.period == 1 else self.start_codes
+        elif self.period == 1:
+            send = self.start_plain
+        elif not self.compensate:
+            send = self.start_codes
         else:
             exact = self.epoch == 0 or (self.epoch + 1) % self.period == 0
             send = self.start_exact if exact else self.start_rows
