@@ -3,6 +3,7 @@
 import functools
 import re
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,7 @@ def changed(**keys) -> dict:
         (changed(direction=None), "claims[0] has neither published nor direction"),
         (changed(tolerance=3), "claims[0].tolerance=3.0 has no reason"),
         (changed(published=[3, 2]), "claims[0].published=[3, 2]: give a number, or [least, most]"),
+        (changed(published=[-inf, inf]), "claims[0].published=[-inf, inf] has no end: give a number"),
         (changed(measure="mb_epok"), 'claims[0].measure="mb_epok" is not known; did you mean "mb_epoch"?'),
         (changed(measure={"metric": "x", "how": "most"}), 'claims[0].measure.how="most" is not known'),
         (changed(measure={"validation": "most"}), 'claims[0].measure.validation.how="most" is not known'),

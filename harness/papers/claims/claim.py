@@ -2,6 +2,7 @@
 claim."""
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -195,6 +196,8 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
         isinstance(ends, list) and len(ends) == 2 and ends[0] <= ends[1]
     ):
         raise InputError(f"{where}.published={ends}: give a number, or [least, most]")
+    if ends is not None and not any(map(math.isfinite, ends if isinstance(ends, list) else [ends])):
+        raise InputError(f"{where}.published={ends} has no end: give a number, or one end at least")
     if claim.logarithmic and claim.direction is not None:  # effects of ratios are logarithms
         lower: Any = ends[0] if isinstance(ends, list) else ends
         for key, value in (("published", lower), ("neutral", claim.neutral)):
