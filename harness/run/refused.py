@@ -23,7 +23,8 @@ def parsed(word: str) -> Override:
         made = None
     if made is None or not made.key_or_group:
         raise InputError(unreadable(word))
-    if made.key_or_group == "hydra.sweeper.params":  # Hydra cannot merge a block with one that is null
+    # Hydra cannot merge a block of keys with one that is null.
+    if made.key_or_group == "hydra.sweeper.params" and isinstance(made.value(), dict):
         raise InputError(f"{word} is a block of keys: give each of them for itself, as KEY=A,B")
     if not _values(made) <= RUNS:
         raise InputError(f"{word} is a range of more than {RUNS} values, or without end: give a shorter one")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from omegaconf import OmegaConf
@@ -305,12 +305,12 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
     try:
         text = yaml_text.read(path)
         keyed = isinstance(yaml_text.parsed(text), dict | None)
-        block = OmegaConf.create(text if keyed else "")
-        values = OmegaConf.to_container(OmegaConf.merge(block, OmegaConf.from_dotlist(list(changes))))
+        made_of = [OmegaConf.create(text if keyed else ""), OmegaConf.from_dotlist(list(changes))]
+        values = cast(dict[Any, Any], OmegaConf.to_container(OmegaConf.merge(*made_of)))
     except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
-    if not keyed or not isinstance(values, dict):
+    if not keyed:
         raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
     made = typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
     if made.measured:
