@@ -94,7 +94,7 @@ def affordable(path: Path, size: int) -> None:
     own = path.stat().st_size
     if size > max(SPARED, EXPANSION * own):
         raise damaged(
-            f"its {own} bytes would take {size / 1e9:.3g} GB of memory, more than {EXPANSION} for one"
+            f"its {own} bytes would take {size / 1e9:,.1f} GB of memory, more than {EXPANSION} for one"
         )
 
 
