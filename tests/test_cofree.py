@@ -1,4 +1,6 @@
-"""CoFree-GNN: its masks of edges."""
+"""CoFree-GNN: its masks of edges, and the bytes of copies by hand."""
+
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import given
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.data.partition.shard import Csr
 from systems.cofree import kept
+from tests.oracles import cofree
 
 
 @given(seed=st.integers(0, 10**6), mask=st.integers(0, 5), rate=st.floats(0, 1))
@@ -29,6 +32,17 @@ def test_masks_drop_their_share_of_edges_and_differ():
         assert abs(mask[lower].mean() - 0.7) < 5 * np.sqrt(0.21 / pairs)
         for other in masks[:k]:
             assert abs((mask == other)[lower].mean() - 0.58) < 5 * np.sqrt(0.25 / pairs)
+
+
+def test_bytes_are_the_features_of_copies():
+    edges = SimpleNamespace(parts=2, low=[0, 1, 0], high=[1, 2, 3], owner=[0, 1, 0])
+    master = np.array([0, 1, 1, 0])  # vertex 1 has a copy at worker 0
+    sizes = [
+        cofree.epoch_bytes(edges, master, 5, features=features, first=first)
+        for features in ("once", "refetch")
+        for first in (True, False)
+    ]
+    assert sizes == [20, 0, 20, 20]
 
 
 def dense(block: Csr) -> np.ndarray:

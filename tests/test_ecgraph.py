@@ -96,3 +96,20 @@ def test_rows_that_grow_evenly_are_predicted_from_their_first_rate():
         assert sent[t][1] > predicted and not np.allclose(sent[t][0], start + t * rate)
     # Later rates are of T epochs and divided by T - 1.
     np.testing.assert_allclose(pair.d, rate * 4 / 3)
+
+
+def test_middles_of_buckets_by_hand():
+    x = np.array([[0.0, 1.0, 2.5], [3.0, 3.9, 4.0]])
+    np.testing.assert_array_equal(ecgraph.middle(x, 2), [[0.5, 1.5, 2.5], [3.5, 3.5, 3.5]])
+    np.testing.assert_array_equal(ecgraph.middle(x, 1), [[1, 1, 3], [3, 3, 3]])
+    np.testing.assert_array_equal(ecgraph.middle(np.full((2, 2), 0.3), 2), 0.3)
+
+
+def test_each_row_takes_the_nearest_of_code_prediction_and_their_mean():
+    pair = ecgraph.Forward(period=100, bits=1, tune=False, rate="sent")
+    pair.sent(0, np.array([[0.0, 0.0], [0.9, 3.0], [0.0, 2.0], [9.0, 9.0]]))
+    h = np.array([[0.0, 0.1], [0.0, 4.0], [0.6, 2.4], [1.0, 1.0]])  # codes 1 and 3
+    want = [[0.0, 0.0], [0.9, 3.0], [0.5, 2.5], [1.0, 1.0]]  # prediction twice, mean, code
+    got, size = pair.sent(1, h)
+    np.testing.assert_allclose(got, want)
+    assert size == 1 + 1 + 8  # 2 rows of 2 bits, 4 selectors, two numbers

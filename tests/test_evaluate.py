@@ -5,6 +5,7 @@ nothing to score.
 import math
 import warnings
 from decimal import Decimal, localcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
+from harness.core.evaluate import Evaluator
 from harness.core.scores import log_odds
 from harness.data.partition.assign import assign
 from harness.data.partition.stats import constant_score, majority
@@ -164,3 +166,10 @@ def test_the_majority_is_that_of_the_vertices_of_each_split(multilabel):
         labels = graph.labels[getattr(graph, split)]
         counts = labels.sum(0) if multilabel else np.bincount(labels)
         assert found[split] == constant_score(counts, len(labels), multilabel) and 0 < found[split] <= 1
+
+
+def test_after_a_forward_pass_that_failed_no_inputs_are_kept():
+    strategy = SimpleNamespace(kept=None)
+    with pytest.raises(ZeroDivisionError):
+        Evaluator.hidden(SimpleNamespace(strategy=strategy, logits=lambda model: 1 / 0), None)
+    assert strategy.kept is None

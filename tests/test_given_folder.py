@@ -293,3 +293,10 @@ def test_text_that_a_spreadsheet_would_compute_is_text_and_numbers_are_numbers()
 def test_a_label_that_no_picture_can_hold_is_refused(character):
     with pytest.raises(InputError, match="label=.* holds the control character"):
         config.check({**composed().composed, "label": f"a{character}b"})
+
+
+def test_costs_of_products_are_read_as_they_were_measured(tmp_path):
+    said = {"costs": {"sparse": SPARSE, "dense": [[16, 1.0]]}, "tilings": {"1024x32": [TILED]}}
+    files.write_json_atomic(tmp_path / "shards.json", said)
+    assert config.measured(tmp_path) == said
+    assert config.measured(tmp_path / "none") == {"costs": None, "tilings": {}}

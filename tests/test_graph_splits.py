@@ -75,6 +75,12 @@ def graph(**changes) -> Graph:
     return whole.replace(**changes)
 
 
+def test_a_sound_graph_passes_as_it_is():
+    sound = graph()
+    assert validate(sound) is sound
+    validate(graph(labels=np.array([[1, 1], [0, 0], [1, 0], [0, 1]], np.uint8)))
+
+
 NAN = np.ones((4, 2), np.float32)
 NAN[2, 1] = np.nan
 

@@ -1,11 +1,11 @@
 """The oracle of PipeGCN against the closed form of what a reader and an owner get; that of Sylvie against
-those of AdaQP and PipeGCN, and its period."""
+that of PipeGCN, and its period."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles import adaqp, pipegcn, sylvie
+from tests.oracles import pipegcn, sylvie
 from tests.oracles.samples import (
     CASES,
     DEEP,
@@ -52,14 +52,6 @@ def test_what_is_used_is_what_was_sent_that_many_epochs_ago(seed, parts, stalene
                 if got[t][l] is not None:
                     want = sum((1 - momentum) * momentum**i * received[t - staleness - i][l] for i in ages)
                     np.testing.assert_allclose(got[t][l], want, atol=1e-12)
-
-
-@settings(max_examples=8)
-@given(bits=st.sampled_from([2, 4, 8]), **CASES)
-def test_synchronous_it_is_adaqp_with_as_many_bits(bits, seed, parts, operator, features):
-    data, how = case(seed, parts, operator, features=features)
-    run = sylvie.train(*data, draw, bits=bits, mode="synchronous", period=2, **how)
-    assert_same_run(run, adaqp.train(*data, draw, bits=bits, **how))
 
 
 @settings(max_examples=8)

@@ -91,7 +91,16 @@ def test_a_file_of_another_schema_version_is_refused(tmp_path):
         resolved.read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"attempts": []}',
+        '{"attempts": [{"device": "cpu"}]}',
+        '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
+    ],
+)
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / resolved.FILE).write_text(text)
     with pytest.raises(InputError, match="resolved.json .*fresh=true"):

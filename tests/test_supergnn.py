@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from harness.core.quantise import dequantise_even, quantise_even
 from tests import systems
-from tests.oracles import dense
+from tests.oracles import dense, supergnn
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
 from tests.test_cover import matching
@@ -64,3 +64,13 @@ def test_bytes_are_those_of_a_least_cover_of_all_cut_edges(pool, features, seed,
             for worker, peer, way in ((j, i, "forward"), *([(i, j, "backward")] if l else [])):
                 for sent in outcome.workers[worker]["sent"]:
                     assert sent.get((l, way, "halo", peer), (0, 0)) == (count, row * count)
+
+
+def test_the_oracles_codes_by_hand():
+    x = np.array([[0.0, 1.0, 3.0, 2.5], [7.0, 7.0, 7.0, 7.0], [-1.0, -0.5, 0.1, 5.0]])
+    # s = 1, 1 and 2; 2.5, 0.5 / 2 and 1.1 / 2 are 2, 0 and 1
+    np.testing.assert_array_equal(supergnn.rounded(x, 2), [[0, 1, 3, 2], [7, 7, 7, 7], [-1, -1, 1, 5]])
+    # z = 1.0078125 for 1.005, and s = 1 for 3.002 / 3: what lies below z is z.
+    np.testing.assert_array_equal(supergnn.rounded(np.array([[1.005, 4.007]]), 2), [[1.0078125, 4.0078125]])
+    assert supergnn.rounded(np.array([[0.1, 1.0]]), 16).tolist() == [[0.10009765625, 1.0]]
+    assert [supergnn.message_bytes(3, 9, b) for b in (2, 4, 8, 16, 32)] == [21, 27, 39, 54, 108]
