@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from hypothesis.strategies import booleans, fixed_dictionaries, integers, sampled_from
+from hypothesis.strategies import booleans, fixed_dictionaries, integers, just, sampled_from
 
 from systems.varco import columns
 from tests import systems
@@ -216,12 +216,21 @@ CASES = {
             "bits": sampled_from([1, 2, 4, 8]),
             "backward_bits": sampled_from([1, 2, 4, 8, 32]),
             "tune": booleans(),
-            "compensate": sampled_from([True, True, False]),
             "rate": sampled_from(["sent", "computed"]),
             "features": FEATURES,
         }),
         epochs=7,
         hidden=5,
+        rows=True,
+    ),
+    "ecgraph not compensated": Case(
+        ecgraph.train,
+        fixed_dictionaries({
+            "compensate": just(False),
+            "bits": sampled_from([1, 2, 4, 8]),
+            "backward_bits": sampled_from([1, 2, 4]),
+            "features": FEATURES,
+        }),
         rows=True,
     ),
     "grappa": Case(
