@@ -70,7 +70,7 @@ def from_kept(folder: Path, plan: Experiment) -> evaluate.Result:
     return with_kept(folder, plan, evaluate.results({"mine": plan}, lambda sweep: [folder / "none"]))
 
 
-def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead):
+def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead, monkeypatch):
     plan = plan_of(tmp_path)
     (said,) = (each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine")
     found = from_kept(kept, plan)
@@ -78,6 +78,7 @@ def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path, ahead):
     other = replace(plan.claims[0], entry="sancus_fig23", says="in other words", published=3.0)
     both = replace(plan, claims=(*plan.claims, other))
     nowhere = evaluate.results({"mine": both}, lambda sweep: [tmp_path / "none"])
+    monkeypatch.setattr(reference, "_of_kept_runs", lambda *_: None)
     told = reference.with_kept(nowhere, kept, {"mine": both})
     again = {each.says: each.again for each in told if each.experiment == "mine"}
     assert again == {found.says: "", other.says: found.entry}, "a measurement counts where it is kept"
@@ -100,11 +101,30 @@ def test_runs_that_are_there_come_before_what_was_kept_but_for_those_of_a_smalle
 
 
 def test_what_was_kept_of_another_claim_or_of_other_runs_is_not_taken(kept, tmp_path):
-    for keys in ({"measure": "last_acc_percent"}, {"rows": ["b", "a"]}):
-        assert from_kept(kept, plan_of(tmp_path, **keys)).verdict.word == "not run"
     plan = plan_of(tmp_path)
-    longer = replace(plan, sizes={"small": replace(plan.sizes["small"], runs="seed=1,2,3 epochs=9")})
-    assert from_kept(kept, longer).verdict.word == "not run"
+    for keys in ({"measure": {"metric": "loss"}}, {"measure": {"validation": "max"}}):
+        assert from_kept(kept, plan_of(tmp_path, **keys)).verdict.word == "not run"
+    for runs in ("seed=1,2,3 epochs=9", "seed=1,2,3,4"):
+        other = replace(plan, sizes={"small": replace(plan.sizes["small"], runs=runs)})
+        assert from_kept(kept, other).verdict.word == "not run"
+    clustered = {row: f"{words} cluster=l4" for row, words in plan.rows.items()}
+    assert from_kept(kept, replace(plan, rows=clustered)).verdict.word == "not run"
+
+
+def test_a_claim_on_a_column_that_was_written_after_the_runs_were_kept_is_decided_from_them(
+    kept, tmp_path, ahead
+):
+    for keys in (
+        {"measure": "last_acc_percent"},
+        {"rows": ["b", "a"]},
+        {"says": "b is above", "control": "b"},
+    ):
+        plan = plan_of(tmp_path, **keys)
+        (said,) = (each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine")
+        found = from_kept(kept, plan)
+        assert found.verdict == said.verdict and found.size == "small, reference"
+        assert (found.ours.mean, found.ours.half) == pytest.approx((said.ours.mean, said.ours.half), rel=1e-9)
+        assert (found.measured.control, found.measured.twin) == (said.measured.control, said.measured.twin)
 
 
 def test_what_was_kept_is_judged_by_the_claim_as_it_stands(kept, tmp_path):

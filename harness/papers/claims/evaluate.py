@@ -275,6 +275,15 @@ def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
         by_row = {row: _by_seed(claim, row, runs[row], targets) for row in asked}
     except InputError as error:
         return Measured(lost=str(error), twin=twin)
+    return compared(claim, by_row, twin)
+
+
+def compared(claim: Claim, by_row: Mapping[str, np.ndarray], twin: bool) -> Measured:
+    """What the values of a claim's rows, and of its control, say of it.
+
+    by_row   of each row [graphs, seeds]; NaN where a run has no value
+    twin     whether some run is of a twin
+    """
     missing = [row for row, values in by_row.items() if np.isnan(values).any()]
     if missing:
         why = "never gets there" if claim.value.reference and claim.value.scored else "has no value"

@@ -121,12 +121,14 @@ class Measure:
     of_seeds   makes of that row's runs its number for each seed; by default the mean over seeds of the best
                validation score
     scored     whether it is, or depends on, a score, which a run that diverged does not have
+    column     the key of the column that it is; "" where it is none
     """
 
     value: Callable[[Run, float], float]
     reference: str = ""
     of_seeds: Callable[[Sequence[Run]], list[float]] = _mean_of_best
     scored: bool = False
+    column: str = ""
 
 
 def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
@@ -139,7 +141,7 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
     if isinstance(given, str):
         choice(field, given, ALL)
         column = ALL[given]
-        return Measure(lambda run, _: _number(column.value(run.summary)), scored=column.scored)
+        return Measure(lambda run, _: _number(column.value(run.summary)), scored=column.scored, column=given)
     if isinstance(given, Mapping):
         keys = set(given)
         if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per", "times"}:

@@ -3,7 +3,8 @@
     claims.csv        a row per claim: what was measured, in full, and a fingerprint of what was asked;
                       verdicts follow from it and the claim by the rule (`harness.papers.claims.verdict`)
     runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, rows asked
-                      for by id per epoch, all measured
+                      for by id per epoch, all measured; it decides claims on one of its columns that were
+                      written later
     environment.json  of the first run; runs.csv names another machine or other code where there is one
     *.png             the pictures
 
@@ -27,7 +28,15 @@ from harness.base import yaml_text
 from harness.base.errors import InputError, writing
 from harness.base.places import own_config
 from harness.papers.claims.claim import Claim, named
-from harness.papers.claims.evaluate import Folders, Measured, Result, counted_once, result_of, results
+from harness.papers.claims.evaluate import (
+    Folders,
+    Measured,
+    Result,
+    compared,
+    counted_once,
+    result_of,
+    results,
+)
 from harness.papers.claims.experiment import FOLDER as EXPERIMENTS
 from harness.papers.claims.experiment import SIZES, Experiment, load
 from harness.papers.claims.verdict import Verdict
@@ -181,15 +190,57 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
     kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
 
     def taken(result: Result) -> Result:
-        row = kept.get(result.experiment, {}).get((result.entry, result.says))
-        if row is None or _rank(row["size"]) <= _rank(result.size):
+        own = kept.get(result.experiment)
+        if not own or result.claim not in (plan := experiments[result.experiment]).claims:
             return result
-        plan, claim, size = experiments[result.experiment], result.claim, row["size"]
-        if claim not in plan.claims or size not in plan.sizes or asked(plan, claim, size) != row["asked"]:
+        claim, size = result.claim, next(iter(own.values()))["size"]
+        if size not in plan.sizes or _rank(size) <= _rank(result.size):
             return result
-        return replace(result_of(plan.name, claim, _measured(row), f"{size}, reference"), of=result.of)
+        row = own.get((result.entry, result.says))
+        there = row is not None and asked(plan, claim, size) == row["asked"]
+        runs = folder / plan.name / "runs.csv"
+        measured = _measured(row) if row and there else _of_kept_runs(plan, claim, size, runs)
+        if measured is None:
+            return result
+        return replace(result_of(plan.name, claim, measured, f"{size}, reference"), of=result.of)
 
     return counted_once([taken(result) for result in found])
+
+
+def _of_kept_runs(plan: Experiment, claim: Claim, size: str, path: Path) -> Measured | None:
+    """What kept runs say of a claim on a column of theirs, so that a claim may be written after them. None
+    where one of its runs is not there in the same words, or has a cluster's words, whose file may have
+    changed."""
+    column = claim.value.column
+    if not column or not plan.on(size, claim.graph):
+        return None
+    table = _runs(path)
+    words = {
+        row: [
+            [" ".join(run) for run in runner.expand(sweep)] for sweep in plan.sweeps(row, size, claim.graph)
+        ]
+        for row in claim.needed
+    }
+    every = [each for graphs in words.values() for own in graphs for each in own]
+    if column not in table or any(each not in table.index or " cluster=" in each for each in every):
+        return None
+    seeds = [tuple(table.loc[own, "seed"]) for graphs in words.values() for own in graphs]
+    if len(set(seeds)) != 1:
+        return None
+    by_row = {
+        row: np.array([table.loc[own, column].to_numpy(float) for own in graphs])
+        for row, graphs in words.items()
+    }
+    return compared(claim, by_row, any("dataset=twin/" in each for each in every))
+
+
+@functools.cache
+def _runs(path: Path) -> pd.DataFrame:
+    """Kept runs by what was asked of each."""
+    try:
+        return pd.read_csv(path).drop_duplicates("asked").set_index("asked")
+    except (OSError, ValueError, KeyError):
+        raise InputError(_mend(path)) from None
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
@@ -248,6 +299,14 @@ def _asked_by_id(run: Run) -> float | None:
     return None if found is None else (found["layer_0"] + found["hidden"]) / 4
 
 
+def _mend(path: Path) -> str:
+    """What to do about a damaged file."""
+    return (
+        f"{path} cannot be read: remove it, or make it again with halobench figures {path.parent.name}"
+        f" --keep {path.parent.parent}"
+    )
+
+
 def _read(path: Path) -> dict[tuple[str, str], dict]:
     """The claims of a kept file by entry and part."""
     numbers = {"mean": float, "half": float, "seeds": float}
@@ -256,8 +315,5 @@ def _read(path: Path) -> dict[tuple[str, str], dict]:
         table = pd.read_csv(path, dtype={**numbers, **words})
         rows = table.fillna(dict.fromkeys(words, ""))[list(COLUMNS)].to_dict("records")
     except (OSError, ValueError, KeyError):
-        raise InputError(
-            f"{path} cannot be read: remove it, or make it again with halobench figures {path.parent.name}"
-            f" --keep {path.parent.parent}"
-        ) from None
+        raise InputError(_mend(path)) from None
     return {(row["entry"], row["part"]): row for row in rows}
