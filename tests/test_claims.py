@@ -115,6 +115,7 @@ def changed(**keys) -> dict:
         (changed(measure={"to": 1, "of": "c", "in": "epochs"}), 'claims[0].rows="c" is not known'),
         (changed(measure={"to": 1, "of": "a", "in": "days"}), 'claims[0].measure.in="days" is not known'),
         (changed(graph="dblp"), 'claims[0].graph="dblp" is not known'),
+        (changed(graph="cora,dblp"), 'claims[0].graph="dblp" is not known'),
         (changed() | {"rows": {"a": "system=a x=[1,2],[3]", "b": "system=b"}}, "rows: a is a sweep"),
         (changed(measur="x"), "claims[0].measur is not a key of Claim"),
         (changed(published=[-1, 2]), "published=[-1, 2] is not above 0, the value of no difference"),
@@ -376,9 +377,10 @@ def test_a_drawing_that_names_its_rows_starts_no_more_runs(draw, run):
     assert alone.rows_on("small", "cora") == ["b"], "a graph without a claim has all rows"
 
 
-def test_a_graph_of_a_size_is_named_by_its_name_or_by_all_of_its_words():
+def test_graphs_of_a_size_are_named_by_their_names_or_by_all_of_their_words():
     graphs = ["cora", "cora dataset.split=random", "twin/dblp dataset.scale=0.1"]
     plan = experiment.Experiment("mine", sizes={"small": Size(graphs, "seed=1", 1)})
     cora, random, dblp = ([graph] for graph in graphs)
     named = {"cora": cora, "cora dataset.split=random": random, "dblp": dblp, None: graphs, "photo": []}
+    named |= {"dblp,cora": graphs, "dblp,photo": dblp}
     assert {graph: plan.on("small", graph) for graph in named} == named

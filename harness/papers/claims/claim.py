@@ -49,7 +49,8 @@ class Claim:
     neutral          the value of no difference; null: 1 of ratios, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
     graph            the graph on which this is decided, itself or its twin, as a size has it: its name, or
-                     all of its overrides where a size has it in several forms; null: all of the size
+                     all of its overrides where a size has it in several forms, or several names with commas
+                     between them; null: all of the size
     across           how several graphs are put together, seed by seed: their "mean", or, where the paper
                      speaks of its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
@@ -183,7 +184,8 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
         raise InputError(f"{where}.tolerance={claim.tolerance} has no reason: give reason")
     if claim.graph is not None:
         graphs = [graph for size in sizes.values() for graph in size.graphs]
-        choice(f"{where}.graph", claim.graph, {*graphs, *map(named, graphs)})
+        for each in [claim.graph] if claim.graph in graphs else claim.graph.split(","):
+            choice(f"{where}.graph", each, {*graphs, *map(named, graphs)})
     for row in claim.needed:
         if _swept(rows[row]):
             raise InputError(

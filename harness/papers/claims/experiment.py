@@ -84,10 +84,12 @@ class Experiment:
         return " ".join([*own, option, *beside, *common])
 
     def on(self, size: str, graph: str | None) -> list[str]:
-        """The graphs of a size that a claim's graph means: by all of its overrides or else by its name; all
-        of them where none is given."""
+        """The graphs of a size that a claim's graph means: by all of its overrides or else by its name, or
+        names with commas between them; all of them where none is given."""
         graphs = self.sizes[size].graphs
-        return [graph] if graph in graphs else [each for each in graphs if graph in (None, named(each))]
+        if graph is None or graph in graphs:
+            return [graph] if graph else graphs
+        return [each for each in graphs if named(each) in graph.split(",")]
 
 
 def _one_name(key: str) -> str:
