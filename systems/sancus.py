@@ -41,8 +41,9 @@ Decisions
   layer 1 is broadcast every epoch up to epoch 51 and every second one after.
 - metric `cache_bytes`: what a worker's cache of the remote blocks of one layer holds, 4 (N - n_i) F bytes,
   which for equal blocks is (P - 1) / P N F 4. Table 6 prints this for two layers of the input's width.
-Departures: the own block is always fresh; Algorithm 3, as printed, uses the cached copy of
-every block whose flag is STALE, a worker's own among them. A block that is due under SCS-A is broadcast in
+Departures: no gradient is clipped by default, since the threshold of Algorithm 3, which clips all, is not
+printed. The own block is always fresh; Algorithm 3, as printed, uses the cached copy of every block whose
+flag is STALE, a worker's own among them. A block that is due under SCS-A is broadcast in
 that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10.
 `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all later layers of the epoch, where Algorithm 3
 sets its flag anew after every layer. In Algorithm 3 the flag that the last layer's output has set in the

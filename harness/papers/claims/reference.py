@@ -196,10 +196,9 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
         claim, size = result.claim, next(iter(own.values()))["size"]
         if size not in plan.sizes or _rank(size) <= _rank(result.size):
             return result
-        row = own.get((result.entry, result.says))
-        there = row is not None and asked(plan, claim, size) == row["asked"]
+        row = own.get(asked(plan, claim, size))
         runs = folder / plan.name / "runs.csv"
-        measured = _measured(row) if row and there else _of_kept_runs(plan, claim, size, runs)
+        measured = _measured(row) if row else _of_kept_runs(plan, claim, size, runs)
         if measured is None:
             return result
         return replace(result_of(plan.name, claim, measured, f"{size}, reference"), of=result.of)
@@ -307,8 +306,8 @@ def _mend(path: Path) -> str:
     )
 
 
-def _read(path: Path) -> dict[tuple[str, str], dict]:
-    """The claims of a kept file by entry and part."""
+def _read(path: Path) -> dict[str, dict]:
+    """The claims of a kept file by their fingerprints."""
     numbers = {"mean": float, "half": float, "seeds": float}
     words = {name: str for name in COLUMNS if name not in numbers}
     try:
@@ -316,4 +315,4 @@ def _read(path: Path) -> dict[tuple[str, str], dict]:
         rows = table.fillna(dict.fromkeys(words, ""))[list(COLUMNS)].to_dict("records")
     except (OSError, ValueError, KeyError):
         raise InputError(_mend(path)) from None
-    return {(row["entry"], row["part"]): row for row in rows}
+    return {row["asked"]: row for row in rows}
