@@ -77,10 +77,10 @@ def test_what_does_not_hold_is_the_papers_own(found):
     "entry,says",
     [
         ("sancus_table6", "flickr with 2 GPUs"),  # bytes of a cache
-        ("sancus_claim_comm", "SCS-E1"),  # the schedule
+        ("sancus_claim_comm", "SCS-E1 communicates"),  # the schedule
         ("sancus_fig24", "SCS-E1 broadcasts every second epoch"),
-        ("capgnn_table8", "JACA's bytes over Vanilla's"),  # 2.2 H / (f0 + 4 H)
         ("capgnn_fig20", "the rule's own threshold"),  # where Algorithm 2 stops
+        ("capgnn_table8", "JACA's bytes over Vanilla's"),  # 2.2 H / (f0 + 4 H)
         ("capgnn_fig15", "JACA hits more often than LRU with 1250"),  # a cyclic scan
         ("capgnn_fig16", "JACA sends fewer bytes than FIFO"),
         ("digest_fig7", "DIGEST-A's epoch"),  # beside a barrier of 9 s
