@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
+# Each command here starts Python anew; without compiled modules it would compile the harness and the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help redis netns browser simgrid env demo test test-python coverage nightly audit torture lint size \
         site wheel archive bench gpu figures fidelity clean clean-cache
