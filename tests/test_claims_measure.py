@@ -80,6 +80,12 @@ def test_irregularity_is_the_spread_of_the_distances(epochs, value):
     assert HOW["irregularity"](active) == pytest.approx(value, nan_ok=True)
 
 
+@pytest.mark.parametrize("epochs, value", [([1, 1, 5, 3, 2, 0], 3.0), ([4, 1, 1], -3.0), ([1, 2], np.nan)])
+def test_the_middle_third_of_training_beside_both_others(epochs, value):
+    of_two_workers = np.array([epochs, epochs], dtype=float).T
+    assert HOW["middle"](of_two_workers) == pytest.approx(value, nan_ok=True)
+
+
 def test_workers_that_take_turns_can_be_regular_each_and_irregular_together():
     active = np.zeros((9, 2))
     active[0::4, 0] = active[1::4, 1] = 1

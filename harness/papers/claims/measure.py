@@ -32,6 +32,14 @@ def _falls(values: np.ndarray) -> float:
     return float(np.nanmean(np.maximum(values[:-1] - values[1:], 0))) if len(values) > 1 else float("nan")
 
 
+def _middle(values: np.ndarray) -> float:
+    """How far the mean of the middle third of the epochs is above both others; in the mean over workers."""
+    if len(values) < 3:
+        return float("nan")
+    first, middle, last = (np.nanmean(each, axis=0) for each in np.array_split(values, 3))
+    return float(np.mean(middle - np.maximum(first, last)))
+
+
 # Numbers made of values by epoch (rows) and worker (columns).
 HOW: dict[str, Callable[[np.ndarray], float]] = {
     "mean": np.nanmean,
@@ -43,6 +51,7 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     "irregularity": _gaps,
     "irregularity_of_any": lambda values: _gaps(np.nanmax(values, axis=1, keepdims=True)),
     "falls": _falls,
+    "middle": _middle,
     # over workers, in the last epoch
     "spread": lambda values: np.nanstd(values[-1]) / np.nanmean(values[-1]),
 }

@@ -38,7 +38,7 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
     units: dict[str, list[Result]] = {}
     series: dict[str, list[Result]] = {}
     for result in known:
-        if result.claim.series:
+        if "{}" in result.claim.series:  # cells that differ in their entry alone say the same
             series.setdefault(result.claim.series, []).append(result)
         else:
             units.setdefault(result.claim.unit, []).append(result)
@@ -147,5 +147,7 @@ def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
     if max(map(len, steps)) > 6:
         ax.tick_params(axis="x", labelrotation=30, labelsize=6)
     ax.margins(y=0.1)  # no marker is cut at the edge
-    what = says.replace(", {}", "").replace("{}, ", "").replace("{}: ", "").replace("{}", "each")
+    what = says
+    for named, left in (" on {},", ","), (", {}", ""), ("{}, ", ""), ("{}: ", ""), ("{}", "each"):
+        what = what.replace(named, left)
     ax.set_title(textwrap.fill(what, 44), loc="left", fontsize=7)
