@@ -44,8 +44,11 @@ Decisions
 - layer 0: `features=once`, exact since features are static, synchronises A X in the first epoch and keeps it,
   and layer 0 then needs neither direction; `refetch` synchronises it like the other layers, as Algorithm 1
   does.
-Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its cached row
-too): only remote values may be stale.
+Departures: gradients are summed by an all-reduce, where Algorithm 1 (line 13) has a parameter server. With
+quantisation zt_i takes the dequantised difference, where Algorithm 2 (line 6) stores z_i; `scatter=value`,
+the default, quantises sums, where section 5 speaks of differences; a code has 2^B - 1 steps, where (22) has
+2^B. A vertex without mirrors is always fresh (Algorithm 2 would use its cached row too): only remote values
+may be stale.
 """
 
 from dataclasses import dataclass
