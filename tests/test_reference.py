@@ -124,6 +124,9 @@ def test_a_claim_on_a_column_that_was_written_after_the_runs_were_kept_is_decide
         assert found.verdict == said.verdict and found.size == "small, reference"
         assert (found.ours.mean, found.ours.half) == pytest.approx((said.ours.mean, said.ours.half), rel=1e-9)
         assert (found.measured.control, found.measured.twin) == (said.measured.control, said.measured.twin)
+    claims = kept / "mine" / "claims.csv"
+    claims.write_text(claims.read_text().splitlines()[0] + "\n")
+    assert from_kept(kept, plan_of(tmp_path)).verdict.word == DIRECTION, "where there was no claim"
 
 
 def test_what_was_kept_is_judged_by_the_claim_as_it_stands(kept, tmp_path):
@@ -168,11 +171,18 @@ def test_no_reader_takes_it_for_a_run(kept, capsys):
 
 
 def test_a_damaged_file_is_named_with_how_to_make_it_again(kept, tmp_path):
-    path = kept / "mine" / "claims.csv"
-    for text in ("entry,part\n", "", "\0"):
+    claims, runs = (kept / "mine" / name for name in ("claims.csv", "runs.csv"))
+    named = runs.read_text()
+    text = named.replace(",seed,", ",grain,", 1)
+    words = named.replace("0.8", "x")
+    damaged = [(runs, each) for each in (text, words, "")] + [
+        (claims, each) for each in ("entry,part\n", "", "\0")
+    ]
+    for path, text in damaged:
         path.write_text(text)
+        reference._runs.cache_clear()
         with pytest.raises(InputError) as refused:
-            from_kept(kept, plan_of(tmp_path))
+            from_kept(kept, plan_of(tmp_path, says="another, which runs.csv decides", control="b"))
         assert str(refused.value) == (
             f"{path} cannot be read: remove it, or make it again with halobench figures mine --keep {kept}"
         )

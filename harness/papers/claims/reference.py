@@ -184,20 +184,20 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
     """Results in which a claim whose runs are not there, or only of a smaller size, is taken from a kept
     folder, its size marked "reference".
 
-    What was kept under another claim, of other runs or on another cluster is not taken. InputError that names
-    a damaged file.
+    What was measured otherwise, of other runs or on another cluster is not taken; the claim's words do not
+    count. InputError that names a damaged file.
     """
     kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
 
     def taken(result: Result) -> Result:
         own = kept.get(result.experiment)
-        if not own or result.claim not in (plan := experiments[result.experiment]).claims:
+        if own is None or result.claim not in (plan := experiments[result.experiment]).claims:
             return result
-        claim, size = result.claim, next(iter(own.values()))["size"]
+        claim, runs = result.claim, folder / plan.name / "runs.csv"
+        size = next((row["size"] for row in own.values()), None) or str(_runs(runs)["size"].iloc[0])
         if size not in plan.sizes or _rank(size) <= _rank(result.size):
             return result
         row = own.get(asked(plan, claim, size))
-        runs = folder / plan.name / "runs.csv"
         measured = _measured(row) if row else _of_kept_runs(plan, claim, size, runs)
         if measured is None:
             return result
@@ -235,9 +235,12 @@ def _of_kept_runs(plan: Experiment, claim: Claim, size: str, path: Path) -> Meas
 
 @functools.cache
 def _runs(path: Path) -> pd.DataFrame:
-    """Kept runs by what was asked of each."""
+    """Kept runs by what was asked of each: their size, their seed, and all columns."""
     try:
-        return pd.read_csv(path).drop_duplicates("asked").set_index("asked")
+        table = pd.read_csv(path, dtype={"size": str, "asked": str})
+        numbers = ["seed", *(column for column in ALL if column in table)]
+        table[numbers] = table[numbers].apply(pd.to_numeric)
+        return table[["size", "asked", *numbers]].drop_duplicates("asked").set_index("asked")
     except (OSError, ValueError, KeyError):
         raise InputError(_mend(path)) from None
 
