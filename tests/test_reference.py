@@ -106,8 +106,34 @@ def test_what_was_kept_of_another_claim_or_of_other_runs_is_not_taken(kept, tmp_
     for runs in ("seed=1,2,3 epochs=9", "seed=1,2,3,4"):
         other = replace(plan, sizes={"small": replace(plan.sizes["small"], runs=runs)})
         assert from_kept(kept, other).verdict.word == "not run"
-    clustered = {row: f"{words} cluster=l4" for row, words in plan.rows.items()}
-    assert from_kept(kept, replace(plan, rows=clustered)).verdict.word == "not run"
+
+
+@pytest.mark.parametrize(
+    "words, rows",
+    [
+        (r"cluster=l4 dataset=cora seed=\1", {row: f"system={row} cluster=l4" for row in "ab"}),
+        (r"seed=\1 dataset=cora", {"a": "system=a seed=1", "b": "system=b seed=2"}),
+    ],
+)
+def test_kept_runs_on_a_cluster_or_of_other_seeds_decide_no_later_claim(kept, tmp_path, words, rows):
+    """Though they are there in the same words: a cluster's file may have changed."""
+    runs = kept / "mine" / "runs.csv"
+    runs.write_text(re.sub(r"dataset=cora seed=(\d)", words, runs.read_text()))
+    reference._runs.cache_clear()
+    plan = replace(plan_of(tmp_path), rows=rows)
+    sweeps = [sweep for row in rows for sweep in plan.sweeps(row, "small")]
+    asked = {" ".join(run) for sweep in sweeps for run in reference.runner.expand(sweep)}
+    assert asked <= set(pd.read_csv(runs)["asked"])
+    assert from_kept(kept, plan).verdict.word == "not run"
+
+
+def test_a_later_claim_on_kept_runs_of_a_twin_is_of_a_twin(kept, tmp_path):
+    runs, graph = kept / "mine" / "runs.csv", "twin/reddit dataset.scale=0.1"
+    runs.write_text(runs.read_text().replace("dataset=cora", f"dataset={graph}"))
+    reference._runs.cache_clear()
+    plan = plan_of(tmp_path)
+    plan = replace(plan, sizes={"small": replace(plan.sizes["small"], graphs=[graph])})
+    assert from_kept(kept, plan).measured.twin
 
 
 def test_a_claim_on_a_column_that_was_written_after_the_runs_were_kept_is_decided_from_them(
@@ -174,8 +200,8 @@ def test_a_damaged_file_is_named_with_how_to_make_it_again(kept, tmp_path):
     claims, runs = (kept / "mine" / name for name in ("claims.csv", "runs.csv"))
     named = runs.read_text()
     text = named.replace(",seed,", ",grain,", 1)
-    words = named.replace("0.8", "x")
-    damaged = [(runs, each) for each in (text, words, "")] + [
+    words, alone = named.replace("0.8", "x"), named.splitlines()[0] + "\n"
+    damaged = [(runs, each) for each in (text, words, alone, "")] + [
         (claims, each) for each in ("entry,part\n", "", "\0")
     ]
     for path, text in damaged:

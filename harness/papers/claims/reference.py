@@ -48,6 +48,7 @@ from harness.run import runner
 from harness.run.runner import Places
 
 FOLDER = Path("results/reference")
+CLUSTER = re.compile(r"\bcluster=([\w/]+)")
 MEND = "give another --keep"
 # `order` is the verdict's word on the steps of a "descending" claim. `why` is the reason of that verdict, or
 # why there is no value.
@@ -60,7 +61,7 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
     count."""
     sweeps = [sweep for row in claim.needed for sweep in experiment.sweeps(row, size, claim.graph)]
     words = repr(claim.measure)
-    clusters = re.findall(r"\bcluster=([\w/]+)", words + repr(sweeps))  # RAPA cuts for the devices of a run's
+    clusters = CLUSTER.findall(words + repr(sweeps))  # RAPA cuts for the devices of a run's
     graphs = [named(graph) for graph in experiment.on(size, claim.graph)]
     fits = graphs if "fit=printed" in words else []
     said = claim.measurement, claim.control, sweeps, [_cluster(name, tuple(fits)) for name in clusters]
@@ -208,8 +209,8 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
 
 def _of_kept_runs(plan: Experiment, claim: Claim, size: str, path: Path) -> Measured | None:
     """What kept runs say of a claim on a column of theirs, so that a claim may be written after them. None
-    where one of its runs is not there in the same words, or has a cluster's words, whose file may have
-    changed."""
+    where one of its runs is not there in the same words, where rows have other seeds, or where a run has a
+    cluster, whose file may have changed."""
     column = claim.value.column
     if not column or not plan.on(size, claim.graph):
         return None
@@ -221,7 +222,7 @@ def _of_kept_runs(plan: Experiment, claim: Claim, size: str, path: Path) -> Meas
         for row in claim.needed
     }
     every = [each for graphs in words.values() for own in graphs for each in own]
-    if column not in table or any(each not in table.index or " cluster=" in each for each in every):
+    if column not in table or any(each not in table.index or CLUSTER.search(each) for each in every):
         return None
     seeds = [tuple(table.loc[own, "seed"]) for graphs in words.values() for own in graphs]
     if len(set(seeds)) != 1:
@@ -240,6 +241,8 @@ def _runs(path: Path) -> pd.DataFrame:
         table = pd.read_csv(path, dtype={"size": str, "asked": str})
         numbers = ["seed", *(column for column in ALL if column in table)]
         table[numbers] = table[numbers].apply(pd.to_numeric)
+        if table.empty:
+            raise ValueError("no run")
         return table[["size", "asked", *numbers]].drop_duplicates("asked").set_index("asked")
     except (OSError, ValueError, KeyError):
         raise InputError(_mend(path)) from None
