@@ -19,7 +19,7 @@ from harness import cli
 from harness.dev.fidelity import __main__ as fidelity
 from harness.papers.figures import __main__ as figures
 from harness.papers.study import __main__ as study
-from tests.commands import ROOT, TRIED, blocks, commands, mentioned, of, tried
+from tests.commands import PAGES, ROOT, TRIED, blocks, commands, mentioned, of, tried
 
 
 def test_lines_of_the_readme_fit_beside_another_window():
@@ -78,6 +78,14 @@ def test_no_command_is_tried_by_nobody():
         assert [command for command in ALL if command.line.startswith(begins)], f"no page says {begins}"
         file, _, name = test.partition("::")
         assert f"def {name or 'test'}" in (ROOT / "tests" / file).read_text(), test
+
+
+def test_no_command_has_run_into_the_one_before():
+    """As where their block was filled like a paragraph: what stands behind would be tried by nobody."""
+    joined = re.compile(r"(?:^|\s)[a-z_.]+=\S+ halobench ")
+    assert [
+        (page.name, line) for page in PAGES for line in blocks(page.read_text()) if joined.search(line)
+    ] == []
 
 
 def made(target: str, *words: str, cwd: Path, environment: dict | None = None) -> str:
