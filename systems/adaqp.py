@@ -1,5 +1,5 @@
 """AdaQP: Wan, Zhao, Wu, "Adaptive Message Quantization and Parallelization for Distributed Full-graph GNN
-Training", MLSys 2023; built here as a baseline of CaPGNN (section 5), from its description.
+Training", MLSys 2023; built here as a baseline of CaPGNN (section 5), from notes of it.
 
 Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their
 gradients backward. With B bits, u uniform in [0, 1) and low, high the least and the largest value of a row:
@@ -18,11 +18,13 @@ Decisions
 - the quantiser is linear per row (harness/core/quantise.py); its two constants travel with the row and are
   counted.
 - adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte per row,
-  counted. The paper weighs variance against time with a solver; here time is fixed by the budget and the best
-  rows are upgraded first, which is optimal but for the last upgrade that does not fit.
+  counted. The paper's solver weighs variance against time; here time is fixed by the budget and the best rows
+  are upgraded first, which is optimal but for the last upgrade that does not fit. The period, and weight 1
+  for gradients, are ours.
 - layer 0: features once (fetched exactly, once) | refetch (quantised anew every epoch).
-Departures: the paper's overlap of inner ("central") vertices with communication is what every system here
-does.
+Departures: the paper's text was not at hand. `assignment=uniform` at 8 bits, the default, is the caption of
+CaPGNN's Table 6, whose row says adaptive. The overlap of inner ("central") vertices with communication is
+what every system here does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """BNS-GCN: Wan, Li, Li, Kim, Lin, "BNS-GCN: Efficient Full-Graph Training of Graph Convolutional Networks
-with Partition-Parallelism and Random Boundary Node Sampling", MLSys 2022; built here as a baseline, from its
-description.
+with Partition-Parallelism and Random Boundary Node Sampling", MLSys 2022; built here as a baseline, from
+notes of it.
 
 Implements random boundary node sampling: in each epoch, for every (receiver, owner) pair, k of its m boundary
 rows are drawn uniformly without replacement; they are exchanged as in vanilla, in both directions, and stand
@@ -10,7 +10,7 @@ for all m:
 
 which is unbiased for each layer given its input.
 
-Notation: m_ij boundary rows that worker i needs of worker j; rate p.
+Notation: m_ij boundary rows that worker i needs of worker j, k_ij of them drawn.
 
 Decisions
 - values are divided by the realised rate k / m; in-degrees stay those of the whole graph.
@@ -20,7 +20,7 @@ Decisions
   layer).
 - the local product is over the drawn rows only, forward and backward: A_ih without the other columns is made
   in every epoch, in the training thread and inside the train clock.
-Departures: none.
+Departures: the paper's text was not at hand. `features=once`, the default, does not sample layer 0.
 """
 
 from dataclasses import dataclass

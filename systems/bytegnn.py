@@ -5,12 +5,16 @@ and Decentralized Training for Billion-Scale Graphs", sections 4.2 and 5.2, desc
 Implements neighbour-sampled mini-batch training whose sampling is a graph of tasks, scheduled in two steps:
 
     a batch: the seeds; for hop h = 1..L tasks that each draw the in-neighbours of some vertices of the
-        frontier (NSC, neighbourhood construction), at their owners; each hop is followed by tasks that fetch
-        the features of the vertices that it met first; when all are done, the training thread takes the batch
+        frontier (NSC, neighbourhood subgraph construction), at their owners; tasks fetch the features of the
+        vertices that a hop met first, after it (under `features=once` after the last hop); when all are done,
+        the training thread takes the batch
     coarse scheduling: every 5 ms another batch is begun where a score of how idle the worker is, how long ago
         the last one was begun and how far sampling lags behind training reaches sigma (Algorithm 1)
     fine scheduling: of the tasks that are ready those of the oldest batch are run first, and of these the
         cheapest; an NSC task costs the neighbours of its vertices, a fetch its rows times their width
+
+Its words: a DAG is a batch's tasks, the S-Worker the threads, the T-Worker the training thread, and to launch
+is to begin a batch (4.2.1, 4.2.2).
 
 Draws, weights, blocks, losses and bytes are those of neighbour sampling in `systems.distdgl`, and its
 notation: F_L the seeds, F_{l-1} = F_l and what it draws; R_lj the part of F_l that worker j owns, j another
@@ -25,35 +29,39 @@ Bytes of a worker and step, 4 bytes per id and value:
     weights     2 (P - 1) 4 |W| over all workers
 
 Decisions
-- the partition is `partition=neighbourhood` (its Algorithm 2), or any other edge-cut. split: owner: each
-  worker trains the training vertices of its own part, which that partition balances. `even` as in DistDGL.
-- batch size, fan-outs and learning rate are not given: DistDGL's defaults. No cache of features but that of
-  `features=once`, the default of every system here, which keeps what has been pulled; `refetch` is as
-  described.
+- its partition is `partition=neighbourhood` (Algorithm 2), which has to be given: the default is plain METIS,
+  which does not balance training vertices. split: owner: each worker trains the training vertices of its own
+  part. `even` as in DistDGL.
+- batch size, fan-outs and learning rate are not given: those of DGL's example, as in `distdgl`.
 - a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
-  one. 1 is the paper's.
+  one.
 - what two seeds' neighbourhoods have in common is drawn and fetched once per batch, as in DistDGL: a hop's
   tasks begin when the hop before is whole. With `dedup=task` every group of `task` seeds is drawn and fetched
   by itself, from the seeds to the inputs, and what two groups have in common is drawn and fetched twice: R_lj
   and X_j are then those of each group, added up. So `order`, `launch` and `threads` change no draw, no loss
   and no byte, `dedup` no draw and no loss, and `task` no byte but under `dedup=task`.
 - under `features=once` a row is fetched for the first batch, in the order of batches, that has it as an
-  input: so a batch's fetches wait for the structure of the batches before it. Under `refetch` they wait for
-  nothing.
+  input: so a batch's fetches wait for its own whole structure and for that of the batches before it. Under
+  `refetch` they wait for nothing.
 - Algorithm 1 divides by the number Q of batches that wait, which may be 0; here it is Q + 1. With `inflight`,
   batches that are begun and not made count in Q too. T_gap is in milliseconds and sigma 500, both ours: with
-  idle cores and T_sample = T_train a batch is begun every 5 ms, the polling interval. C_util is of this
-  worker, its CPU seconds over its share of the cores. Until both means are known T_sample / T_train is 1.
-- a batch that the training thread asks for is begun at once, whatever the score: at full use of the cores f
-  is 0, and Algorithm 1 alone would not begin one any more.
+  idle cores, T_sample = T_train and no batch waiting a batch is begun every 5 ms, the polling interval.
+  C_util is of this worker, its CPU seconds over its share of the cores. Until both means are known T_sample /
+  T_train is 1 (always, where an epoch has one step). T_sample counts what a batch waits for threads and,
+  under `once`, for its turn.
 - threads: the worker's share of the cores, at least 1, beside the training thread.
 - the parameter server is an all-reduce, which gives the same sums under BSP.
 - what is made ahead is counted in the step that uses it. Threads go on while the run is evaluated.
 - evaluation is exact and sees the whole graph, as for every system.
-Departures: a worker's own rows are gathered, and blocks made tensors, in the training thread; the partition's
-default mends Algorithm 2's ties and order (`literal=true` is as printed); supervised training alone; graph
-store, samplers and trainer of a machine are threads of one worker, so that remote requests are reads of
-mapped memory on one host; the order of network requests is that of the tasks that make them.
+Departures: by default (`features=once`) what has been pulled is kept, where the paper has no cache and
+fetches in every batch (`refetch`). By default (`dedup=batch`, `task=512`) a hop's tasks begin when the whole
+hop before is done; the paper's DAG, in which the fetch of a sampled vertex begins when its own NSC is done,
+is `dedup=task task=1 features=refetch`. A batch that the training thread asks for is begun at once, where
+Algorithm 1 would begin it only when the score reaches sigma again. A worker's own rows are gathered, and
+blocks made tensors, in the training thread; the partition's default mends Algorithm 2's ties and order
+(`literal=true` is as printed); supervised training alone; graph store, samplers and trainer of a machine are
+threads of one worker, so that remote requests are reads of mapped memory on one host; the order of network
+requests is that of the tasks that make them.
 """
 
 import threading

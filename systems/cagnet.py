@@ -1,9 +1,10 @@
 """CAGNET-1D: Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training", SC 2020;
-built here as SANCUS's baseline (Peng et al., VLDB 2022, section 5.3), which is SANCUS with every flag ACTIVE.
+built here as SANCUS's baseline (section 5.3 of the text that systems/sancus.py cites), which is SANCUS with
+every flag ACTIVE.
 
 Implements the one-dimensional block-row algorithm. With T_i = sum_j A_ij H_j:
     forward    for every layer, every worker broadcasts its block H_j^(l-1);   Z_i = T_i W          (SANCUS,
-               eqs. 2, 3)
+               eq. 2)
     backward   every worker broadcasts delta_j^(l);   G_i = sum_j (A^T)_ij delta_j,
                dL/dH_i = G_i W^T   (eq. 4),   dL/dW = sum_i H_i^T G_i   (eq. 5)
 
@@ -19,12 +20,13 @@ multiplies with one c-th of the blocks (`systems.parts.replicated`). A product o
 4 N f (P/c - 1 + 2 (c - 1)) bytes in place of 4 N f (P - 1). c^2 must divide P; the fewest bytes are near
 c = sqrt(P/2).
 
-Decisions: features once | refetch (the paper's); own block fresh.
-With c > 1: column k has the blocks j with j mod c = k; a worker owns the rows of its part as everywhere, so
-the paper's all-reduce of a block row is a reduce-scatter after the product and an all-gather before the next,
-in as many bytes; A H comes before W whatever `order` says; `features=once` fetches layer 0 as c = 1 does.
-Departures: all broadcasts of a layer are posted together and the local product runs meanwhile; whole blocks
-are held, but only the rows that local edges touch are multiplied. With c > 1 the owner of a row applies its
+Decisions, with c > 1: column k has the blocks j with j mod c = k; a worker owns the rows of its part as
+everywhere, so the paper's all-reduce of a block row is a reduce-scatter after the product and an all-gather
+before the next, in as many bytes; A H comes before W whatever `order` says; `features=once` fetches layer 0
+as c = 1 does.
+Departures: `features=once` is the default, `refetch` the paper's. All broadcasts of a layer are posted
+together and the local product runs meanwhile; whole blocks are held, but only the rows that local edges touch
+are multiplied. With c > 1 the owner of a row applies its
 dropout, and each worker computes the dense product of its own rows only, where in the paper each of the c
 workers computes that of the whole block row; a block is sent to each of its readers one by one, since no
 group of workers has a broadcast of its own here. The formulas of the 1.5D algorithm are from notes of the

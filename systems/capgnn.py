@@ -5,13 +5,13 @@ Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; syste
 systems/parts/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/parts/rapa.py) and the
 pipeline of section 4.2. Each can be switched off (Table 8).
 
-Before training, RAPA takes halo vertices away from the workers that are too slow for theirs. In every epoch
+Before training, RAPA takes halo vertices away from the workers whose cost is above the mean. In every epoch
 and layer a worker takes each row of its halo from its local tier; if that has not got it, from the global
-tier; and otherwise from its owner, fresh. In every T-th epoch all cached rows are computed anew. With the
+tier; and otherwise from its owner, fresh. In every N-th epoch all cached rows are computed anew. With the
 pipeline a layer aggregates the halo that was asked for in the epoch before. Backward, the gradients of halo
 rows go to their owners, who add them to their own.
 
-Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T =
+Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; N =
 `refresh`. The local tier is a worker's own; the global tier is shared by all workers of the host.
 
 Decisions
@@ -31,12 +31,12 @@ Decisions
 - `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
   neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
   up in vain are told to all workers, 4 bytes per id, counted.
-- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older
-  than T - 1; layer 0 never needs it. T is "configurable" in the paper and not printed; 10 is this
-  project's. In a refresh the owner of a row that the global tier holds writes it there, and every worker
-  that uses it reads it from there. It is counted once per reading worker (`global_get`), as if it had been
-  sent to each; the owner's write is not counted. A worker that has written its rows tells each other worker
-  of its host so, in one byte (`flags`). A miss is fetched fresh from its owner.
+- Refresh: in every epoch that N divides all cached rows are computed anew, so that none is ever older
+  than N - 1; layer 0 never needs it. Section 4.2 has "a configurable number of iterations", and no number is
+  printed; 10 is this project's. In a refresh the owner of a row that the global tier holds writes it there,
+  and every worker that uses it reads it from there. It is counted once per reading worker (`global_get`), as
+  if it had been sent to each; the owner's write is not counted. A worker that has written its rows tells each
+  other worker of its host so, in one byte (`flags`). A miss is fetched fresh from its owner.
 - Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are traced:
   `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which leaves
   the lookups of a refresh out, since all its rows are computed anew.
@@ -55,11 +55,17 @@ Decisions
   cache in previous iterations". Here an epoch uses the halo that was asked for in the epoch before, one
   more epoch of staleness; epoch 0 uses its own. What is fetched for the next epoch travels in buffers of
   its own, forward and backward apart.
-- RAPA: alpha 0.35, which is not printed; times as Table 1 has them, relative to the slowest device; stops
-  at a population std of lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go
-  first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In
-  eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i. A
-  graph with edge weights needs `rapa=false`: eq. (16) knows none.
+- RAPA: alpha 0.35, M_vertex and M_edge (8 bytes each) and M^res (1 GiB each) are not printed. Times are Table
+  1's, of matrices of 16384 (those of section 4.3, of 11585, are not printed), relative to the slowest device.
+  It stops at a population std of lambda below 1 % of the mean, or when no worker can improve. The lowest S_k
+  go first, until the estimated cost is at most (lambda_i + mean) / 2, lambda_i the cost before this turn.
+  The weakest device, which the paper does not define, is the one on which an inner vertex and an outer edge
+  cost most together. In eq. (16) C is R(v) of the partition as given, out-degrees are of the subgraph,
+  in-degrees of the whole graph, and edges from inner to halo vertices count in S_k alone.
+  `rapa_degrees=global`: kept edges keep their weight. Part i goes to device i, in the partition's own order,
+  which METIS and random draw by the seed (4.3: "randomly assigned to different GPUs"). A graph with edge
+  weights needs `rapa=false`: eq. (16) knows none.
+- Available memory (Algorithm 1) is all of a device's or the host's, less the reserves.
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
 - Several hosts (section 5.11): `hosts` makes as many groups of workers. "Each machine runs CaPGNN
@@ -71,10 +77,9 @@ Decisions
 Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in the background,
 and with `pipeline` an epoch ahead; local and global queue are copies made by the training thread, of memory
 to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead of looked up by
-hash, since all workers know all halos: no locks, and under `jaca` no id travels after the start. Parts go to
-devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not
-sought out for the smallest part. Section 4.2 replaces cached vertices by their overlap ratio; here ranks are
-fixed before training, so that nothing is replaced. Eq. (15) has the bytes of features once; here they are
+hash, since all workers know all halos: no locks, and under `jaca` no id travels after the start. Section 4.2
+replaces cached vertices by their overlap ratio; here ranks are fixed before training, so that nothing is
+replaced. Eq. (15) has the bytes of features once; here they are
 counted per vertex. A part that does not fit its device loses halo vertices even where its cost is below the
 mean, which Algorithm 3's loop would not take away. Subgraphs are not reordered (Fig. 13).
 """
@@ -100,17 +105,19 @@ class Capgnn(FitsDevices, System):
     """jaca   true: the joint cache; false: every row is fetched fresh
     policy   which vertices are cached: "jaca" (highest overlap ratio), "low_overlap", "fifo" or "lru"
     tiers   "inclusive" (global tier: highest overlap ratio) or "exclusive" (of what local tiers do not hold)
-    capacity   vertices in each worker's tier and in the global one; null: Algorithm 1, from free memory
+    capacity   vertices in each worker's tier and in the global one; null: Algorithm 1, from the
+        devices' and the host's memory less the reserves
     capacity_share   instead of capacity: of each tier's largest, the own halo and all halos; 0 to 1
     local_capacity   vertices in each worker's own tier; null: as capacity
     global_capacity   vertices in the global tier, in host memory; null: as capacity
     top_k   vertices taken from each neighbour's part, highest overlap ratio first (Algorithm 1); -1: all
     reserved_device_mb   M_GPU^res of Algorithm 1: device memory that the cache leaves free, MiB
     reserved_host_mb   M_CPU^res of Algorithm 1: host memory that the cache leaves free, MiB
-    refresh   T: cached rows are at most T - 1 epochs old; 1 is exact
+    refresh   epochs from one refresh to the next: cached rows are at most refresh - 1 epochs old,
+        one more with the pipeline; 1: exact without rapa and pipeline, on one host
     gradients   "exact": of all halo rows, in every epoch; "fresh": only of those computed in the epoch
     features   "once": layer 0 is fetched whole, one time; "refetch": it is cached like the hidden layers
-    rapa   true: halo vertices leave the slower devices of `cluster`
+    rapa   true: halo vertices leave workers whose cost (eqs. 13-15) is above the mean
     alpha   weight of edges against vertices (eq. 14)
     threshold   Algorithm 2 stops at std(lambda) below this share of its mean
     rapa_degrees   "global": kept edges keep their weight; "local": weights are normalised again
@@ -182,8 +189,11 @@ class Capgnn(FitsDevices, System):
         said = []
         if not self.jaca:
             tiers = ["policy", "tiers", "capacity", "capacity_share", "local_capacity", "global_capacity"]
-            tiers += ["top_k", "reserved_device_mb", "reserved_host_mb", "refresh"]
+            tiers += ["top_k", "reserved_device_mb", "reserved_host_mb", "refresh", "gradients"]
             said += without_effect(self, tiers, "at system.jaca=false nothing is cached")
+        elif not sizes:
+            reserved = ["reserved_device_mb", "reserved_host_mb"]
+            said += without_effect(self, reserved, "the tiers' sizes are given")
         if not self.rapa:
             costs = ["alpha", "threshold", "rapa_degrees", "vertex_bytes", "edge_bytes", "beta_mb"]
             said += without_effect(self, costs, "at system.rapa=false no halo vertex is taken away")

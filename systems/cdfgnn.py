@@ -6,23 +6,27 @@ vertex cache, here for Z and for delta), the threshold rule (6) with (7), and th
 (23). Its partitioner, eq. (24), is partition=ebv.
 
 Every replica of a vertex computes its part of the vertex's row of Z, and backward of delta. Gather: a mirror
-whose part has changed by more than eps since it was last used sends the difference to its master, which adds
-it to its sum of all parts; a master adds the difference of its own part by the same rule. Scatter: a master
-whose sum has changed sends it to its mirrors. Replicas compute with the sum of the last scatter.
+whose part has changed by more than eps, relative to its largest entry, since it was last used sends the
+difference to its master, which adds it to its sum of all parts; a master adds the difference of its own part
+by the same rule. Scatter: a master whose sum has changed sends it to its mirrors. Replicas compute with the
+sum of the last scatter.
 
 Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/dZ); zt_i the part as last used
 (the mirrors' and the master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m
 mirrors of a worker; eps the threshold.
 
+Printed: xi = 0.01 (a later sentence has 0.02), mu1 = 0.001 and mu2 = 0.02 (the text calls mu1 "much larger"),
+nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, and 0.8 in (7).
+
 Decisions
 - eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its
-  mean - mu1 and relaxes it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to
-  [nu2, nu1].
-- xi = 0.01 (a later sentence has 0.02), mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05,
-  lambda2 = 0.9, eps starts at 0.01; the mean starts at the first accuracy; compare, then update (7). The
-  accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
-- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message
-  is its row's id (4 bytes), B F bits and the two constants.
+  mean - mu1 and relaxes it above mean + mu2, which fits Fig. 7; `literal` has the two exchanged, as printed.
+  eps is clamped to [nu2, nu1] after the step, as the text says; (6) only tests it before.
+- not printed: eps starts at 0.01, the mean at the first accuracy; (6) compares before (7) updates; the
+  accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each); B = 8.
+- a row of equal entries is restored exactly. A message is its row's id (4 bytes), B F bits and the two
+  constants; with a cache each worker also tells each other how many rows come (8 bytes). Section 5's size of
+  a message, B L + 2 T, has neither.
 - Algorithm 2's condition in its product form, strict: ||z - zt|| > eps ||zt||. Caches start at 0, so the
   first epoch sends every row that is not 0. A row with a value that is not a number has changed.
 - metrics, by layer and direction, in rows of gather and scatter together: `sent`; `saved`, not sent because
@@ -31,24 +35,25 @@ Decisions
   counts as `saved`.
 - drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own
   part is not quantised.
-- scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact
-  accumulator; `diff` sends the difference from what they have, `fp32` sends the sum unquantised.
-- weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees;
-  (3) and (4) by autograd.
+- scatter: Algorithm 2 (line 18) sends the sum, and section 5 quantises differences. `value` sends the
+  quantised sum, `diff` the quantised difference from what the mirrors have, `fp32` the sum as it is. The
+  master computes with what its mirrors get, and keeps an exact accumulator.
+- weight gradients are not quantised: section 5 leaves the parameters' traffic alone, though section 2.2 has
+  their gradients among the messages that are quantised. Loss on masters; self-loop at the master; global
+  degrees; (3) and (4) by autograd.
 - `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's
   Baseline and exact.
 - which replica is a vertex's master is the partition's (`partition.masters=host`, on the host with most of
   them): the paper does not say, and its Table 3 fits it (docs/partition.md).
 - bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of
   their gradient.
-- layer 0: `features=once`, exact since features are static, synchronises A X in the first epoch and keeps it,
-  and layer 0 then needs neither direction; `refetch` synchronises it like the other layers, as Algorithm 1
-  does.
-Departures: gradients are summed by an all-reduce, where Algorithm 1 (line 13) has a parameter server. With
-quantisation zt_i takes the dequantised difference, where Algorithm 2 (line 6) stores z_i; `scatter=value`,
-the default, quantises sums, where section 5 speaks of differences; a code has 2^B - 1 steps, where (22) has
-2^B. A vertex without mirrors is always fresh (Algorithm 2 would use its cached row too): only remote values
-may be stale.
+Departures: by default (`features=once`) layer 0 is synchronised once, as A X, which is exact since features
+are static, and then needs neither direction. Algorithm 1 synchronises Z and delta of every layer in every
+epoch, which is `refetch`. Gradients are summed by an all-reduce, where Algorithm 1 (line 13) has a parameter
+server. With quantisation zt_i takes the dequantised difference, where Algorithm 2 (line 6) stores z_i. (22)
+gives the largest entry the code 2^B, which needs B + 1 bits; here codes have 2^B - 1 steps, in (22) and (23).
+A vertex without mirrors is always fresh (Algorithm 2 would use its cached row too): only remote values may be
+stale. Attention, which section 2.1 names beside GCN, is refused.
 """
 
 from dataclasses import dataclass
@@ -80,8 +85,8 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
               sum ("fp32")
     rule      how eps follows the training accuracy: "prose": below its mean eps shrinks, above it eps grows,
               as the paper's text has it; "literal": eq. (6) as printed, which has it the other way round
-    epsilon   eps at the start: a row is sent where an entry has changed by more than eps times the row's
-              largest
+    epsilon   eps at the start: a row is sent where an entry has changed by more than eps times the largest
+              entry of the row as last used
     xi        of eq. (6): eps changes by at most this per epoch
     mu1       of eq. (6): eps changes where the training accuracy is more than this below its mean
     mu2       of eq. (6): eps changes where the training accuracy is more than this above its mean
@@ -117,7 +122,8 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
     def __post_init__(self):
         if self.nu1 < self.nu2:
             raise InputError(
-                f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1"
+                f"nu1={self.nu1}, the upper bound of epsilon, is less than nu2={self.nu2}, the lower;"
+                " exchange the two"
             )
         within("epsilon", self.epsilon, self.nu2, self.nu1)
 
@@ -127,7 +133,10 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
             rule = ["rule", "xi", "mu1", "mu2", "nu1", "nu2", "lambda1", "lambda2", "momentum"]
             said += without_effect(self, ["epsilon", *rule], "at system.cache=false every row is sent")
         if not self.quantise:
-            said += without_effect(self, ["bits"], "at system.quantise=false messages are float32")
+            idle = ["bits", "coding_error", *(["scatter"] if self.scatter == "fp32" else [])]
+            said += without_effect(self, idle, "at system.quantise=false messages are float32")
+        if not self.cache and self.scatter == "diff":
+            said += without_effect(self, ["scatter"], "at system.cache=false the difference is the sum")
         return Traits(ineffective=said)
 
     def setup(self, context):
@@ -180,19 +189,19 @@ class Cdfgnn(SeesOutput, ReplicaSystem):
         # Line 7, gather: each master gets the differences of its mirrors.
         arrived, wire = self.gather.exchange(sent, wire, layer, direction, ids=self.cache)
         with recorder.inside("rest", "cache", layer):
-            # Lines 8-10: masters add the differences.
+            # Lines 8-11: masters add the differences.
             active = torch.zeros(len(self.shared), dtype=torch.bool, device=self.device)
             at = self.place[arrived]
             scatter_add_rows(rows["sum"], at, self.unpack(wire, z, self.quantise))
             active[at] = True
-            # Lines 11-15: masters add the change of their own part, which is not quantised.
+            # Lines 12-16: masters add the change of their own part, which is not quantised.
             fresh, zero = self.changed(own, rows["master"])
             mine = fresh.nonzero().squeeze(1)
             change = difference(own, rows["master"], mine)
             scatter_add_rows(rows["sum"], mine, change)
             scatter_add_rows(rows["master"], mine, change)
             active[mine] = True
-            # Lines 16-18: a sum that has changed is coded once, for its master and all its mirrors.
+            # Lines 17-18: a sum that has changed is coded once, for its master and all its mirrors.
             chosen = active.nonzero().squeeze(1)
             if self.scatter == "diff":
                 message = difference(rows["sum"], rows["master_used"], chosen)

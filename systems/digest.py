@@ -1,11 +1,11 @@
-"""DIGEST: Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic Stale
+"""DIGEST: Chai, Bai, Zhao, Cheng, "Distributed Graph Neural Network Training with Periodic Stale
 Representation Synchronization" (2022).
 
 Implements Algorithm 1 in its synchronous form. In a round every worker pulls its halo's hidden rows from a
 store, if the schedule has a pull (lines 5-6), and computes its layers with the halo rows that it pulled last
 as constants; it pushes its own hidden rows to the store, if the schedule has a push (lines 9-10), and takes
-the gradient of its own loss. Then the workers' gradients are averaged for one step (AGG, line 13). The layer
-is that of eq. 5
+the gradient of its own loss. Then the workers' gradients are averaged for one Adam step (line 13 averages
+weights: see Departures). The layer is that of eq. 5
 
     H^(l+1)_in = sigma(P_in H^(l)_in W + P_out Ht^(l)_out W)
 
@@ -18,9 +18,6 @@ of the own partition, Ht^(l)_out the halo's, stale and constant; N the interval;
 vertex's row of the L - 1 hidden layers (eq. 7).
 
 Decisions
-- schedule: push at the end of round r when r % N == 0, pull at the start of round r + 1 (staleness 1 to N);
-  `literal` pulls in round r when r % N == 0 what was pushed in rounds before r with (r - 1) % N == 0, as
-  printed (staleness N - 1 to 2N - 2, for N = 1: 1).
 - the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round,
   exact).
 - start: the store begins with one exact forward pass, outside the clock, recorded as `start_bytes`;
@@ -30,22 +27,28 @@ Decisions
 - a layer joins own and halo rows by eq. 5, with the whole graph's degrees. Line 8's concatenation is not
   built: it gives a layer three weights whose meaning depends on the partition, another model than any other
   system trains.
-- line 11 divides every row by its length. It is a part of the model, `model.norm=l2`, for every system
-  alike; the default is without it, and the page's picture shows both.
+- line 11 divides every row by its length, after the push of line 10, and in the last layer too. Here it is a
+  part of the model, `model.norm=l2`, for every system alike: between layers only, and rows are pushed after
+  it. The default is without it, and the page's picture shows both.
 - line 12 updates a layer inside the forward pass: here one backward pass and one step per round.
-- loss: the mean over the partition's training vertices (eq. 3); `global` divides the sum by the number of
+- loss: the mean over the partition's training vertices (eq. 3 has all its vertices, of which only these have
+  labels to learn from); `global` divides the sum by the number of
   training vertices of all workers.
-- AGG (line 13): the unweighted mean of the workers' gradients, then one shared Adam step. Algorithm 1 takes
-  a plain gradient step in every worker and aggregates weights; for plain steps that start from the same
-  weights, the mean of the weights is the step with the mean of the gradients, which is what the proof
-  writes. With Adam, which the paper trains with, the two differ. `aggregate=weights` takes Adam steps with
-  moments of their own and averages the weights after them. `weighting=train` weighs either mean by training
-  vertices. Under `loss=global`, `aggregate=gradients` sums the gradients, which is the gradient of the
-  global mean.
+- means over workers are unweighted; `weighting=train` weighs them by training vertices. Under `loss=global`,
+  `aggregate=gradients` sums the gradients, which is the gradient of the global mean.
 - gradients to remote vertices: none, pulled rows are constants.
-- two slots per slice in the store: a worker that is a round ahead pushes into one while a slower worker still
-  pulls from the other.
-Departures: the parameter server's aggregation is an all-reduce.
+- two slots per slice in the store: a worker that is further on in a round pushes into one while a slower
+  worker still pulls from the other.
+Departures
+- AGG: line 13 aggregates weights (A.4: "all the model weights") after every worker's step, which A.2 takes
+  with Adam. Here the workers' gradients are averaged for one shared Adam step. For plain steps that start
+  from the same weights the two are alike, which is what the proof writes; with Adam they are not.
+  `aggregate=weights` is line 13 as printed: Adam steps with moments of their own, whose weights are averaged.
+- schedule: Algorithm 1 pulls in round r when r % N == 0 what was pushed in rounds before r with
+  (r - 1) % N == 0, so that rows are N - 1 to 2N - 2 rounds old (for N = 1: 1) and none is pulled before round
+  N (`schedule=literal`). By default a push at the end of round r when r % N == 0 is pulled at the start of
+  round r + 1 (staleness 1 to N), since section 3.2 has rows pushed "after the end of a epoch".
+- the parameter server's aggregation is an all-reduce.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""DIGEST-A: the asynchronous form of DIGEST (Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network
+"""DIGEST-A: the asynchronous form of DIGEST (Chai, Bai, Zhao, Cheng, "Distributed Graph Neural Network
 Training with Periodic Stale Representation Synchronization", 2022; sections 3.2 and 4.3, appendix A.4,
 Theorem 3 and its proof).
 
@@ -11,13 +11,15 @@ Implements Algorithm 1 without the loop over global rounds: worker m, by itself,
         W^(t+1) = W^(t) - eta grad L_m(W^(t-tau))                (proof of Theorem 3)
 
 Notation: as in systems/digest.py; k a worker's own round, counted from 1; t the updates that the server has
-applied; the delay tau of an update is how many of them came since the worker downloaded (Theorem 3 bounds
-it).
+applied; the delay tau of an update is how many of them came since the worker downloaded (Theorem 3 assumes
+tau < K; nothing bounds it here).
 
 Decisions
 - update=gradient: the server has one Adam, with the run's learning rate and weight decay, and takes a step
   with each worker's gradient when it arrives, no barrier; the delay is logged. `delta`: a worker takes a
   local Adam step, with moments of its own, and uploads the change of its weights, which the server adds.
+- schedule: the default of systems/digest.py by a worker's own rounds: push at the end of round k when
+  k % N == 0, pull at the start of round k + 1.
 - `scale` multiplies what is uploaded: 1, or 1/M. Adam divides by the gradient's own size, so that under
   update=gradient the scale moves little more than what weight decay and Adam's epsilon weigh beside the
   gradient.

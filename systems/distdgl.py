@@ -1,6 +1,6 @@
 """DistDGL: Zheng, Ma, Wang, Zhou, Su, Song, Gan, Zhang, Karypis, "DistDGL: Distributed Graph Neural Network
 Training for Billion-Scale Graphs", IA3 2020; built here as "Scaling Graph Neural Networks: Innovations in
-Distributed and Decentralized Training for Billion-Scale Graphs", sections 4.1 and 5.1, describes it.
+Distributed and Decentralized Training for Billion-Scale Graphs", sections 3.2, 4.1 and 5.1, describes it.
 
 Implements neighbour-sampled mini-batch training over an owner-compute partition:
 
@@ -11,9 +11,13 @@ Implements neighbour-sampled mini-batch training over an owner-compute partition
     the features of the last F, the inputs, are pulled: own rows from memory, others from their owners
     forward and backward over the blocks; gradients are summed over workers; an optimiser step, in lockstep
 
+Its words: target vertices are seeds, core and HALO vertices inner and halo ones, a trainer a worker, a
+sampler the thread that draws ahead, and the KVStore what is pulled from.
+
 Notation: F_L the seeds, F_{l-1} = F_l and what it draws, so that F_0 are the inputs; R_lj the part of F_l
 that worker j owns, j another worker (at redraw=vertex only what is not in F_{l+1}); X_j the part of F_0 that
-j owns and that is not kept; k_v = min(fan-out, neighbours of v); t training vertices.
+j owns and that is not kept; k_v = min(fan-out, neighbours of v); t training vertices,
+t_i those that worker i trains; B the batch; P workers.
 
 Bytes of a worker and step, 4 bytes per id and value:
     sample      4 |R_lj|                                      for every layer l - 1 and owner j
@@ -25,28 +29,31 @@ Bytes of a worker and step, 4 bytes per id and value:
 Under `service=exchange` also 8 per exchange and peer, `counts`.
 
 Decisions
-- an epoch takes every training vertex as a seed once, in max_i ceil(t_i / B) steps; the last is smaller, and
+- defaults are those of DGL's example. 5.1 prints `model=sage model.layers=3 model.hidden=256
+  system.fanouts=[15,10,5]`, and Fig. 15 (b) a batch of 32K over four machines, `system.batch=8000` on each.
+- an epoch takes every training vertex as a seed once, in max_i ceil(t_i / B) steps (ceil(t / (P B)) with
+  `batches=global`); the last is smaller, and
   left out with `drop_last`. A worker that has no seeds left takes part with gradients of 0. The loss is the
   mean over all workers' seeds; with `loss=worker` the mean of the workers' means, as DDP has it, in which a
   short batch weighs as a whole one. The loss that is reported is in either case the mean over the epoch's
   seeds.
 - a draw depends on (seed, epoch, step, hop, global vertex id) alone, and dropout on (seed, epoch, step,
-  layer, global id): so with `batches=global` neither the partition nor the number of workers changes
-  anything but rounding. `key=worker` draws apart: two workers that expand one vertex in the same step and hop
-  draw by themselves.
+  layer, global id). So with `batches=global`, `scale=global` and `loss=global` P workers with batch B train
+  as one with batch P B, to rounding, whatever the partition. `key=worker` draws apart: two workers that
+  expand one vertex in the same step and hop draw by themselves.
 - unbiased: what a vertex draws is weighed by d_v / k_v, with degrees of the whole graph. For GraphSAGE that
-  is the mean over the sample. `scale=block` counts degrees anew inside the block, as DGL's GraphConv does.
+  is the mean over the sample. GAT's softmax is over the sample, unweighed, and not unbiased. `scale=block`
+  counts degrees anew inside the block, as DGL's GraphConv does.
 - fan-outs are listed from the seeds. Neighbours are drawn without replacement, or with it (`replace`: every
   vertex with neighbours draws exactly its fan-out, and k_v is that; attention counts an edge as often as it
   is drawn), and anew at every hop, also for a vertex that has been expanded before in the same step. With
   `redraw=vertex` a vertex keeps its first draw, as in PyG, and is asked for once; at which hop that is
   depends on the worker's other seeds, so that the number of workers then changes what is drawn.
-- "15, 10 and 5" is read as 15 at the seeds, which is GraphSAGE's order.
-- features: refetch (in every step, as described; unique per step) | once, the default of every system here: a
-  row is pulled the first time it is an input, and kept. `cache` keeps a fixed share of the rows of other
-  workers' vertices, as PaGraph does.
-- split: even (equal ranges of the relabelled training vertices, as printed; a seed on another worker's part
-  is remote) | owner.
+- "15, 10 and 5" of each layer (5.1) is read as 15 at the seeds; the text does not say from which end.
+- `cache` keeps a fixed share of the rows of other workers' vertices, as PaGraph does.
+- split: even (equal ranges of the relabelled training vertices, range i to worker i; a seed on another
+  worker's part is remote) | owner. 4.1.5 gives a range to the part with which it overlaps most, which is the
+  same where parts are balanced.
 - degrees and global ids of all vertices, 8 bytes per vertex, are held by every worker and come with the
   partition: they are not counted.
 - evaluation is exact and sees the whole graph, as for every system.
@@ -55,9 +62,14 @@ Decisions
   for it is exposed communication. The thread goes on while the run is evaluated, outside the clock. Drawing
   ahead changes no bit. Under `service=exchange` all workers pull in lockstep, and nothing is drawn ahead.
 - dense gradients are all-reduced, as described for PyTorch.
-- DistDGL cuts by METIS with several constraints, which is `partition=metis/balanced`.
-Departures: no sparse vertex embeddings, which the KVStore updates asynchronously; one trainer per machine,
-where there are several (4.1.5); what draws ahead is one thread per worker, not processes.
+- the default partition is plain METIS, 5.1.2's "default METIS". 4.1.2 balances training, validation and test
+  vertices and edges, `partition=metis/balanced partition.balance=[train,val,test,edges]`, and extends METIS
+  (`partition=metis/extended`, which takes the same). `metis/balanced` alone has DGL's constraints.
+Departures: `features=once`, the default of every system here, pulls a row the first time it is an input, and
+keeps it; DistDGL pulls features in every step, which is `refetch` (unique per step). Remote requests are not
+sent ahead of local drawing. No sparse vertex embeddings, which the KVStore updates asynchronously; one
+trainer per machine, where there are several (4.1.5); what draws ahead is one thread per worker, not
+processes.
 """
 
 import contextlib
@@ -112,10 +124,12 @@ class Distdgl(SampledBatches):
         if self.features == "once":
             why = "system.features=once keeps every row that is pulled"
             alone += without_effect(self, ["cache", "policy"], why)
-        if self.service == "exchange":
-            alone += without_effect(
-                self, ["prefetch"], "under system.service=exchange all workers pull in the training thread"
-            )
+        if self.remote != "all":
+            why = f"at system.remote={self.remote} nothing is pulled"
+            alone = list(common.ineffective) + without_effect(self, ["cache", "policy", "service"], why)
+        elif self.service == "exchange":
+            why = "under system.service=exchange all workers pull in the training thread"
+            alone += without_effect(self, ["prefetch"], why)
         return replace(common, ineffective=alone)
 
     def setup(self, context):

@@ -34,8 +34,8 @@ Decisions
 - compensate=false leaves out what makes up for errors: in every epoch, the first too, a row is sent as its
   code c in B bits, and a gradient as C(g); k F values of a message in ceil(k F B / 8) + 8 bytes.
 - layer 0: features once (fetched exactly, once) | refetch (as other layers).
-Departures: the equations are those of the public code. The paper's text, and so its numbers, were not at
-hand.
+Departures: the equations and the bits are those of the public code. The paper's text, and so its numbers,
+were not at hand.
 """
 
 from dataclasses import dataclass

@@ -33,8 +33,8 @@ Decisions
   vertices is skipped, as in the paper's code, so that an epoch has as many steps as the most batches that any
   worker has left. A worker that has none left takes part with gradients of 0. The loss that is reported is
   the mean over the epoch's training vertices, each at the weights before its step.
-- clusters, batch: 40 and 10, the example in the README of the paper's code, which takes 7 to 200 clusters by
-  data set.
+- clusters, batch: 40 and 10, the example in the README of the paper's code, which takes 2 to 200
+  clusters of the whole graph by data set; here they are of each worker's part.
 - start: exact (the hidden rows of one exact forward pass, outside the clock; what is sent of them is recorded
   as `start_bytes`), as the paper's code fills its histories | zeros.
 - refresh: never. In the paper's code every evaluation writes all histories anew, exactly, so that no row is

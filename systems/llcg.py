@@ -1,6 +1,6 @@
 """LLCG: Ramezani, Cong, Mahdavi, Kandemir, Sivasubramaniam, "Learn Locally, Correct Globally: A Distributed
-Algorithm for Training Graph Neural Networks", ICLR 2022; built here as DIGEST's baseline, from its
-description.
+Algorithm for Training Graph Neural Networks", ICLR 2022; built here as DIGEST's baseline, from notes
+of it.
 
 Implements periodic averaging with global correction. A round, which is an epoch here:
 
@@ -15,6 +15,7 @@ Notation: t_i training vertices of worker i, t of all; the subgraph of a worker 
 its degrees itself.
 
 Decisions
+- K 4, S 1 and batches of 256 are ours: DIGEST prints none of them.
 - averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's
   its own. Another `optimiser` takes Adam's place in both.
 - batch norm is refused: it would let local steps communicate.
@@ -23,7 +24,9 @@ Decisions
   then) | refetch (in every correction).
 Departures: there is no separate server that holds the whole graph: the workers compute a correction step
 together, exactly, each its own rows, with the halo exchange and gradient all-reduce of vanilla; its traffic
-is counted. An epoch's loss is that of the last local step.
+is counted. Local steps take the worker's whole part, where LLCG samples neighbours (DIGEST, A.2) and, in its
+authors' public code, mini-batches; K is the same in every round, where it grows in that code. An epoch's loss
+is that of the last local step.
 """
 
 from dataclasses import dataclass

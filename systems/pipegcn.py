@@ -1,6 +1,6 @@
 """PipeGCN: Wan, Li, Wolfe, Kyrillidis, Kim, Lin, "PipeGCN: Efficient Full-Graph Training of Graph
-Convolutional Networks with Pipelined Feature Communication", ICLR 2022; built here as a baseline, from its
-description.
+Convolutional Networks with Pipelined Feature Communication", ICLR 2022; built here as a baseline, from notes
+of it.
 
 Implements pipelined training: what layer l needs of other workers in epoch t was sent in epoch t - 1, so that
 a whole epoch of compute hides its transfer. With t the epoch, i this worker, j the others:
@@ -16,12 +16,12 @@ Decisions
 - smoothing, off by default (the paper's -F, -G, -GF): stale = m stale + (1 - m) arrived, m = `momentum`, from
   zeros on.
 - layer 0: features once (static, so fetched once, exactly) | refetch (through the pipe like any layer: 0 in
-  epoch 0, then exact). It has no gradients to return.
+  epoch 0, then exact, but where features are smoothed). It has no gradients to return.
 - boundary gradients are sent after the all-reduce of the weight gradients, which needs the link first;
   boundary features are sent as soon as they are computed.
 - a gradient that arrives in epoch t is added to epoch t's own gradient of the same rows, in the backward pass
   of the layer.
-Departures: none known.
+Departures: the paper's text was not at hand; by notes of it there are none.
 """
 
 from dataclasses import dataclass

@@ -4,47 +4,58 @@ Inclusion-Aware Caching".
 Implements Algorithm 1 (pipelined training with staleness tau), Algorithm 2 with Theorem 2 (sampling
 probabilities, eqs. 15-19), and the inclusion-aware feature cache of section V.
 
-In iteration t, which is an epoch here, a worker draws the graph SG(t), to be trained on tau iterations later,
-and tells the owners of its boundary vertices that it needs their rows. It trains on TG(t), drawn tau
+In iteration t, which is an epoch here, a worker has drawn the graph SG(t), to be trained on tau iterations
+later, and told the owners of its boundary vertices which rows it needs. It trains on TG(t), the SG of tau
 iterations before. Layer by layer it sends the boundary rows that others asked for SG(t), and uses those that
 came for TG(t). Backward it sends the gradients of boundary rows to their owners, who add them to their own
 tau iterations later.
 
-Notation: TG(t) the sampled graph trained on in iteration t, SG(t) the one drawn in iteration t for t + tau,
-so TG(t + tau) = SG(t); the queue Q holds the tau graphs between. p_ij probability of edge j -> i; eps
-sampling rate; H^(t,l) the input of layer l; J its gradient.
+Notation: TG(t) the sampled graph trained on in iteration t, SG(t) the one that is trained on in t + tau, so
+TG(t + tau) = SG(t); the queue Q holds the tau graphs between. N_i the in-neighbours of i; p_ij probability of
+edge j -> i; eps sampling rate; B_i = eps |N_i|, a real number, with sum_j p_ij = B_i (eq. 17); H^(t,l) the
+input of layer l, which W^(l+1) multiplies; J its gradient; a_j 1.1 for an inner vertex, 1 for a boundary
+vertex (VI-A2).
 
-    Z_i = P_ii H_i + sum_{j drawn} P_ij / p_ij H_j,   H_j of iteration t if j is inner,           (3), (15)
-                                                      of t - tau if it is a boundary vertex
+    Z_i = (P_ii H_i + sum_{j drawn} P_ij / p_ij H_j) W,   H_j of iteration t if j is inner,       (3), (15)
+                                                          of t - tau if it is a boundary vertex
     J of the boundary rows of TG(t) is sent to their owners in t
     and added to their own gradient in t + tau                                                         (7)
 
+Each edge is drawn by itself, Bernoulli(p_ij) (IV-A), with p_ij from Theorem 2's sqrt(a_j) ||y_ij||, so that
+inner vertices are preferred, and ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration
+(eq. 16).
+
 Decisions
-- each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no
-  neighbour and always kept.
-- B_i = eps |N_i| is real-valued, and sum_j p_ij = B_i.
-- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration; P_ij = r_i c_j, and r_i cancels.
-  Where all ||y_ij|| of a row are 0, p_ij = eps. a_j, 1.1 for an inner and 1 for a boundary vertex, enters as
-  sqrt(a_j) ||y_ij||.
+- draws are by a counter (seed, graph number, i, j); the self-loop is always kept and not counted in N_i,
+  where II-A1's sum over N_i contains it.
+- P_ij = r_i c_j, and r_i cancels. Where all ||y_ij|| of a row are 0, p_ij = eps; where only some are, these
+  get what the others leave, or 0 (eq. 17 wants more than 0).
 - `norms=code`: sqrt(a_j) ||y_ij|| = sqrt(a_j sum_l ||H_j^(l)||), l = 1..L-1 the inputs of the layers after
   the first: sqrt(1.1 sum_l ||H_j^(l)||) for an inner vertex, as in the authors' code, which leaves out the
   last of these layers (and so fails with two).
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
-- p and the cache are renewed every R iterations. `refresh=null` makes R a tenth of the run's iterations, at
-  least 1 and at most 100: the paper says "every certain iterations", and 100 would govern half of 200. Before
-  the first renewal p = eps and the cache goes by degree. What a renewal takes is sent and counted then: 4
-  bytes per boundary vertex for p, 1 byte for the cache, and the rows that are new in it.
-- boundary gradients: `tg` sends those of TG(t)'s boundary rows, `sampled` those of SG(t)'s (Algorithm 1,
-  lines 24-25), which are zero for a row that TG(t) does not have.
-- first tau iterations: halo rows and incoming gradients are 0.
-- layer 0: `features=once`, exact since features are static, fetches all boundary features in the first epoch,
-  unsampled; `refetch` asks for those that are sampled and not cached, as printed.
-- a request for rows takes one bit per row that could be asked for. SG is drawn and asked for one iteration
-  before its rows are sent, so that nobody waits for a request, except in an iteration that renews p.
-  Gradients leave after the weights' all-reduce.
-- edge weights are refused: Theorem 2 knows none.
-- Adam, as all systems here; eq. 9 is a plain step.
-Departures: SampleGraph runs in the training thread, where it is compiled.
+- p and the cache (under `policy=inclusion`; other policies' is chosen once) are renewed every R iterations,
+  "every certain iterations" in the paper. `refresh=null` makes R 100, ours, and in runs of fewer than 1000
+  iterations a tenth of them. Before the first renewal p = eps and the cache goes by degree. What a renewal
+  takes is sent and counted then: 4 bytes per boundary vertex for p, 1 byte for the cache, and the rows that
+  are new in it.
+- `tau` 1: Table II has 1 and 2. `cache` 0.2 is not printed; VI-C3 has 30 % of the boundary vertices.
+- `policy=degree` counts in-edges; PaGraph counts out-edges, as many in an undirected graph.
+- halo rows and incoming gradients are 0 in the first tau iterations: the paper does not say what stands for
+  them. Line 9 uses rows where t > tau; here t >= tau, since those sent in iteration 0 are there.
+- a request for rows takes one bit per row that could be asked for.
+- edge weights are refused: P_ij would not be r_i c_j (eq. 16 would take them).
+Departures
+- `features=once`, the default, fetches all boundary features in the first epoch and aggregates layer 0 over
+  all edges, neither sampled nor cached, which is exact since features are static; ||y_ij|| counts layer 0 all
+  the same, as in eq. 16. `refetch` is as printed: what is sampled and not cached is sent.
+- `gradients=tg`, the default, sends the gradients of TG(t)'s boundary rows. Algorithm 1 sends those of
+  SG(t)'s (lines 24-25), most of which TG(t) does not have at a small rate: these are zeros under `sampled`.
+- SG(t) is drawn and asked for in iteration t - 1, so that nobody waits for a request; in t itself, as line 7
+  has it, where t is 0 or p is renewed in t.
+- gradients leave after the weights' all-reduce, where the paper's second thread begins to send before it.
+- owners know what each reader keeps, and push; in the paper each worker looks in its own map, and fetches.
+- SampleGraph runs in the training thread (Algorithm 1: in its own); Adam takes the steps (eq. 9: plain ones).
 """
 
 from collections import deque
@@ -84,8 +95,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     boundary_factor   a_j where j is a boundary vertex, owned by another worker
     refresh   R, iterations between renewals of p and of the cache; null: a tenth of the run's, 1 to 100
     cache     share of the boundary vertices whose features are kept
-    policy    which boundary vertices those are: "inclusion" (most likely to be drawn), "degree" (most edges)
-              or "random"
+    policy    which boundary vertices those are: "inclusion" (most likely to be drawn), "degree" (most
+              in-edges) or "random"
     features  "once": layer 0's boundary rows are all fetched in the first epoch, and `cache` and `policy`
               have no effect; "refetch": those that are drawn and not cached are fetched in every epoch
     """
@@ -103,25 +114,37 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     policy: str = word("inclusion", "degree", "random")
     features: str = word("once", "refetch")
 
-    exact: ClassVar = {"tau": 0, "rate": 1.0, "gradients": "sampled"}
+    exact: ClassVar = {"tau": 0, "rate": 1.0}
     refuses: ClassVar = Refuses(needed_rows="draws its samples from all boundary rows")
 
     def supports(self, run):
         if run.weighted:
             return (
-                "the sampling probabilities of pscgcn (Theorem 2 of its paper) know no edge weights, and the"
-                " edges of this graph have some; give another system, or leave edge_weight out of the file"
+                "pscgcn keeps one norm per vertex for its sampling probabilities, and edges of this graph"
+                " have weights of their own; give another system, or leave edge_weight out of the file"
             )
         return super().supports(run)
+
+    @property
+    def renews_p(self) -> bool:
+        return self.sampling == "variance" and self.rate < 1
+
+    @property
+    def renews_cache(self) -> bool:
+        return self.features == "refetch" and self.policy == "inclusion" and 0 < self.cache < 1
 
     def traits(self):
         said = []
         if self.features == "once":
-            why = (
-                "features=once fetches and keeps all boundary features; system.features=refetch caches a"
-                " share"
-            )
+            why = "features=once keeps all boundary features; system.features=refetch caches a share"
             said += without_effect(self, ["cache", "policy"], why)
+        elif self.cache in (0, 1):
+            why = f"at system.cache={self.cache} there is nothing to choose"
+            said += without_effect(self, ["policy"], why)
+        if self.tau == 0:
+            said += without_effect(self, ["gradients"], "at system.tau=0 SG and TG are the same graph")
+        if not (self.renews_p or self.renews_cache):
+            said += without_effect(self, ["refresh"], "neither probabilities nor a cache are renewed")
         theorem_2 = ["norms", "inner_factor", "boundary_factor"]
         if self.rate == 1:
             said += without_effect(self, [*theorem_2, "rescale"], "at system.rate=1 every edge is drawn")
@@ -130,7 +153,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             said += without_effect(self, theorem_2, why)
         return Traits(
             overlaps=self.tau > 0,
-            follows_epochs=self.refresh is None,
+            follows_epochs=self.refresh is None and (self.renews_p or self.renews_cache),
             ineffective=said,
         )
 
@@ -159,24 +182,25 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         """R of a run of so many epochs."""
         return self.refresh or max(1, min(100, epochs // 10))
 
+    def renewal(self, epoch: int) -> bool:
+        """Whether an epoch begins by renewing p or the cache."""
+        return epoch % self.period == 0 and (self.renews_p or self.renews_cache)
+
     # -- SampleGraph, Algorithm 2 --
 
     def renew(self) -> None:
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
-        if self.sampling == "variance":
-            told = self.comm.exchange(self.plan, self.norm_sums[:, None], -1, "norms").wait()[:, 0]
-            if hollow(told):
-                if self.features_cache.size and self.policy == "inclusion" and self.rate < 1:
-                    raise Unknown("which rows the cache keeps")
-                return self.draw_with(np.full(len(self.p), 1.0 if self.rate == 1 else float(either())))
-            y = torch.cat([self.norm_sums, told]).sqrt()
-            _, column, halo_column = self.full.scales()
-            c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
-            a = np.repeat(
-                [self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo]
-            )
-            weight = np.sqrt(a) * c * y.cpu().numpy().astype(np.float64)
-            self.draw_with(self.edges.probabilities(weight, self.rate))
+        told = self.comm.exchange(self.plan, self.norm_sums[:, None], -1, "norms").wait()[:, 0]
+        if hollow(told):
+            if self.renews_cache and self.features_cache.size:
+                raise Unknown("which rows the cache keeps")
+            return self.draw_with(np.full(len(self.p), float(either())))
+        y = torch.cat([self.norm_sums, told]).sqrt()
+        _, column, halo_column = self.full.scales()
+        c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
+        a = np.repeat([self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo])
+        weight = np.sqrt(a) * c * y.cpu().numpy().astype(np.float64)
+        self.draw_with(self.edges.probabilities(weight, self.rate))
 
     def draw_with(self, p: np.ndarray) -> None:
         """Draw edges with probabilities p [E] from now on."""
@@ -214,14 +238,14 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             if epoch == 0:
                 # lines 2-3
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))
-            if epoch and epoch % self.period == 0:
+            if self.renews_p and epoch and self.renewal(epoch):
                 self.renew()
-            if self.features == "refetch" and epoch % self.period == 0:
+            if self.features == "refetch" and (epoch == 0 or (self.renews_cache and self.renewal(epoch))):
                 self.features_cache.renew(epoch)
             # Lines 6-7. What is asked for in one iteration is sent in the next, so that nobody waits for a
             # request. A graph for which p is renewed is drawn after the renewal.
             self.queue.append((self.coming or self.sample_graph(epoch + self.tau)).settle(self))
-            self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.period else None
+            self.coming = None if self.renewal(epoch + 1) else self.sample_graph(epoch + 1 + self.tau)
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
             self.adjacency = self.now.adjacency
             if self.features == "refetch":
@@ -232,7 +256,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             self.recorder.metric("drawn_edges", drawn_edges)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal adds up the norms that ||y|| is made of.
-        self.recording = self.sampling == "variance" and (epoch + 1) % self.period == 0
+        self.recording = self.renews_p and self.renewal(epoch + 1)
         if self.recording:
             self.norm_sums.zero_()
             if self.features == "once":

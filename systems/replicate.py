@@ -12,7 +12,7 @@ a cached vertex is an ordinary vertex of its worker, and weight gradients summed
 
 `mode=cache` (DepCache) caches all of N_l and `communicate` (DepComm) nothing. `hybrid` goes from layer L-1 to
 1 and caches, the cheapest first, each row that costs less than fetching it. With T(u, l) the rows H[k]_v,
-k <= l, that H[l]_u depends on and that are not computed here yet, and d_v the in-degree of v:
+1 <= k <= l, that H[l]_u depends on and that are not computed here yet, and d_v the in-degree of v:
 
     cost of caching    sum over T(u, l) of (vertex + edge d_v) f_k
     cost of fetching   2 row f_l
@@ -29,8 +29,8 @@ Bytes per epoch over all workers, 4-byte floats:
 Decisions
 - order of layers: from the last one down. Vertices are put in order by their costs before the layer's first
   choice; whether one is cached is decided by its cost at its turn.
-- vertex, edge, row: 1, 1 and 16. Their values are not printed; the paper's system measures them, and
-  measured costs would make a run depend on the clock.
+- vertex, edge, row: 1, 1 and 16. The paper's system measures them (from memory); measured costs would make a
+  run depend on the clock.
 - memory bounds the vertices beyond a worker's own and their in-neighbours whose features it keeps, in
   `hybrid`. A vertex that does not fit is fetched.
 - edges into remote vertices within L - 1 edges are asked for before the first epoch. Their bytes are the

@@ -3,46 +3,51 @@ Decentralized Training in Large-Scale Graph Neural Networks", VLDB 2022; cited f
 Networks: Innovations in Distributed and Decentralized Training for Billion-Scale Graphs", section 4.3.
 
 Implements Algorithm 3 (training by skip-broadcast) with the staleness checks of Algorithm 4 (`epoch_fixed`,
-SCS-E), Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), and equations (2)-(7).
+SCS-E), Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), equations (2) to (5)
+and (7); the optimiser is the trainer's.
 
 Forward, before every layer, the staleness check finds which blocks are ACTIVE. Their owners broadcast them
 and all others cache them; in the place of a STALE block the others use the copy that they have cached.
-Backward, every worker broadcasts its block of delta in every epoch.
+Backward, every worker broadcasts its block of delta in every epoch, but for layer 0's under `features=once`.
 
 Notation: P(j) worker j; H_j^(l) its block of the input of layer l, Ht_j^(l) the block as last broadcast,
-cached by all others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its
-block of dL/dZ.
+cached by all others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the epoch in which block j was
+last due (that of Ht_j, but where epoch 0 or `warmup` broadcast it before its turn); delta_j its block of
+dL/dZ.
 
 Decisions
 - norm of ||H - Ht|| > eps_H, which the paper leaves open: Frobenius, divided by the norm of the cached block
   (`relative`). Absolute: `max`, the largest |entry|; `fro`, Frobenius; `mean`, the mean of |H - Ht| over the
   block's entries. A norm that is not a number exceeds every bound.
 - one flag per layer and block (`flags=layer`).
-- under `variation_gap` peers learn F(j) from an all-gather of one byte per worker and layer, counted; the
+- under `variation_gap` each worker sends F(j) to each other in one byte per layer, counted; the
   epoch rules are known to all from the versions and need none.
 - epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive does so by block.
-  Everything is broadcast in epoch 0, when caches are empty, and in the other epochs of `warmup`; this does
-  not move the version of a block whose turn comes later.
+  In epoch 0, when caches are empty, and in the other epochs of `warmup` every block of the layers under the
+  rule is broadcast; this does not move the version of a block whose turn comes later.
 - `phase` of SCS-A: all blocks have one version after epoch 0. Algorithm 5 prints "EndProcedure for P(j)"
   where P(i) finds the block of P(j) too stale. Read as the end of P(i)'s check (`paper`), at most two blocks
   are found per check, since all P(i) see the same versions; with more than 2 (eps_A + 1) workers the last
-  blocks are then never broadcast again, against Definition 2. Read as the end of P(j)'s own check, all stale
-  blocks are found, and from equal versions SCS-A is SCS-E. Neither has blocks take turns as in Figure 14(b),
-  so `stagger`, ours, is the default: block j is first due at epoch j mod (eps_A + 1), and every block is
-  broadcast when it is due.
-- the backward pass broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
-  default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq.
-  5).
-- layer 0: `features=once`, exact since features are static, fetches it in the first epoch only and keeps its
-  product A X; `kept` broadcasts its blocks in the first epoch only and computes the product in every epoch;
-  `refetch` puts it under the rule that holds for the other layers, with flags of its own.
-- preset `sancus/official` builds what the authors' public code does: the broadcast of layer 0's blocks is
-  skipped after the first epoch, its product is not, and its deltas travel in every epoch (`features=kept`);
-  layer 1 is broadcast every epoch up to epoch 51 and every second one after.
+  blocks are then never broadcast again, against Definition 2. On the four workers of Figure 14(b), with
+  eps_A = 1, blocks take turns, as drawn. Read as the end of P(j)'s own check, all stale blocks are found, and
+  from equal versions SCS-A is SCS-E. So that blocks take turns on any number of workers, `stagger`, ours, is
+  the default: block j is first due at epoch j mod (eps_A + 1), and every block is broadcast when it is due.
+- delta_j is clipped locally to th sqrt(P) as printed, th = inf by default; `clip_scale=inverse` for
+  th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq. 5).
+- preset `sancus/official` makes the broadcasts of the authors' public code, with its cache switched on: those
+  of layer 0's blocks are skipped after the first epoch, its product is not, and its deltas travel in every
+  epoch (`features=kept`); the later layers' blocks are broadcast in the first 51 epochs, 0 to 50, and then in
+  every second one: 52, 54, and so on. Where that code skips, it uses a worker's own cached block too; here
+  the own block is fresh.
 - metric `cache_bytes`: what a worker's cache of the remote blocks of one layer holds, 4 (N - n_i) F bytes,
   which for equal blocks is (P - 1) / P N F 4. Table 6 prints this for two layers of the input's width.
-Departures: no gradient is clipped by default, since the threshold of Algorithm 3, which clips all, is not
-printed. The own block is always fresh; Algorithm 3, as printed, uses the cached copy of every block whose
+Departures: `features=once` is the default. Algorithm 3 puts layer 0 under the rule of all layers, which is
+`refetch`, with flags of its own. `once`, exact since features are static, broadcasts layer 0's blocks in the
+first epoch alone and keeps its product A X (compressed features, and features under input dropout: their
+rows), so its delta is not needed elsewhere: dL/dW^0 = (A X)^T delta. `kept` broadcasts as `once` does and
+computes the product in every epoch.
+By default no gradient is clipped: Algorithm 3 clips every delta, but its threshold is not printed. The own
+block is always fresh; Algorithm 3, as printed, uses the cached copy of every block whose
 flag is STALE, a worker's own among them. A block that is due under SCS-A is broadcast in
 that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10.
 `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all later layers of the epoch, where Algorithm 3
@@ -73,8 +78,8 @@ class Sancus(SeesOutput, BlockSystem):
     staleness   when a block is broadcast again: "epoch_fixed": all blocks in every (`bound` + 1)-th epoch;
                 "epoch_adaptive": the same for each block by itself, in turns; "variation_gap": where its rows
                 have changed by more than `bound`
-    bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything
-                changed)
+    bound       eps_E or eps_A in epochs (0: broadcast every epoch, but for the last blocks under
+                `phase=paper`), eps_H under `norm` (0: whenever anything changed)
     phase       of "epoch_adaptive": "stagger": block j is first due at epoch j mod (bound + 1), and every
                 block is broadcast when it is due; "paper": from equal versions, each worker's check ends at
                 the first block of another that is due
@@ -84,9 +89,10 @@ class Sancus(SeesOutput, BlockSystem):
     features    "once": layer 0's blocks are broadcast in the first epoch only, and its product is kept;
                 "kept": as "once", but its product is computed in every epoch; "refetch": layer 0 is broadcast
                 by the rule of the other layers
-    clip        th, the L2 norm above which gradients that are broadcast are scaled down; inf: never
-    clip_scale  how th follows the number P of workers: "sqrt": th sqrt(P) at each; "inverse": th / sqrt(P)
-    warmup      epochs at the start in which everything is broadcast
+    clip        th: each worker scales its block of every layer's delta down to the L2 norm that `clip_scale`
+                makes of th; inf: never
+    clip_scale  how th follows the number P of workers: "sqrt": th sqrt(P); "inverse": th / sqrt(P)
+    warmup      epochs at the start in which all blocks of the layers under the rule are broadcast
     """
 
     staleness: str = word("epoch_fixed", "epoch_adaptive", "variation_gap")

@@ -4,7 +4,7 @@ Peng, Liu, Chen, Shao, Shen, Chen, Cao, "From Sancus to Sancus^q", VLDB Journal 
 broadcast by the rules of `sancus`, and what is broadcast is Q(H_j) of B bits per value, which all others
 decode and keep:
 
-    Z_i = A_ii H_i + sum_j A_ij Ht_j,     Ht_j = Q(H_j) as last broadcast
+    Z_i = T_i W,   T_i = A_ii H_i + sum_{j != i} A_ij Ht_j,   Ht_j = Q(H_j) as last broadcast
 
 Notation: as in systems/sancus.py; Q stochastic rounding per row, as in `adaqp`; n_j the rows of block j.
 

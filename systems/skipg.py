@@ -1,9 +1,10 @@
-"""SkipG: bounded gradient staleness, the baseline that SANCUS is compared with (Peng et al., VLDB 2022,
-sections 4.3.5, 5.3).
+"""SkipG: bounded gradient staleness, the baseline that SANCUS is compared with (section 5.3 of the text that
+systems/sancus.py cites).
 
-The paper gives it one sentence: SANCUS's own idea applied to gradients instead of embeddings. So this is
-SANCUS's Algorithm 3 with the two directions exchanged: every block H_j^(l) is broadcast in every epoch, and
-delta_j^(l) = dL/dZ_j is broadcast only when the cached one is too old, by the rule of Algorithm 4,
+The paper says only that it is "based on bounded gradient staleness", a traditional method, and cites a
+data-parallel system for it. What is built here, ours, is SANCUS's Algorithm 3 with the two directions
+exchanged: every block H_j^(l) is broadcast in every epoch, and delta_j^(l) = dL/dZ_j is broadcast only when
+the cached one is too old, by the rule of Algorithm 4,
 
     delta_j is ACTIVE  <=>  Ver - Ver(j) > bound,    G_i = A^T_ii delta_i + sum_{j != i} A^T_ij delta~_j
                        (eqs. 4, 5)
@@ -11,11 +12,12 @@ delta_j^(l) = dL/dZ_j is broadcast only when the cached one is too old, by the r
 Notation: as in systems/sancus.py; delta~_j the block as last broadcast.
 
 Decisions
+- which gradients are skipped, and the bound, are not printed: delta blocks, since these are what SANCUS's
+  backward pass communicates and weight gradients are small; bound 1.
 - own delta fresh; everything is broadcast in epoch 0, when caches are empty.
 - one version for all layers: a backward pass is broadcast as a whole or not at all; bound = 0 is CAGNET.
-- features once | refetch.
-Departures: the paper cites a data-parallel system for SkipG and does not say which gradients it skips; the
-block delta is what its decentralised scheme communicates, and weight gradients are small.
+Departures: no gradient is clipped. Under `features=once`, the default, dL/dW^0 = (A X)^T delta needs no other
+worker's delta, so that layer 0's is neither sent nor stale; under `refetch`, Algorithm 3's, it is both.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,8 @@ from systems.parts.blocks import BlockSystem
 @dataclass
 class Skipg(BlockSystem):
     """bound     epochs for which a broadcast delta is used again; 0: broadcast every epoch
-    features  "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one
+    features  "once" broadcasts layer 0's blocks in the first epoch only, and none of its deltas; "refetch"
+              broadcasts both as those of other layers
     """
 
     bound: int = number(1, 0, ROUNDS)

@@ -30,7 +30,8 @@ Decisions
 - attention needs rows: with model=gat there are no partial sums, and rows travel before dropout.
 - masked label propagation, which its code has, is `labels=masked` (`harness/core/masked_labels.py`): other
   systems can have it too.
-Departures: Q follows the public code; the paper's own rounding was not at hand.
+Departures: the paper's full text was not at hand. Cover, Q and labels are those of its public code, where the
+cover is off by default and here always on, and where bits are 32 by default.
 """
 
 from dataclasses import dataclass

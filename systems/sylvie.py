@@ -22,8 +22,8 @@ Decisions
   arrived.
 - period=0: halo rows and gradients are zeros in epoch 0.
 - layer 0: features once (fetched exactly, once) | refetch (quantised anew in every epoch).
-Departures: the paper's full text was not at hand. Stochastic rounding, the adaptor's rule and what surrounds
-a synchronous epoch are from memory of it; its period is not known, 20 is assumed.
+Departures: the paper's full text was not at hand. Stochastic rounding and the adaptor's rule are from
+memory of it; what surrounds a synchronous epoch is ours; its period is not known, 20 is assumed.
 """
 
 from dataclasses import dataclass

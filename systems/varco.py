@@ -16,8 +16,9 @@ Decisions
   rows and for both directions of a layer.
 - nothing is rescaled, so x' is x / r in the mean; `rescale=true` multiplies by F / |S|.
 - layer 0: features once (fetched exactly, once) | refetch (compressed in every epoch).
-Departures: the paper's full text was not at hand. The defaults of c and a, and that gradients follow the
-columns that were sent, are from memory of it. Its public code sends fewer rows in place of fewer columns.
+Departures: the paper's full text was not at hand. The rule of r, the defaults of c and a, that both ends draw
+the same columns, and that gradients follow them, are from memory of it; one S for all rows is ours. Its
+public code sends fewer rows in place of fewer columns.
 """
 
 import math

@@ -58,7 +58,7 @@ def test_a_sampler_that_fails_ends_the_run_in_a_sentence_and_it_goes_on_bit_for_
     command = (*failing, "system=failing", "epochs=6")
     done = place.run(*command)
     assert done.code == 1 and done.err.count("\n") == 1, done.err
-    assert done.err.startswith("error: worker 1: the thread that samples failed at epoch 3, step 0")
+    assert done.err.startswith("error: worker 1: the thread that samples failed in epoch 4, step 1")
     assert "(ZeroDivisionError: told to fail over two lines)" in done.err
     assert "goes on from the last checkpoint" in done.err
     assert_checkpoint_is_that_of_epoch_2(place.runs()[0])
@@ -78,6 +78,6 @@ def test_a_worker_out_of_memory_in_a_batch_says_how_large_it_is(place, failing):
     write_graph(path, 200, num_features=20_000)
     done = place.run(*failing, "system=hungry", "system.prefetch=0", f"dataset.path={path}")
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
-    told = r"error: worker 1 ran out of memory in epoch 3, step \d, in a batch of 10 seeds( and \d+ inputs)?;"
+    told = r"error: worker 1 ran out of memory in epoch 4, step \d, in a batch of 10 seeds( and \d+ inputs)?;"
     assert re.match(told + " give a smaller system.batch or smaller system.fanouts\n", done.err)
     assert_checkpoint_is_that_of_epoch_2(place.runs("wide/*")[0])

@@ -158,7 +158,7 @@ def test_the_threshold_follows_the_prose_or_the_print():
 
 def test_bounds_of_the_threshold_the_wrong_way_round_are_one_sentence():
     with pytest.raises(
-        InputError, match=r"^system.nu1=0.0001 is less than nu2=0.001: give the upper bound of"
+        InputError, match=r"^system.nu1=0.0001, the upper bound of epsilon, is less than nu2=0.001"
     ):
         make_system(systems.block("cdfgnn", nu1=0.0001))
 

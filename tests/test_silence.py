@@ -65,13 +65,13 @@ def beats(tmp_path, monkeypatch):
 
 def test_the_worker_that_is_stopped_is_named_once(beats, sleepers):
     (told,) = looked(beats, sleepers, times=3)
-    assert told.startswith("worker 1 has not moved since epoch 9, for 61 s (stopped by a signal")
+    assert told.startswith("worker 1 has not moved since it began epoch 10, for 61 s (stopped by a signal")
 
 
 def test_the_worker_that_is_behind_is_named_and_all_where_nothing_tells_them_apart(beats):
-    assert looked(beats) == ["workers 0, 1 have not moved since epoch 9, for 61 s"]
+    assert looked(beats) == ["workers 0, 1 have not moved since they began epoch 10, for 61 s"]
     beats.rows[1, 0] = 8
-    assert looked(beats) == ["worker 1 has not moved since epoch 8, for 61 s"]
+    assert looked(beats) == ["worker 1 has not moved since it began epoch 9, for 61 s"]
 
 
 @pytest.mark.parametrize("calm", ["young", "long epochs", "ended", "not begun"])
@@ -91,7 +91,7 @@ def test_workers_of_a_run_that_stand_still_are_named_and_go_on(place):
     place.derive("impatient", "vanilla", FROZEN)
     place.hold.touch()
     run = place.start(place.more, "system=impatient", "epochs=32", "checkpoint_every=10")
-    run.until(lambda: "workers 0, 1 have not moved since epoch 30, for " in run.told())
+    run.until(lambda: "workers 0, 1 have not moved since they began epoch 31, for " in run.told())
     place.hold.unlink()
     assert run.end().code == 0
 

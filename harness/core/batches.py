@@ -14,7 +14,7 @@ whose rows are here already. Layers, dropout, loss, clock and checkpoints are th
     Z_v = sum_u A_vu f_v h_u (+ A_vv h_v)         f_v = d_v / k_v: d_v neighbours, of which k_v were chosen
 
 With k_v of d_v drawn uniformly a sum over the sample has the expectation of the sum over all neighbours; the
-self-loop is no neighbour and is never drawn.
+self-loop is no neighbour and is never drawn. GAT's softmax is over the sample and has no factor.
 """
 
 from __future__ import annotations
@@ -258,6 +258,6 @@ def too_large(system: BatchSystem, batch: Batch | None, epoch: int, step: int) -
     if batch is not None:
         said = f"a batch of {counted(len(batch.labels), 'seed')} and {counted(len(batch.x), 'input')}"
     return (
-        f"worker {system.comm.rank} ran out of memory in epoch {epoch}, step {step}, in {said}; give"
-        f" {system.smaller}"
+        f"worker {system.comm.rank} ran out of memory in epoch {epoch + 1}, step {step + 1}, in {said};"
+        f" give {system.smaller}"
     )

@@ -239,9 +239,9 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
 
     cut: ClassVar[str] = "vertex"
     refuses: ClassVar[Refuses] = Refuses(
-        wire="needs the same sums on all replicas of a vertex, which rounding would part",
+        wire="needs the same sums on all replicas of a vertex, and rounding would make them differ",
         needed_rows="needs the same sums on all replicas of a vertex",
-        attention="adds up parts of a product with one, each of which knows only its worker's edges",
+        attention="adds up parts of A H W that workers compute from their own edges",
     )
 
     @classmethod

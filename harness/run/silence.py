@@ -80,7 +80,8 @@ class Silence:
         self.said |= new
         names = ", ".join(map(str, blamed))
         whose = f"worker {names} has" if len(blamed) == 1 else f"workers {names} have"
-        told = f"{whose} not moved since epoch {int(behind)}, for {math.floor(silence[blamed].min())} s"
+        began = f"{'it' if len(blamed) == 1 else 'they'} began epoch {int(behind) + 1}"
+        told = f"{whose} not moved since {began}, for {math.floor(silence[blamed].min())} s"
         if frozen:
             told += " (stopped by a signal; kill -CONT lets it go on)"
         elif others:

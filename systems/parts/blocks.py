@@ -91,8 +91,8 @@ class Blocks:
         return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
 
     def broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
-        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), one root after the other;
-        the blocks of others stay as cached. `cache` (None: nothing is kept) is written in place."""
+        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), all posted together; the
+        blocks of others stay as cached. `cache` (None: nothing is kept) is written in place."""
         if cache is None:
             width = own.shape[1]
             if width not in self.scratch:

@@ -1,5 +1,6 @@
 """RAPA, CaPGNN's resource-aware adjustment of a partition (section 4.3): halo vertices and their edges leave
-the workers that are too slow for them, until all cost the same. Equations (13)-(16), Algorithms 2 and 3.
+the workers whose cost is above the mean, until costs are alike or no worker can do more. Equations (13)-(16),
+Algorithms 2 and 3.
 
 Notation: G_i worker i's inner and halo vertices and the edges into its inner vertices; E_outer those from
 halo vertices; lambda_i its cost, mean the mean over workers; S_k the influence score of halo vertex k; r_i

@@ -101,6 +101,8 @@ class SampledBatches(BatchSystem):
             said += without_effect(self, ["replace", "key"], why)
         if self.batch is None:
             said += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
+        if self.remote != "all":
+            said += without_effect(self, ["features"], f"at system.remote={self.remote} nothing is pulled")
         return Traits(overlaps=True, ineffective=said)
 
     def steps(self):

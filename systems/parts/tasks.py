@@ -1,5 +1,5 @@
 """Threads beside the training that make mini-batches ahead of it. ByteGNN's scheduling: a batch is a graph of
-tasks, and threads run those that are ready (section 4.2 of the thesis that `systems.bytegnn` names). Without
+tasks, and threads run those that are ready (section 4.2.2 of the text that `systems.bytegnn` names). Without
 it, which is the default, one thread makes one batch after the other.
 
 Coarse (Algorithm 1): which batches are begun. Every 5 ms another one is begun if
@@ -188,8 +188,8 @@ class Scheduler(Generic[Work]):
                     raise dag.error
                 told = " ".join(f"{type(dag.error).__name__}: {dag.error}".split())
                 raise ServiceLost(
-                    f"worker {self.comm.rank}: the thread that samples failed at epoch {epoch}, step {step}"
-                    f" ({told}); the same command goes on from the last checkpoint"
+                    f"worker {self.comm.rank}: the thread that samples failed in epoch {epoch + 1}, step"
+                    f" {step + 1} ({told}); the same command goes on from the last checkpoint"
                 ) from dag.error
             del self.dags[number]
             for kind, spent in dag.spent.items():

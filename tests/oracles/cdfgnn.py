@@ -18,14 +18,14 @@ Layer l = 0..L-1 maps H[l] to H[l + 1]:
 sync (Algorithm 2), apart for every l and direction, from z̃_i = 0, z̃ = 0, y = 0. The row z_i of a replica is
 FRESH when
 
-    ‖z_i - z̃_i‖∞ > ε ‖z̃_i‖∞                              (lines 4, 12)
+    ‖z_i - z̃_i‖∞ > ε ‖z̃_i‖∞                              (lines 4, 13)
 
     mirror i, FRESH:  sends m = D(z_i - z̃_i);  z̃_i += m at itself, z̃ += m at the master
-                      (5, 6, 9)
+                      (5, 6, 10)
     master i, FRESH:  z̃ += z_i - z̃_i;  z̃_i = z_i
-                      (13, 14)
+                      (14, 15)
     any of them FRESH: the master sends its sum z̃ to all mirrors, and all replicas compute with
-    (17)
+    (18)
         y = D(z̃) (scatter "value"),  y += D(z̃ - y) ("diff"),  y = z̃ ("fp32")
 
 so z̃ = Σ_i z̃_i always. Line 6 as printed (z̃_i = z_i at a mirror) would break that where D is not the

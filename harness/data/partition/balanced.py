@@ -1,5 +1,5 @@
 """METIS with several constraints: parts that are alike not in vertices alone, but in training vertices and
-their edges too, as DistDGL partitions."""
+their edges too, as DistDGL partitions; the default constraints are DGL's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -5,21 +5,23 @@ describes it.
     blocks: a search of at most K hops along in-edges from all centres at once; a vertex joins the centre
     that reaches it first
     every block B_i goes to the part P_j with the highest CE[j] BS[j]:
-        CE[j] = edges between P_j and B_i / |P_j|
+        CE[j] = (edges between P_j and B_i) / |P_j|
         BS[j] = 1 - alpha |P_j(train)| / C(train) - beta |P_j(val)| / C(val) - gamma |P_j(test)| / C(test)
 
 with P_j what has been put into part j so far, P_j(s) its vertices of split s, C(s) = |V(s)| / parts.
 
 Decisions
+- K-hop neighbours are along in-edges; K is not printed, and 2 is not the model's depth: give its layers.
 - the centre that reaches a vertex first is the nearest in hops; of several as near, the one of lowest id.
 - edges are counted on the undirected pattern without self-loops, each once.
-- an empty part has CE = 0, and so has every part at the first block: `literal` lets part 0 win such ties, as
-  printed; else 1 + CE stands for CE.
-- the printed order, descending max(|B(train)|, |B(val)|, |B(test)|), is one long tie where each block has one
-  labelled vertex: blocks go by size, largest first; `literal` takes the printed key. Ties go by the centre's
-  id.
-- alpha, beta, gamma are not given. 1/3 each keeps BS at 0 or more until all quotas are full; with 1 each it
-  turns negative when they are a third full, and then prefers the part that shares the fewest edges.
+- an empty part has CE = 0, and so has every part at the first block: `literal` takes CE as printed, and lets
+  the lowest part win such ties; else 1 + CE stands for CE.
+- the printed order, descending max(|B(train)|, |B(val)|, |B(test)|), read as the block's own vertices of each
+  split, is one tie under the printed centres, since a block's only labelled vertex is its centre. So blocks
+  go by size, largest first; `literal` takes the printed key. Ties go by the centre's id.
+- alpha, beta, gamma are not given. 1/3 each keeps BS at 0 or more while a part's three quotas are full in the
+  mean at most; with 1 each it turns negative when they are a third full, and then prefers the part that
+  shares the fewest edges.
 - vertices that no centre reaches come last, in ascending order, each to the part of highest
   (1 + CE[j]) (1 - |P_j| parts / V).
 - where every vertex is in a split and `centres=labelled`, each block is one vertex; `centres=train` takes the
@@ -46,7 +48,8 @@ class Neighbourhood(EdgeCutPartitioner):
 
     hops      K: how far a block reaches from its centre
     centres   "labelled": every vertex of a split; "train": training vertices
-    literal   as printed: CE instead of 1 + CE, and the printed order of blocks
+    literal   CE instead of 1 + CE, and the order of blocks, as printed; ties, which are not, go to the lowest
+              part
     alpha     weight of the balance of training vertices
     beta      weight of the balance of validation vertices
     gamma     weight of the balance of test vertices

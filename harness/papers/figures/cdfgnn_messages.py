@@ -3,8 +3,8 @@ its threshold.
 
 From the metrics `sent_*`, `zero_*` and `possible_*` (rows, gather and scatter together) and `epsilon`. Rows
 that are 0 are not saved by the cache and stand apart. Runs have the usual dropout or none, since a dropout
-mask drawn anew changes every row of a hidden layer by more than any threshold that is reached. The threshold
-has two starts, since the paper does not print its own.
+mask drawn anew changes nearly every row of a hidden layer by more than the threshold that starts at 0.01. The
+threshold has two starts, since the paper does not print its own.
 """
 
 import pandas as pd
