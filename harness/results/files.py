@@ -28,16 +28,17 @@ def write_yaml_atomic(path: Path, text: str) -> None:
 
 def write_json_atomic(path: Path, value: Any) -> None:
     """As `write_text_atomic`; an object gets its checksum. NaN and infinity, not in JSON, become null."""
-    value = _finite(value)
+    value = finite(value)
     value = checksum.sealed(value) if isinstance(value, dict) else value
     write_text_atomic(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A value as a file of JSON has it: null in the place of NaN and infinity, a list in that of a tuple."""
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -26,6 +26,7 @@ from harness.base.disk import refuse_links
 from harness.base.errors import InputError, choice, typed, writing
 from harness.base.target import TREE
 from harness.base.terminal import printable
+from harness.comm.meeting import first_line
 from harness.results import consistency, files, track
 from harness.results.reader import BUNDLE, Trace, find_runs, frame_of
 from harness.results.report.groups import Group, Run
@@ -42,7 +43,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,49}")
 RUN = re.compile(r"[\w.-]+/[\w.-]+")
 LARGEST = 64 * 2**20  # bytes of a file of a bundle
 # Keys of a summary that cannot be derived from a bundle, since it leaves out the spans and other files.
-OF_SPANS = frozenset({"core_share", "cpu_slowest", "notes", "files", "checksum"})
+OF_SPANS = frozenset({"core_share", "cpu_slowest", "notes", "files"})
 # Blocks of the config in which the rows of a ranking are alike; in the tuned track those of TUNED may differ.
 SETTING = ("dataset", "model", "optimiser", "schedule", "evaluate", "score")
 TUNED = ("model", "optimiser", "schedule")
@@ -129,7 +130,7 @@ class Submitted(Run):
         """Raise InputError where its files contradict each other or its summary does not follow from them."""
         told = self.summary
         consistency.check(self.trace, spans=False)
-        found = summarise(self.trace)
+        found = files.finite(summarise(self.trace))
         for key in sorted((told.keys() | found.keys()) - OF_SPANS):
             if not same(told.get(key), found.get(key)):
                 raise InputError(f"{self.path}/summary.json: its {key} does not follow from its tables")
@@ -146,7 +147,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, float) and isinstance(other, float | int):
-        return bool(np.isclose(one, other, rtol=1e-9, atol=0, equal_nan=True))
+        return bool(np.isclose(one, other, rtol=1e-9, atol=0))
     return bool(one == other)
 
 
@@ -188,7 +189,7 @@ def read(folder: Path) -> Bundle:
     try:
         given = yaml_text.parsed(yaml_text.read(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from None
     if not isinstance(given, dict):
         raise InputError(f"{path} holds no keys: give name, by, licence, track and runs")
     head = typed(Submission, given, str(path))
@@ -225,8 +226,8 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
 
     code   Python files of systems that are not of this tree
 
-    Raises InputError where a run has not finished or contradicts itself, or `code` lacks a system's file or
-    has another file than runs import here."""
+    Raises InputError where a run has not finished or contradicts itself, two have one name and graph, or
+    `code` lacks a system's file or has another file than runs import here."""
     if folder.exists():
         raise InputError(f"out={folder} is there already: give another folder, or remove it")
     for path in code:
@@ -235,8 +236,14 @@ def gather(paths: Sequence[str], folder: Path, head: Submission, code: Sequence[
         imported = _imported(path.stem)
         if imported and imported.read_bytes() != path.read_bytes():
             raise InputError(f"code={path} is not the {path.stem} that runs import here: give {imported}")
-    found = {f"{run.parent.name}/{run.name}": Submitted(run) for run in find_runs(paths)}
-    found = {name: run for name, run in found.items() if run.track in ("", head.track)}
+    found: dict[str, Submitted] = {}
+    for path in dict.fromkeys(each.resolve() for each in find_runs(paths)):
+        run, name = Submitted(path), f"{path.parent.name}/{path.name}"
+        if run.track not in ("", head.track):
+            continue
+        if name in found:
+            raise InputError(f"{found[name].path} and {path} are both {name} in a bundle: give one of them")
+        found[name] = run
     if not found:
         raise InputError(f"track={head.track} has no run in {' '.join(paths)}: give the other track")
     stems = {path.stem for path in code}

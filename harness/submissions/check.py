@@ -26,7 +26,8 @@ from harness.core.cluster import Device
 from harness.data.dataset import identity_of
 from harness.data.partition import io
 from harness.model.plan.sized import traffic
-from harness.results.reader import Trace
+from harness.results.reader import MISSHAPEN, Trace
+from harness.results.report.columns import LEADING
 from harness.results.report.estimate import estimate
 from harness.results.report.groups import content
 from harness.results.summary import graph_name
@@ -111,7 +112,7 @@ def _of_files(bundle: Bundle) -> Iterator[str]:
             run.check()
         except InputError as error:
             yield str(error)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MISSHAPEN as error:
             yield f"{run.path} is damaged ({type(error).__name__}: {error})"
 
 
@@ -229,7 +230,9 @@ def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
     shards = [io.load(folder, rank) for rank in range(workers)]
     place = "cpu" if here.settings.transport == "sockets" else "memory"
     sent = run.trace.comm.groupby("epoch")["bytes"].sum()
-    for epoch, (least, most) in enumerate(traffic(here, shards, place, described)):
+    # A run that stopped early, or diverged, has fewer epochs than a dry run.
+    made = range(run.summary["epochs"])
+    for epoch, (least, most) in zip(made, traffic(here, shards, place, described)):
         told = int(sent.get(epoch, 0))
         if not least <= told <= most:
             bounds = f"{least}" if least == most else f"{least} to {most}"
@@ -253,15 +256,14 @@ def _of_another(bundle: Bundle, run: Submitted, again: Trace) -> Iterator[str]:
     if abs(told["bytes_total"] - found["bytes_total"]) > VALUES * found["bytes_total"]:
         yield f"{name} says that it sent {told['bytes_total']} bytes; made again {found['bytes_total']}"
     ours, theirs = (each.epochs.groupby("epoch")["loss"].first()[:FIRST] for each in (again, run.trace))
-    if not np.allclose(ours, theirs, rtol=LOSS):
+    if len(ours) != len(theirs) or not np.allclose(ours, theirs, rtol=LOSS, equal_nan=True):
         yield f"{name} has another loss in the first epochs than made again"
-    key = f"test_{told['score']}" if told["score"] != "acc" else "test"
     row = next(each.runs for each in bundle.rows if run in each.runs)
-    for at in ("final", "best"):
-        if not told[at] or not found[at]:
+    for at, column in zip(("best", "final"), LEADING[told["score"]]):
+        value, other = column.value(told), column.value(found)
+        if value is None or other is None:  # not evaluated, no test vertices, or diverged
             continue
-        value, other = 100 * told[at][key], 100 * found[at][key]
-        others = [100 * each.summary[at][key] for each in row if each is not run]
+        others = [column.value(each.summary) for each in row if each is not run]
         reach = min(estimate([*others, other]).half or POINTS, POINTS)
         if not abs(value - other) <= reach:
             yield (
