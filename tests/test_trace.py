@@ -284,6 +284,17 @@ def test_find_runs_takes_folders_parents_and_patterns(tmp_path, monkeypatch):
         reader.find_runs(["results/*x"])
 
 
+def test_a_pipe_is_no_config_and_no_file_of_a_run_that_has_finished(tmp_path):
+    (tmp_path / "other").mkdir()
+    os.mkfifo(tmp_path / "other" / "config.yaml")
+    run = traces.sealed(traces.finished(tmp_path / "run"))
+    assert reader.find_runs([tmp_path]) == [run]
+    (run / "epochs.parquet").unlink()
+    os.mkfifo(run / "epochs.parquet")
+    with pytest.raises(InputError, match=r"epochs.parquet is damaged \(it is not a file\)"):
+        assert reader.Trace(run).epochs.empty
+
+
 def test_json_is_written_whole_and_without_nan(tmp_path):
     path = tmp_path / "x.json"
     files.write_json_atomic(path, {"a": [float("nan"), 1.5, (float("inf"),)], "b": 2})

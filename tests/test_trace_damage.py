@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
+from harness.comm.recorder import Epoch
 from harness.results import files, reader
 from harness.results.batch import write_sealed
 from harness.results.reader import Trace
 from harness.results.report import groups
 from harness.results.report.__main__ import main
+from harness.results.schema import RUN
 from tests import traces
 from tests.reported import told_of
 
@@ -141,6 +143,15 @@ def test_beside_a_damaged_run_the_others_are_shown(whole, tmp_path, capsys):
     shown = capsys.readouterr()
     assert shown.err.startswith(f"left out: {tmp_path / 'bad'}") and shown.err.count("\n") == 1
     assert len(shown.out.splitlines()) == 2  # a heading, and the good run alone
+
+
+def test_a_run_of_no_worker_is_left_out(whole, tmp_path, capsys):
+    """A mean over its workers would be a division by zero."""
+    shutil.copytree(whole, tmp_path / "whole")
+    none = traces.prepare(tmp_path / "none", traces.config(gpus=0))
+    traces.write(none, [Epoch(0)], worker=RUN)
+    assert main(["table", str(tmp_path)]) == 0
+    assert f"left out: {none} is damaged (ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_finished_run_without_a_table_is_refused(run):

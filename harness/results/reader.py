@@ -29,8 +29,8 @@ from harness.results.schema import AGAIN, RUN, SCHEMA_VERSION, TABLES, VERSION_K
 if TYPE_CHECKING:
     import pandas as pd  # arrow imports pandas when a frame is asked for; a worker asks for none
 
-# Errors that a file without a checksum may lead to, whose objects lack keys or hold values of another kind.
-MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+# Errors that a file may lead to whose objects lack keys, or hold values of another kind or out of range.
+MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
 # Arrow ends the process where it cannot allocate a Python object (a cell that is a list) while it makes a
 # frame. So the reader first checks that ROOM bytes, plus GROWN times the bytes of arrow's table, are free. A
 # frame of spans takes 4 times what arrow's table does.
@@ -159,7 +159,10 @@ class Trace:
         expected = (self.summary or {}).get("files", {}).get(name)
         if expected is not None:
             try:
+                check_file(path)
                 found = checksum.of_file(path)
+            except Damaged as error:
+                raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
             except OSError as error:
                 check_machine(error, path)
                 raise InputError(f"{path} cannot be read ({error.strerror}); {AGAIN}") from None
@@ -350,7 +353,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
 def _runs_below(path: Path) -> list[Path]:
     if (path / "config.yaml").is_file():
         return [path]
-    found = [each.parent for each in sorted(path.rglob("config.yaml"))]
+    found = [each.parent for each in sorted(path.rglob("config.yaml")) if each.is_file()]
     return [
         each
         for each in found
