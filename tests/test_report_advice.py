@@ -44,6 +44,11 @@ def test_the_cheapest_that_keeps_the_score_is_taken(beside, tmp_path):
     assert any("One seed cannot tell of these, in points: once (" in reason for reason in found.reasons)
 
 
+def test_what_costs_next_to_nothing_is_told_in_plain_digits(beside, tmp_path):
+    runs(tmp_path, "silent", EXACT, size=1, seconds=0.2)
+    assert "99.9 % less than the next, exact" in advice_on(beside, tmp_path).sentence
+
+
 @pytest.mark.parametrize(
     "below, apart, kept",
     [(0.005, (-0.05, 0.05, 0.0), True), (0.03, (-0.05, 0.05, 0.0), False), (0.005, (0.0, 0.0, 0.0), False)],

@@ -184,7 +184,7 @@ def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Esti
     if choice.next is not None:
         less = ratio(best, choice.next, cost.value)
         if not math.isnan(less.mean):
-            told += f"; {100 * (1 - less.mean):.2g} % less than the next, {names[id(choice.next)]}"
+            told += f"; {100 * (1 - less.mean):.3g} % less than the next, {names[id(choice.next)]}"
     return told
 
 
