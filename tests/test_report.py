@@ -317,7 +317,7 @@ def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, cap
     crowded = traces.finished(tmp_path / "crowded", traces.config(), cores=1)
     traces.finished(tmp_path / "roomy", traces.config(), cores=2)
     s = Trace(crowded).summary
-    assert s["clock"] == "cpu" and any("2 workers outnumber 1 cores" in note for note in s["notes"])
+    assert s["clock"] == "cpu" and any("2 workers outnumber 1 core:" in note for note in s["notes"])
     text = run_markdown(capsys, tmp_path)
     first, second = text.split("\n\n**")
     cpu, wall = (first, second) if "1 cores" in first else (second, first)

@@ -58,10 +58,12 @@ def test_runs_on_other_files_of_a_graph_are_not_compared(tmp_path):
         versus(side(str(tmp_path / "a*")), side(str(tmp_path / "b*")))
 
 
-def test_a_run_folder_stands_for_its_repeats_beside_it(tmp_path):
+def test_a_run_folder_stands_for_its_repeats_beside_it(tmp_path, monkeypatch):
     runs(tmp_path, "a", [0.70, 0.60])
     run(tmp_path, "a", 3, 0.5, model__hidden=128)
     assert [side(str(next(tmp_path.glob(f"a{seed}*")))).seeds for seed in (1, 3)] == [[1, 2], [3]]
+    monkeypatch.chdir(next(tmp_path.glob("a1*")))
+    assert side(".").seeds == [1, 2]
 
 
 @pytest.mark.parametrize("score, word", [((0.9, 0.8, 0.95), "better"), ((0.5, 0.4, 0.6), "worse")])
@@ -117,7 +119,7 @@ def test_one_seed_says_that_it_has_no_interval(two):
     found = versus(side(str(two / "single*")), side(str(two / "a*")))
     assert found.notes[0].startswith("One seed in common has no interval")
     assert [line.told for line in found.lines] == [0, 0, 0]
-    assert found.verdict.startswith("A is not told apart from B") and found.verdict.endswith("over 1 seeds.")
+    assert found.verdict.startswith("A is not told apart from B") and found.verdict.endswith("over 1 seed.")
 
 
 def test_times_of_other_machines_are_left_out(two):

@@ -56,8 +56,8 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         )
     if crowded:
         notes.append(
-            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so tables use CPU"
-            " seconds"
+            f"{workers} workers outnumber {counted(cores, 'core')}: wall time measures the machine, so tables"
+            " use CPU seconds"
         )
     if 0 < gpus < workers:
         notes.append(

@@ -10,6 +10,7 @@ from harness.base.errors import InputError, check_place, within
 from harness.base.scratch import scratch
 from harness.base.subcommand import AS_WRITTEN, RUN_HELP, Parser, command
 from harness.base.target import ALLOW
+from harness.base.terminal import counted
 from harness.cli.page.layout import write
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
@@ -107,4 +108,4 @@ def page(words: list[str], program: str) -> None:
     words = ["halobench", "submit", "page", *map(str, given.bundles), "--out", str(given.out)]
     text = ranking.page(read, shlex.join(words))
     write("out", given.out, text)
-    print(f"{given.out}: {len(read)} bundle{'s' * (len(read) > 1)}; open it in a browser")
+    print(f"{given.out}: {counted(len(read), 'bundle')}; open it in a browser")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from harness.base.terminal import counted
 from harness.cli.page.layout import Cell, Table, rendered
 from harness.results import resolved
 from harness.results.report import columns
@@ -136,7 +137,8 @@ def page(bundles: Sequence[Bundle], command: str) -> str:
     parts = []
     for number, ((kind, track, setting), rows) in enumerate(rankings(bundles).items(), 1):
         graph, workers, epochs, keys = setting
-        caption = f"{graph}, {workers} workers, {epochs} epochs, {track} track"
+        size = f"{counted(workers, 'worker')}, {counted(epochs, 'epoch')}"
+        caption = f"{graph}, {size}, {track} track"
         split = dict(keys).get("dataset.split")
         parts.append(
             {

@@ -128,6 +128,7 @@ def setting(group: Group, but: tuple[str, ...] = ()) -> str:
 
 def repeats(path: Path) -> list[Path]:
     """`path`, followed by the finished runs in the same folder that differ from it in their seed alone."""
+    path = path.resolve()  # "." has no name, and no folder above it
     named = re.fullmatch(r"(.+-seed)\d+-\w+", path.name)  # as runs name their folders
     begin = named[1] if named else ""
     beside = sorted(each.parent for each in path.parent.glob("*/summary.json"))

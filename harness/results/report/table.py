@@ -387,7 +387,7 @@ def _key_cells(g: Group) -> list[str]:
 
 
 def _said_of(group: Group) -> dict[str, str]:
-    workers, epochs = counted(group.workers, "worker"), f"{group.epochs} epochs"
+    workers, epochs = counted(group.workers, "worker"), counted(group.epochs, "epoch")
     return {"workers": workers, "partition": group.partition, "epochs": epochs}
 
 

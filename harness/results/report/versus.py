@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.base import tables
 from harness.base.errors import InputError
+from harness.base.terminal import counted
 from harness.results.reader import find_runs
 from harness.results.report import groups
 from harness.results.report.columns import Column
@@ -53,7 +54,7 @@ class Versus:
         first, *costs = (_said(line, self.score) for line in self.lines)
         seeds = self.lines[0].change.n or self.lines[1].change.n
         said = ", ".join([first, *costs[:-1]]) + f" and {costs[-1]}"
-        return f"A {said}, paired over {seeds} seeds."
+        return f"A {said}, paired over {counted(seeds, 'seed')}."
 
     @property
     def score(self) -> str:
@@ -176,6 +177,6 @@ def text(found: Versus) -> str:
 
 def _side(group: Group) -> str:
     return (
-        f"{group.first.name} on {group.dataset}, {group.workers} workers, {group.partition},"
-        f" {group.epochs} epochs, seeds {_listed(group.seeds)}"
+        f"{group.first.name} on {group.dataset}, {counted(group.workers, 'worker')}, {group.partition},"
+        f" {counted(group.epochs, 'epoch')}, seeds {_listed(group.seeds)}"
     )
