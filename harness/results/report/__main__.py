@@ -187,7 +187,8 @@ def _table(given: argparse.Namespace) -> None:
     if names and form not in (None, "markdown"):
         raise InputError(f"--columns is for text and markdown, and {form} has every column: leave it out")
     compared, console = _load(given, metrics=given.metric), Terminal()
-    formats.check_columns(names or (), compared)
+    if names:
+        formats.check_columns(names, compared)
     if form == "markdown":
         print(printable(formats.markdown(compared, names)))
     elif form:

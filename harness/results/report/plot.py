@@ -34,7 +34,7 @@ def draw(
     machine. Names of files have no space, and no dot but before the ending, so that LaTeX takes them.
 
     of      makes the pictures of a section, by the end of the file's name; None: `pictures`
-    format  one of `style.FORMATS`
+    format  png, pdf or svg
     titled  whether pictures have titles
     """
     folder = Path(folder)

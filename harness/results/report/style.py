@@ -42,9 +42,6 @@ STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its p
 }
 SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
 SCORE_TITLES = {score: f"T{name[1:]}" for score, name in SCORE_NAMES.items()}
-FORMATS = ("png", "pdf", "svg")
-
-
 LETTERS, HEADING = 14.0, 8.5  # letters per inch of a line of small text, and of a title
 TITLE = "title"  # the gid of the texts above a picture
 
@@ -178,9 +175,7 @@ def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
     own = []
     for group in groups:
         rows.setdefault(system_of(group.first.keys), set()).add(row_of(group))
-        if not str(group.first.keys.get("system._target_", "")).startswith(
-            tuple(f"{each}." for each in TREE)
-        ):
+        if str(group.first.keys.get("system._target_")).partition(".")[0] not in TREE:
             own.append(system_of(group.first.keys))
     colours = {name: _hash(name) % len(COLOURS) for name in rows}
     for name in sorted(set(own)):

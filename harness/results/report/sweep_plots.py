@@ -39,11 +39,14 @@ DIGIT = 0.035  # the width of a digit, as a share of the axis
 
 
 def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequence[str] = ()) -> None:
-    """InputError where no run has the key `x`, or all runs have the same value of it.
+    """InputError where no run has the key `x`, or all runs have the same value of it; also for the seed, over
+    which rows are means.
 
     field     the option or parameter in which the key was given, for the error's sentence
     instead   what else could have been given in it
     """
+    if x == "seed":
+        raise InputError(f"{field} seed: values are means over seeds; give another key")
     known = {key for group in groups for key in group.first.keys}
     if x not in known:
         raise InputError(f'{field} "{x}" is not a key of these runs{did_you_mean(x, {*known, *instead})}')
