@@ -31,6 +31,7 @@ WRONG = {
     "nested too  deep": "".join(f"x{n}: &x{n} [{f'*x{n - 1}' if n else 1}]\n" for n in range(60)),
     r"an alias, \*a: give": "a: &a [*a]",
     "larger than 1048576 bytes": "a: " + "y" * (1 << 20),
+    "larger than  1048576 bytes": "#  " + "é" * 600_000 + "\na: 1\n",
     "a control character": 'a: "\\x1b[31m"',
     "a number of 400 digits or more, 59:59": "a: " + ":".join(["59"] * 3000),
     "a number of 400 digits or more, 0xff": "a: [{b: 0x" + "f" * 9000 + "}]",

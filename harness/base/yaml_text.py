@@ -19,18 +19,19 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is eight 
 
 def read(path: Path, as_written: bool = False) -> str:
     """The text of a yaml file. Raises OSError where it cannot be read, yaml.YAMLError where it is no yaml,
-    and Damaged, a ValueError, where it is beyond the limits or holds a control character.
+    and ValueError where it is no UTF-8 or, as Damaged, where it is beyond the limits or holds a control
+    character.
 
     as_written   this program wrote the file: an alias or an interpolation is refused too
     """
     with open(path, "rb") as file:
-        text = file.read(BYTES + 1).decode()
-    if len(text) > BYTES:
+        content = file.read(BYTES + 1)
+    if len(content) > BYTES:
         raise Damaged(f"it is larger than {BYTES} bytes")
+    text = content.decode()
     known: dict[str | None, tuple[int, int]] = {}  # by anchor: the values and levels of what it names
-    opened: list[tuple[str | None, int, int]] = [
-        (None, 0, 0)
-    ]  # the same of what is being read, outermost first
+    # The same of what is being read, outermost first.
+    opened: list[tuple[str | None, int, int]] = [(None, 0, 0)]
 
     def add(values: int, levels: int) -> None:
         anchor, before, deepest = opened[-1]
