@@ -240,9 +240,12 @@ def test_costs_of_products_that_are_none_are_refused_before_a_worker_starts(tmp_
         config.measured(tmp_path)
 
 
-def test_json_with_a_character_that_no_picture_can_hold_is_damaged(tmp_path):
-    files.write_json_atomic(tmp_path / "a.json", {"a": [{"b": "\ufffe"}]})
-    with pytest.raises(ValueError, match="a.0.b=.* holds the control character"):
+@pytest.mark.parametrize(
+    "value, where", [({"b": "\ufffe"}, "a.0.b=.*"), ({"\ufffe": {"b": 1}}, r"a.0.\\ufffe")]
+)
+def test_json_with_a_character_that_no_picture_can_hold_is_damaged(tmp_path, value, where):
+    files.write_json_atomic(tmp_path / "a.json", {"a": [value]})
+    with pytest.raises(ValueError, match=f"{where} holds the control character"):
         files.read_json(tmp_path / "a.json")
 
 

@@ -82,15 +82,16 @@ def writing(what: object, mend: str) -> Iterator[None]:
 
 
 def check_text(config: Mapping[Any, Any], where: str = "", held: re.Pattern[str] = CONTROL) -> None:
-    """Raise InputError for the first text of a config, at any depth, that holds a control character, which is
-    what `held` finds."""
+    """Raise InputError for the first key or text of a config, at any depth, that holds a control character,
+    which is what `held` finds."""
     for key, value in config.items():
-        field = f"{where}.{key}" if where else str(key)
-        if isinstance(value, Mapping | list):
-            check_text(value if isinstance(value, Mapping) else dict(enumerate(value)), field, held)
-        elif found := held.search(f"{key}{value}" if isinstance(value, str) else str(key)):
-            said = f'{field}="{value}" holds the control character {found[0]!r}; leave it out'
+        field, block = f"{where}.{key}" if where else str(key), isinstance(value, Mapping | list)
+        if found := held.search(f"{key}{value}" if isinstance(value, str) else str(key)):
+            said = field if block else f'{field}="{value}"'
+            said += f" holds the control character {found[0]!r}; leave it out"
             raise InputError(said.replace("\n", "\\n"))
+        if block:
+            check_text(value if isinstance(value, Mapping) else dict(enumerate(value)), field, held)
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
