@@ -46,6 +46,8 @@ def assert_one_sentence(made: Callable, parts: list[str]) -> None:
         (["epochs=abc"], ["epochs=abc is not a whole number: give one, as epochs=200"]),
         (["+foo=1"], ["foo is not a key of the config; nearest of "]),
         (["seed=1-3"], ["seed=1-3 is not a whole", "as seed=1; for several give -m seed=1,2,3"]),
+        (["seed=9-1000000000000"], ["for several give -m seed=9,10,11"]),
+        (["seed=3-2"], ["for several give -m seed=2,3"]),
         (["system=SANCUS"], ['system="SANCUS" is not known; did you mean "sancus"?']),
         (["system=sancus", "system.epsilon=1"], ["what papers call epsilon is system.bound here"]),
         (["system=capgnn", "system.cache=1"], ["call cache is system.capacity and system.policy here"]),

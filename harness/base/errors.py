@@ -203,9 +203,8 @@ def _mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaCon
     if isinstance(default, int | float | str) and default != "" and options != [bool]:
         give += f", as {name}={default}"
     if options == [int] and re.fullmatch(r"\d+-\d+", str(value)):
-        first, last = map(int, str(value).split("-"))
-        few = [str(each) for each in range(first, last + 1)][:3]
-        give += f"; for several give -m {name}={','.join(few)}"
+        first, last = sorted(map(int, str(value).split("-")))
+        give += f"; for several give -m {name}={','.join(map(str, range(first, last + 1)[:3]))}"
     null = ", or null" if type(None) in _options(kind) else ""
     return f"{name}={as_given(value)} is not {wanted}: give {give}{null}"
 
