@@ -72,6 +72,16 @@ def test_a_gap_serves_again_what_is_smaller_and_joins_its_neighbours():
     assert heap.idle == MB and heap.take(4 * MB, False)[0] == last[0] and heap.idle == 0
 
 
+def test_gaps_join_where_one_between_them_was_filled():
+    heap = Heap()
+    first, second, third, _ = (heap.take(2 * MB, False) for _ in range(4))
+    heap.give(first)
+    assert heap.take(2 * MB, False) == first
+    heap.give(third)
+    heap.give(second)
+    assert heap.take(4 * MB, False) == (second[0], 4 * MB)
+
+
 def test_into_the_gap_of_an_early_tensor_none_of_its_size_fits_and_into_that_of_a_later_one_it_does():
     heap = Heap()
     early, *_ = [heap.take(MB, True) for _ in range(Heap.PINNED)]

@@ -72,7 +72,9 @@ class Heap:
         else:
             begin, room, resident = gap
             left = max(resident - size, 0)
-            self._gaps[self._gaps.index(gap)] = begin + size, room - size, left
+            place = self._gaps.index(gap)
+            # A gap that is filled is none: left here, it would keep the gaps on its two sides apart.
+            self._gaps[place : place + 1] = [(begin + size, room - size, left)] if room > size else []
             self.idle -= resident - left
         return begin, kept
 
