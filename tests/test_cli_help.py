@@ -10,6 +10,7 @@ import yaml
 from harness import cli
 from harness.base.errors import InputError, typed
 from harness.base.target import target_class
+from harness.base.terminal import read_as_far_as_wanted
 from harness.core.cluster import Cluster, Device, Link
 from harness.core.config import EvaluateConfig
 from harness.core.counted import Score
@@ -104,3 +105,11 @@ def test_help_whose_reader_has_seen_enough_ends_quietly(monkeypatch, capsys, wor
         monkeypatch.setattr(sys, "stdout", pipe)
         assert cli.main(words) == 0
     assert not capsys.readouterr().err
+
+
+def test_a_pipe_that_breaks_though_somebody_reads_is_an_error():
+    """As one to a worker that was killed: what was left to do has not been done."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb", 0) as pipe, pytest.raises(BrokenPipeError), read_as_far_as_wanted():
+        pipe.write(b"more")

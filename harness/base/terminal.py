@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import select
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -26,24 +27,36 @@ def read_as_far_as_wanted() -> Iterator[None]:
     """For a body that prints to a reader who may stop reading, as `| head` does: that is no error.
 
     At the end all that was printed has left the buffer. Where the reader has gone, the rest of the body is
-    not run, and an exit that was on its way (argparse's, after a help) is dropped."""
+    not run, and an exit that was on its way (argparse's, after a help) is dropped. The BrokenPipeError of
+    another pipe, as one to a process that was killed, is raised."""
     try:
-        try:
-            yield
-        finally:
-            _flush()
-    except BrokenPipeError:
-        pass
+        yield
+    except (BrokenPipeError, SystemExit):
+        if not _reader_gone():
+            raise
+    finally:
+        _flush()
+
+
+def _reader_gone() -> bool:
+    """Whether nobody reads stdout any more."""
+    asked = select.poll()
+    try:
+        asked.register(sys.stdout.fileno(), 0)  # for no event: only that the other end has gone is told
+    except OSError:  # text that is kept in memory
+        return False
+    return bool(asked.poll(0))
 
 
 def _flush() -> None:
-    """Write what is in the buffer of stdout. Where that fails, stdout is led to /dev/null: else Python would
-    try again when the process ends."""
+    """Write what is in the buffer of stdout, for a reader who may have gone. Where that fails, stdout is led
+    to /dev/null: else Python would try again when the process ends."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def counted(number: int | str, what: str) -> str:
