@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.comm import parameters, server
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
 from harness.comm.server import ParameterServer, Settings
 from harness.comm.service import ServiceLost
 from harness.data.partition import io
@@ -156,6 +159,15 @@ def test_a_server_that_gets_no_thread_says_so_in_one_sentence(tmp_path, monkeypa
     with pytest.raises(ServiceLost, match="could not be started: no more processes or threads can be"):
         worker._start(str(tmp_path / "socket"))
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_server_is_reached_in_a_folder_whose_path_is_longer_than_a_sockets_may_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 120)))
+    os.mkdir(tempfile.tempdir)
+    alone = Comm(0, 1, torch.device("cpu"), Recorder())
+    worker = parameters.Parameters(alone, torch.arange(3.0), "arrival", 1.0, None, 1)
+    assert worker.read()[0].tolist() == [[0.0, 1.0, 2.0]]
+    worker.close()
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["before its answer", "inside a message"])

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import weakref
 from multiprocessing.connection import Client, Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ from harness.comm.comm import Comm
 from harness.comm.host import draw_token
 from harness.comm.recorder import IN_TURN, UPDATE
 from harness.comm.service import STORE, ServiceLost
+
+SOCKET = "socket"  # the name of the server's, in a folder of its own
 
 
 class Parameters:
@@ -54,11 +57,11 @@ class Parameters:
         name = draw_token(comm)
         # The socket's folder is there until all workers are connected, or setting up has failed.
         with scratch(name) if comm.rank == 0 else contextlib.nullcontext():
-            address = str(place(name) / "socket")
-            self.process = self._start(address) if comm.rank == 0 else None
+            folder = place(name)
+            self.process = self._start(str(folder / SOCKET)) if comm.rank == 0 else None
             self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
             try:
-                self.connection = Client(address, "AF_UNIX")
+                self.connection = _connected(folder)
             except FileNotFoundError:
                 raise InputError(
                     "the parameter server reaches the workers of one host only; start all workers on one host"
@@ -137,6 +140,16 @@ class Parameters:
                 " from the last checkpoint"
             ) from error
         return version, number, torch.from_numpy(body).to(self.comm.device)
+
+
+def _connected(folder: Path) -> Connection:
+    """A connection to the server's socket in `folder`, by the folder's descriptor: an address of a socket has
+    107 bytes at most, and a path may be longer."""
+    descriptor = os.open(folder, os.O_PATH)
+    try:
+        return Client(f"/proc/self/fd/{descriptor}/{SOCKET}", "AF_UNIX")
+    finally:
+        os.close(descriptor)
 
 
 def _close(connection: Connection, process: subprocess.Popen[bytes] | None) -> None:

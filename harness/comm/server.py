@@ -170,10 +170,12 @@ def _end_with_parent() -> None:
 
 def main(path: str, settings: Settings) -> None:
     """Serve all workers at the Unix socket `path`, until they or worker 0 have gone."""
+    folder, name = os.path.split(path)
+    os.chdir(folder)  # the whole path may be longer than the address of a socket can be
     end_with(os.getppid())
     server = ParameterServer(settings)
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
+        listening.bind(name)
         listening.listen(settings.workers)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         print("ready", flush=True)
