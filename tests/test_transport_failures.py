@@ -131,7 +131,7 @@ BROKEN = {
     "own": ("ftruncate", _refuse),
     "others": ("readlink", _refuse),
     "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
-    "open files": ("ftruncate", _no_file),
+    "open files": ("memfd_create", _no_file),
     "pages": ("posix_fallocate", _full),
 }
 
@@ -178,7 +178,7 @@ def mapped_without(comm, what) -> str:
     with failing(comm, what):
         try:
             return str([len(each) for each in host.map_shared(comm, [4096, 8192], "x=0")])
-        except InputError as error:
+        except (InputError, LimitReached) as error:
             return str(error)
 
 
@@ -192,6 +192,7 @@ def mapped_without(comm, what) -> str:
             " free some or give x=0",
         ),
         ("others", "memory is shared by the workers of one host only; give x=0"),
+        ("open files", "no more files can be opened (ulimit -n says how many may be)"),
     ],
 )
 def test_memory_that_a_worker_cannot_have_is_the_same_sentence_on_all(pool, what, said):

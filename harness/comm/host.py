@@ -27,7 +27,7 @@ def map_shared(
 
     Collective, outside the train clock. Nothing is left behind however the workers end
     (`harness.comm.segments`). Raises InputError on all workers where they are not on one host, or where the
-    host has too little shared memory.
+    host has too little shared memory; LimitReached where one of them may open no more files.
     """
     assert not comm.recorder.training
 

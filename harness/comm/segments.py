@@ -39,8 +39,8 @@ Tell = Callable[[str, list[int]], list[list[int]]]
 class Unshared(Exception):
     """The workers cannot share memory; raised on all alike.
 
-    worker, number   the first worker that failed, and the number of its error
-    made             whether all had made their pieces, so that it was mapping them that failed
+    worker   the first worker that failed
+    made     whether all had made their pieces, so that it was mapping them that failed
     """
 
     def __init__(self, worker: int, number: int, made: bool):
@@ -48,7 +48,7 @@ class Unshared(Exception):
         foreign = number == errno.ESRCH
         why = "their process ids mean other processes here" if foreign else os.strerror(number)
         super().__init__(f"worker {worker} {what}: {why}")
-        self.worker, self.number, self.made = worker, number, made
+        self.worker, self.made = worker, made
 
 
 def map_pieces(
@@ -62,7 +62,8 @@ def map_pieces(
     among: Collection[int] | None = None,
 ) -> tuple[dict[int, mmap.mmap], list[int]]:
     """Every worker p makes a piece of lengths[p] zero bytes, or none where that is 0. Gives the pieces of the
-    workers `among` (None: of all), by worker, and all workers' process ids. Collective.
+    workers `among` (None: of all), by worker, and all workers' process ids. Collective. Raises Unshared, or
+    LimitReached where a worker may open no more files, on all alike.
 
     kind    the first part of the pieces' labels
     taken   take the pages now: without this, too little memory would kill the process at a later write
@@ -107,8 +108,11 @@ def _number(error: OSError | ValueError) -> int:
 
 
 def _check(numbers: list[int], made: bool) -> None:
-    """Raise Unshared where one of the workers' errors has a number other than 0."""
+    """Raise Unshared where one of the workers' errors has a number other than 0; LimitReached where that
+    worker may open no more files, which anything else in the place of memory would need too."""
     for worker, number in enumerate(numbers):
+        if number == errno.EMFILE:
+            raise LimitReached(LIMITS[number])
         if number:
             raise Unshared(worker, number, made)
 
@@ -157,8 +161,6 @@ def share(meeting: Meeting) -> tuple[list[mmap.mmap], list[int]]:
     try:
         maps, pids = map_pieces("exchange", meeting.rank, [length] * size, meeting.tell, begin=make_rings)
     except Unshared as error:
-        if error.number == errno.EMFILE:  # sockets need more of them
-            raise LimitReached(LIMITS[errno.EMFILE]) from None
         raise InputError(
             f"transport=memory: the workers cannot share memory ({error}); give transport=sockets"
         ) from None
