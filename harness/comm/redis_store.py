@@ -78,10 +78,11 @@ class Redis:
             )
             self.server.ping()
         except redis.AuthenticationError:
-            given = f"refuses the one in {PASSWORD}" if PASSWORD in os.environ else "got none"
-            raise InputError(
-                f"store={address} asks for a password and {given}; set the environment variable {PASSWORD}"
-            ) from None
+            if PASSWORD not in os.environ:
+                said = f"asks for a password; set the environment variable {PASSWORD}"
+            else:
+                said = f"refuses the password in {PASSWORD}; correct it, or unset it if the server has none"
+            raise InputError(f"store={address} {said}") from None
         except (redis.RedisError, ValueError, OSError) as error:
             raise InputError(
                 f"store={address} does not answer ({first_line(error)}); start redis-server there"
