@@ -9,7 +9,7 @@ import torch.distributed as dist
 from harness.comm import group, watch
 from harness.comm.meeting import Marks, Meeting
 from harness.comm.recorder import Epoch
-from harness.comm.transport import PeerLost, is_lost
+from harness.comm.transport import PeerLost, is_lost, losing_peers
 from harness.comm.watch import Watch, meeting_in_time, stalled
 from harness.run import worker
 
@@ -90,6 +90,11 @@ def test_who_stands_still_is_named():
 )
 def test_an_error_inside_a_collective_is_no_lost_peer(text, lost):
     assert is_lost(RuntimeError(text)) == lost
+
+
+def test_gloos_interface_is_not_blamed_for_a_peer_that_nccl_lost():
+    with pytest.raises(PeerLost, match=r"^NCCL error: remote process exited$"), losing_peers():
+        raise RuntimeError("NCCL error: remote process exited.\nLast error: none")
 
 
 def strided(comm) -> None:

@@ -131,6 +131,8 @@ def losing_peers() -> Iterator[None]:
             raise
         # Cut the place in gloo's source, at the beginning, and gloo's advice, at the end.
         reason = re.sub(r"^\[[^\]]*\] | This is typically.*$", "", str(error).splitlines()[0]).rstrip(".")
+        if "NCCL" in reason:  # it has an interface of its own choice, or no socket
+            raise PeerLost(reason) from error
         name = os.environ.get("GLOO_SOCKET_IFNAME")
         over = f"GLOO_SOCKET_IFNAME={name}" if name else "what gloo chose, as GLOO_SOCKET_IFNAME is not set"
         raise PeerLost(f"{reason} (sockets over {over})") from error
