@@ -20,13 +20,7 @@ from harness.comm.members import WorkerPlace
 from harness.comm.memory_transport import MemoryTransport
 from harness.comm.nccl import NcclTransport
 from harness.comm.sockets import SocketTransport
-from harness.comm.transport import (
-    ALONE,
-    UNLIMITED,
-    PeerLost,
-    Transport,
-    losing_peers,
-)
+from harness.comm.transport import ALONE, UNLIMITED, PeerLost, Transport, losing_peers
 
 DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of Linux's packet filter: keep 0 bytes
 SO_ATTACH_FILTER = 26

@@ -32,13 +32,7 @@ class SharedRows:
     workers that share them are not on one host.
     """
 
-    def __init__(
-        self,
-        comm: Comm,
-        capacity: int,
-        widths: dict[int, int],
-        among: range,
-    ):
+    def __init__(self, comm: Comm, capacity: int, widths: dict[int, int], among: range):
         self.comm, self.capacity = comm, capacity
         dtype = torch.get_default_dtype()
         self.rows: dict[int, torch.Tensor]

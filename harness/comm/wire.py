@@ -86,7 +86,7 @@ class Wire:
         wire = self.buffer((*key, "wire"), tuple(tensor.shape), dtype, self._wire_device).copy_(tensor)
         return wire.view(WIRED) if halved else wire
 
-    def _wire_like(self, tensor: torch.Tensor, key: Key = (), halved: bool = False) -> torch.Tensor:
+    def _wire_like(self, tensor: torch.Tensor, key: Key, halved: bool) -> torch.Tensor:
         """A tensor into which to receive what a peer's `_wire` made of a tensor like this one."""
         if halved:
             shape = tuple(tensor.shape)

@@ -157,6 +157,6 @@ def code(rows: int, width: int, read: int, written: int) -> Work:
     return Work("code", rows, 0, 0, width, 0, read, written)
 
 
-def sample(drawn: int, of: int, size: int = 8) -> Work:
-    """The work of drawing `drawn` of `of` things, `size` bytes each: all are read, the drawn ones written."""
-    return Work("sample", drawn, 0, of, 1, 0, of * size, drawn * size)
+def sample(drawn: int, of: int) -> Work:
+    """The work of drawing `drawn` of `of` things, 8 bytes each: all are read, the drawn ones written."""
+    return Work("sample", drawn, 0, of, 1, 0, 8 * of, 8 * drawn)
