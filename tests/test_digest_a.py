@@ -161,13 +161,24 @@ def test_a_server_that_gets_no_thread_says_so_in_one_sentence(tmp_path, monkeypa
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_server_is_reached_in_a_folder_whose_path_is_longer_than_a_sockets_may_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 120)))
-    os.mkdir(tempfile.tempdir)
+def assert_served() -> None:
     alone = Comm(0, 1, torch.device("cpu"), Recorder())
     worker = parameters.Parameters(alone, torch.arange(3.0), "arrival", 1.0, None, 1)
     assert worker.read()[0].tolist() == [[0.0, 1.0, 2.0]]
     worker.close()
+
+
+def test_a_server_is_reached_in_a_folder_whose_path_is_longer_than_a_sockets_may_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 120)))
+    os.mkdir(tempfile.tempdir)
+    assert_served()
+
+
+def test_a_server_is_not_that_of_another_program_in_the_folder_where_one_works(tmp_path, monkeypatch):
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert_served()
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["before its answer", "inside a message"])

@@ -79,6 +79,7 @@ class Parameters:
         settings = json.dumps(dataclasses.asdict(self.settings))
         process = subprocess.Popen(
             [sys.executable, "-m", "harness.comm.server", address, settings],
+            cwd=root,  # where -m looks first
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
         assert process.stdout is not None
