@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from harness.comm import group, watch
-from harness.comm.meeting import Marks, Meeting
+from harness.comm.meeting import Marks, Meeting, background
 from harness.comm.recorder import Epoch
 from harness.comm.transport import PeerLost, is_lost, losing_peers
 from harness.comm.watch import Watch, meeting_in_time, stalled
@@ -68,6 +68,23 @@ def test_a_run_without_patience_waits_for_ever_and_hears_of_failures(tmp_path, m
         second.fail("its GPU is lost")
         assert ended.called.wait(60)
     assert ended.said == ["worker 1 failed: its GPU is lost"]
+
+
+def test_a_watch_for_whose_question_there_was_no_thread_asks_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "LOOK", 0.05)
+    first, second = (Meeting(k, 2, str(tmp_path / "store"), 5) for k in range(2))
+    first.under_launcher, ended, refused = True, Ended(), []
+
+    def short_of_threads(ask):
+        if not refused:
+            refused.append(ask)
+            raise RuntimeError("can't start new thread")
+        return background(ask)
+
+    monkeypatch.setattr(watch, "background", short_of_threads)
+    second.fail("its GPU is lost")
+    with Watch(first, lambda: Epoch(0), None, ended, grace=0.05):
+        assert ended.called.wait(60) and refused
 
 
 def test_who_stands_still_is_named():

@@ -65,9 +65,10 @@ class Watch:
         asked: Future[str] | None = None
         seen, moved = list(self.marks.last), time.monotonic()
         while not self.closed.wait(self.interval):
-            # Ask the store one question at a time: where the link to it is down, no answer may ever come.
-            asked = asked or background(self._ask)
-            with contextlib.suppress(TimeoutError):
+            # Ask the store one question at a time: where the link to it is down, no answer may ever come. If
+            # no thread can be started for a question, it is asked at the next look.
+            with contextlib.suppress(TimeoutError, RuntimeError):
+                asked = asked or background(self._ask)
                 failure, asked = asked.result(self.interval), None
                 if failure and not self.closed.wait(self.grace):
                     self.end(failure)
