@@ -92,6 +92,17 @@ def test_a_name_is_where_others_look_and_cannot_be_had_twice(tmp_path):
     assert not folder.exists()
 
 
+def test_a_folder_that_cannot_be_opened_is_not_left(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Too many"):
+        patched.setattr("harness.base.scratch.os.open", refuse)
+        with scratch("abc", tmp_path):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_locks_nothing_is_ever_taken_for_left(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("no locks here")

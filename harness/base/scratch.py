@@ -32,7 +32,11 @@ def scratch(name: str | None = None, parent: Path | None = None, prefix: str = P
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=beside)) if name is None else place(name, beside, prefix)
     if name is not None:
         path.mkdir(mode=0o700)
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # as where no more files can be opened; nobody would ever remove a folder without a mark
+        path.rmdir()
+        raise
     try:
         # Another process may hold it for the moment in which it sees that nothing says who made the folder.
         # A file system without locks gives nobody one, so the folder is never taken.
