@@ -88,6 +88,13 @@ NAN[2, 1] = np.nan
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
+        ({"indptr": np.array([0, 1, 3, 5, 6], np.uint64)}, "g: indptr holds uint64; convert it to int32"),
+        (
+            {"indices": [1, 0, 2, 1, 3, 2]},
+            r"indices is a list of shape \(6,\); give a numpy",
+        ),
+        ({"val": np.arange(4)[:, None] == 2}, r"val is a ndarray of shape \(4, 1\)"),
+        ({"features": [[1.0]] * 4}, "features is a list; give a numpy array, or a Csr"),
         ({"indptr": np.array([0], np.int32)}, "g: the graph has no vertices"),
         ({"indptr": np.array([0, 1, 3, 5, 7], np.int32)}, "indptr must rise from 0 to the number of edges"),
         ({"indices": np.array([1, 0, 2, 1, 3, 4], np.int32)}, "endpoint 4 is not a vertex"),

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -13,11 +14,15 @@ from harness.base.target import made
 from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.kernels.spmm import Kernel, make_kernel
 from harness.data.dataset import Dataset, identity_of
+from harness.data.partition.assign import Block
+from harness.data.partition.cache import Cache, shards_for
 from harness.data.partition.config import Partitioner
 from harness.results import resolved
 from harness.results.reader import Trace
 from harness.run import config
 from tests.conftest import ROOT
+from tests.graphs import random_graph
+from tests.oracles.samples import with_edge_weights
 
 
 def shown(page: str, language: str) -> tuple[str, str]:
@@ -94,8 +99,60 @@ def test_the_fingerprint_of_a_dataset_has_its_fields_seed_code_and_files(tmp_pat
     (tmp_path / "raw.txt").unlink()
     with pytest.raises(InputError, match=r'raw.txt" cannot be read: No such file or directory; put it there'):
         Filed("mine").fingerprint(tmp_path, 1)
+    (tmp_path / "raw.txt").mkdir()
+    with pytest.raises(InputError, match=r'raw.txt" cannot be read: Is a directory; make it a file'):
+        Filed("mine").fingerprint(tmp_path, 1)
     with pytest.raises(InputError, match='dataset "mine" gave a str; its load must return a'):
         Filed("mine").graph(tmp_path, 1)
+
+
+@dataclass
+class Two(Filed):
+    """Two files of one name."""
+
+    def load(self, data_dir, seed):
+        return (data_dir / "absent").read_text()
+
+    def files(self, data_dir):
+        return [data_dir / "a" / "edges.csv", data_dir / "b" / "edges.csv"]
+
+
+def test_the_fingerprint_of_a_dataset_has_each_of_two_files_of_one_name(tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "edges.csv").write_text("0,1")
+    found = [Two("mine").fingerprint(tmp_path, 1)]
+    for folder in "ab":
+        (tmp_path / folder / "edges.csv").write_text("0,2")
+        found.append(Two("mine").fingerprint(tmp_path, 1))
+    assert len({str(each) for each in found}) == 3
+
+
+def test_a_file_that_a_dataset_lacks_is_not_blamed_on_the_cache(tmp_path):
+    load, data = Two("mine").graph, tmp_path / "data"
+    with pytest.raises(InputError, match='dataset "mine": .*data/absent cannot be used: No such file'):
+        shards_for(Cache(tmp_path), {}, lambda: load(data, 1), Block(), 2, 1)
+
+
+class Held(Dataset):
+    """Gives the graph that it is made with."""
+
+    def __init__(self, held):
+        super().__init__("mine")
+        self.held = held
+
+    def load(self, data_dir, seed):
+        return self.held
+
+
+def test_a_graph_that_is_called_symmetric_and_is_not_is_refused(tmp_path):
+    directed, weighted = random_graph(20, 3, symmetric=False), with_edge_weights(random_graph(20, 3), 0)
+    uneven = weighted.replace(weights=np.arange(1, weighted.num_edges + 1, dtype=np.float32))
+    for sound in (directed, weighted):
+        assert Held(sound).graph(tmp_path, 1) is sound
+    for wrong in (directed.replace(symmetric=True), uneven):
+        with pytest.raises(InputError, match="symmetric is true, but not every edge has its reverse"):
+            Held(wrong).graph(tmp_path, 1)
 
 
 class OnHost(Kernel):

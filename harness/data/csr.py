@@ -109,6 +109,13 @@ def rows_ascend(indptr: np.ndarray, indices: np.ndarray) -> bool:
     return bool(rising.all())
 
 
+def is_symmetric(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None) -> bool:
+    """Whether every edge has its reverse, with the same weight. Rows must ascend."""
+    starts, rows, place = transpose_entries(indptr, indices, len(indptr) - 1, weights is not None)
+    same = np.array_equal(starts, indptr) and np.array_equal(rows, indices)
+    return same and (weights is None or np.array_equal(weights[place], weights))
+
+
 def incidence(
     low: np.ndarray, high: np.ndarray, num_vertices: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

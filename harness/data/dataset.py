@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.code import code_of
-from harness.base.errors import InputError
+from harness.base.errors import InputError, machine_said
+from harness.base.machine import check_machine
 from harness.data.config import check_name
+from harness.data.csr import is_symmetric
 from harness.data.graph import Graph, validate
 
 HASHED = 64 << 20  # bytes up to which a file is known by its content; beyond, by size and time of change
@@ -69,27 +71,50 @@ class Dataset:
             "fields": dataclasses.asdict(self),
             "code": code_of(cls.__module__),
             "seed": seed,
-            "files": {path.name: identity_of(path) for path in self.files(data_dir)},
+            "files": _identities(self.files(data_dir)),
         }
 
     def graph(self, data_dir: Path, seed: int) -> Graph:
-        """The graph that `load` returns, validated. Raises InputError where it is not a usable `Graph`."""
-        graph = self.load(data_dir, seed)
+        """The graph that `load` returns, validated. Raises InputError where it is not a usable `Graph`, or a
+        file cannot be read."""
+        try:
+            graph = self.load(data_dir, seed)
+        except OSError as error:  # the cache, which asks for the graph, would take it for an error of its own
+            raise InputError(f'dataset "{self.name}": {machine_said(error) or error}') from None
         if not isinstance(graph, Graph):
             raise InputError(
                 f'dataset "{self.name}" gave a {type(graph).__name__}; its load must return a'
                 " harness.data.graph.Graph"
             )
-        return validate(graph)
+        validate(graph)
+        if graph.symmetric and not is_symmetric(graph.indptr, graph.indices, graph.weights):
+            raise InputError(
+                f"{graph.name}: symmetric is true, but not every edge has its reverse with the same weight;"
+                " give symmetric=False, or the edges that harness.data.csr makes with symmetrise=True"
+            )
+        return graph
+
+
+def _identities(paths: Iterable[Path]) -> dict[str, Any]:
+    """What identifies each file, by its name, since folders may move. A later file of the same name has its
+    place behind it."""
+    found: dict[str, Any] = {}
+    for place, path in enumerate(paths):
+        found[f"{path.name}/{place}" if path.name in found else path.name] = identity_of(path)
+    return found
 
 
 def identity_of(path: Path) -> dict[str, Any]:
     """What identifies a raw file in a fingerprint: the SHA-256 of its content, or, for a file of more than
-    HASHED bytes, its size and time of change. Raises InputError where the file is missing."""
+    HASHED bytes, its size and time of change. Raises InputError where the file cannot be read."""
     try:
         status = path.stat()
-    except OSError as error:
+        if status.st_size > HASHED:
+            return {"size": status.st_size, "changed_ns": status.st_mtime_ns}
+        return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    except FileNotFoundError as error:
         raise InputError(f'file "{path}" cannot be read: {error.strerror}; put it there') from None
-    if status.st_size > HASHED:
-        return {"size": status.st_size, "changed_ns": status.st_mtime_ns}
-    return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    except OSError as error:
+        check_machine(error, path)
+        mend = "make it a file that this user may read"
+        raise InputError(f'file "{path}" cannot be read: {error.strerror}; {mend}') from None

@@ -87,6 +87,7 @@ def validate(graph: Graph) -> Graph:
 def _faults(graph: Graph) -> Iterator[str]:
     """A sentence for each thing that is wrong with a graph, and what to do. A check may rely on what the
     checks before it have established, so only the first sentence is sure."""
+    yield from _no_arrays(graph)
     n, edges = graph.num_vertices, graph.num_edges
     if n < 1:
         yield "the graph has no vertices"
@@ -148,6 +149,21 @@ def _faults(graph: Graph) -> Iterator[str]:
     if not graph.multilabel and (graph.labels[split] < 0).any():
         vertex = int(np.argmax(split & (graph.labels < 0)))
         yield f"vertex {vertex} is in a split but has no label; leave it out of train, val and test"
+
+
+def _no_arrays(graph: Graph) -> Iterator[str]:
+    """A sentence for each field that is no array, has another number of dimensions, or no type of index."""
+    if not isinstance(graph.features, Table):
+        yield f"features is a {type(graph.features).__name__}; give a numpy array, or a Csr"
+    for field in ("indptr", "indices", "labels", "train", "val", "test", "weights"):
+        value, most = getattr(graph, field), 2 if field == "labels" else 1
+        if field == "weights" and value is None:
+            continue
+        if not isinstance(value, np.ndarray) or not 1 <= value.ndim <= most:
+            found = f"{field} is a {type(value).__name__} of shape {np.shape(value)}"
+            yield f"{found}; give a numpy array of one {'or two dimensions' if most == 2 else 'dimension'}"
+        if field in ("indptr", "indices") and value.dtype.kind != "i":
+            yield f"{field} holds {value.dtype}; convert it to int32"
 
 
 def _ascends(rows: Csr) -> bool:
