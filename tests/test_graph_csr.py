@@ -14,7 +14,8 @@ from harness.data import csr
 def edge_lists(draw):
     n = draw(st.integers(1, 12))
     pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))
-    return n, np.array(pairs, dtype=draw(st.sampled_from([np.int32, np.int64, np.uint16]))).reshape(-1, 2)
+    dtype = draw(st.sampled_from([np.int32, np.int64, np.uint16, np.uint64]))
+    return n, np.array(pairs, dtype=dtype).reshape(-1, 2)
 
 
 def expected(n: int, pairs: np.ndarray, symmetrise: bool, self_loops: bool) -> sp.csr_matrix:
@@ -38,9 +39,10 @@ def assert_same(edges: csr.InEdges, want: sp.csr_matrix) -> None:
 
 
 def rows_of(n: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, order): the pairs as rows by their first end; columns repeat and come in any order."""
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
-    return indptr, np.argsort(pairs[:, 0], kind="stable")
+    """(indptr, order): the pairs as rows by their first end; columns repeat and come in any order. The type
+    of indptr is that of the pairs."""
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0].astype(int), minlength=n))])
+    return indptr.astype(pairs.dtype), np.argsort(pairs[:, 0], kind="stable")
 
 
 @given(edge_lists(), st.booleans(), st.booleans())

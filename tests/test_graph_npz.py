@@ -93,6 +93,8 @@ OF_TORCH_GEOMETRIC |= {f"{part}_mask": ONES for part in ("train", "val", "test")
         ({"labels": None}, "labels is missing"),
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
+        ({"edges": None, "indptr": 7, "indices": np.zeros(0, int)}, "indptr has 1 entries for 40 rows"),
+        ({**SPARSE, "attr_indptr": 7}, "attr_indptr has 1 entries for 40 rows"),
         (
             {"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)},
             "indptr has 40 entries for 40 rows",

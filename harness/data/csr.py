@@ -87,7 +87,8 @@ def from_csr(indptr: np.ndarray, indices: np.ndarray, *, where: str = "edges", *
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
     targets = _vertices(indices, num_vertices, where, "indptr")
-    src = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
+    degrees = np.diff(indptr).astype(np.int64, copy=False)  # numpy repeats by no uint64
+    src = np.repeat(np.arange(num_vertices, dtype=np.int32), degrees)
     return from_edges(src, targets, num_vertices, where=where, **how)
 
 

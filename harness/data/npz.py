@@ -147,13 +147,13 @@ def _edges(
     }  # fmt: skip
     if "edges" not in parts:
         indptr = parts["indptr"]
-        described = len(indptr) - 1
+        described = indptr.size - 1
         if described > rows:
             found = f"indptr describes {described} vertices"
             _too_short(rows, labelled, described, found, f"give indptr {rows + 1} entries")
         if described < rows:
             raise InputError(
-                f"indptr has {len(indptr)} entries for {rows} rows of features: give one more than rows"
+                f"indptr has {indptr.size} entries for {rows} rows of features: give one more than rows"
             )
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")

@@ -164,8 +164,8 @@ def sparse_features(parts: dict[str, np.ndarray], path: Path) -> Table:
             f"attr_shape={shape.tolist()} is not a matrix shape; give two numbers, rows and columns"
         )
     rows, columns = map(int, shape)
-    if len(indptr) != rows + 1:
-        raise InputError(f"attr_indptr has {len(indptr)} entries for {rows} rows; give one more than rows")
+    if indptr.size != rows + 1:
+        raise InputError(f"attr_indptr has {indptr.size} entries for {rows} rows; give one more than rows")
     dense = 4 * rows * columns
     affordable(path, dense)
     found = sparse_rows(indptr, indices, values, columns, "attr")
