@@ -57,6 +57,8 @@ def test_low_label_refuses_small_classes_and_multi_label_graphs_and_skips_empty_
     with pytest.raises(InputError, match=mend):
         splits.low_label(labels, 3, 0)
     assert splits.low_label(labels, 3, 0, 19)[0].sum() == 38
+    with pytest.raises(InputError, match=r"class 1 has 33: give \+dataset.labels_per_class=2 or fewer"):
+        splits.low_label(np.repeat([0, 1, 2], [45, 33, 60]), 3, 0)
     with pytest.raises(InputError, match="class 2 has 30: use dataset.split=random"):
         splits.low_label(labels[:90], 3, 0, 1)
     assert splits.low_label(labels[:60], 3, 0)[0].sum() == 20

@@ -38,8 +38,8 @@ def low_label(labels: np.ndarray, num_classes: int, seed: int, train: int = LABE
     used = train + LOW_LABEL_VAL
     labelled = _shuffled(labels, seed)
     sizes = np.bincount(labels[labelled], minlength=num_classes)
-    if np.any(small := (sizes > 0) & (sizes <= used)):
-        few = int(np.argmax(small))
+    if len(small := np.flatnonzero((sizes > 0) & (sizes <= used))):
+        few = int(small[np.argmin(sizes[small])])
         raise InputError(
             f'dataset.split="low_label" needs more than {used} vertices per class but class {few} has '
             f"{sizes[few]}: {_mend(int(sizes[few]))}"
