@@ -131,6 +131,18 @@ def test_a_short_line_is_refused(tmp_path, line, columns):
         text.read(table, False)
 
 
+def test_rows_below_a_cell_of_two_lines_are_named_by_their_own_line(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text('# c\n"i\nd",label\n"a\nb",1\nc,x\n')
+    found = text.read(table, True)
+    with pytest.raises(InputError, match='line 6: column "label" holds "x" where a number is wanted'):
+        found.numbers([1])
+    assert found.first == 2, "the line of its names"
+    table.write_text('"a\nb",1\nc\n')
+    with pytest.raises(InputError, match="line 3 has 1 column where the first has 2"):
+        text.read(table, False)
+
+
 @pytest.mark.parametrize(
     "lines, want",
     [

@@ -29,8 +29,9 @@ ONLY = ("--drop", "label")
 TABLES = [
     ({"edges": "a,b\nb,z\n"}, (), ["edges.csv", "line 2", 'vertex "z" has no row in', "add one"]),
     ({"edges": "a,b,1\nb,c,-2\n"}, (), ["line 2", "weight -2 is negative: give 0 or more"]),
+    ({"edges": "a,b,1\nb,c,far\n"}, (), ["line 2", 'column 3 holds "far"', "give a finite number\n"]),
     ({"edges": "a,b,1\nb,a,2\n"}, (), ["edge b -> a weighs 2 and a -> b weighs 1", "or --directed"]),
-    ({"edges": "a\nb\n"}, (), ["edges.csv", "has 1 columns: give source, target"]),
+    ({"edges": "a\nb\n"}, (), ["edges.csv", "has 1 column: give source, target"]),
     ({"edges": ""}, (), ["edges.csv", "it has no rows"]),
     ({"features": "id,x,label\na,1,1\nb,tall,0\n"}, (), ["features.csv", "line 3", '"tall"', "--drop"]),
     ({"features": "id,x,label\na,1,1\na,2,0\n"}, (), ["line 3", 'vertex "a" has a row above']),

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.base.errors import InputError
+from harness.base.terminal import counted
 from harness.data.importing import text, vertices
 from harness.data.importing.imported import ImportedGraph
 
@@ -22,7 +23,8 @@ def read(edges: Path, features: Path, labels: Path | None, *, header: bool | Non
     width = table.cells.shape[1]
     if width not in (2, 3):
         raise InputError(
-            f'file "{edges}" has {width} columns: give source, target and, where edges have one, a weight'
+            f'file "{edges}" has {counted(width, "column")}: give source, target and, where edges have one,'
+            " a weight"
         )
     found = vertices.read(features, labels, header=header, **how)
     ends = vertices.endpoints(found, table)
@@ -54,5 +56,5 @@ def _weights(table: text.Table) -> np.ndarray:
 
 def _first_line(table: text.Table) -> str:
     if table.names:
-        return f"line {table.first_line - 1} names its columns ({', '.join(table.names)})"
-    return f"line {table.first_line} taken as an edge"
+        return f"line {table.first} names its columns ({', '.join(table.names)})"
+    return f"line {table.first} taken as an edge"

@@ -22,19 +22,21 @@ COMMENTS = ("#", "%")
 class Table:
     """A table as text.
 
-    cells       [rows, columns] text, without blanks at the ends
-    names       of the columns, or None
-    first_line  the number of the line that holds the first row
+    cells  [rows, columns] text, without blanks at the ends
+    lines  [rows] the number of the line at which each row begins: a cell in quotes may span several
+    names  of the columns, or None
+    first  the number of the line at which the table begins, with its names or else its first row
     """
 
     path: Path
     cells: np.ndarray
+    lines: list[int]
     names: list[str] | None
-    first_line: int
+    first: int
 
     def refuse(self, row: int, what: str) -> InputError:
         """The error for a row, which names the file and the row's line. The caller raises it."""
-        return InputError(f'file "{self.path}", line {self.first_line + row}: {what}')
+        return InputError(f'file "{self.path}", line {self.lines[row]}: {what}')
 
     def column(self, name: str) -> int:
         """The place of the column `name`. InputError where there is none."""
@@ -51,8 +53,9 @@ class Table:
         """What messages call a column."""
         return f'column "{self.names[column]}"' if self.names else f"column {column + 1}"
 
-    def numbers(self, columns: Sequence[int]) -> np.ndarray:
-        """[rows, columns] float64. InputError with the line of the first cell that is no finite number."""
+    def numbers(self, columns: Sequence[int], otherwise: str = "") -> np.ndarray:
+        """[rows, columns] float64. InputError with the line of the first cell that is no finite number; it
+        offers `otherwise` as a second remedy."""
         found = np.empty((len(self.cells), len(columns)))
         for at, column in enumerate(columns):
             values = pd.to_numeric(pd.Series(self.cells[:, column]), errors="coerce").to_numpy(np.float64)
@@ -61,9 +64,8 @@ class Table:
                 row = int(np.argmax(bad))
                 raise self.refuse(
                     row,
-                    f'{self.name(column)} holds "{self.cells[row, column]}" where a number is'
-                    " wanted: give a finite"
-                    " number, or leave the column out with --drop",
+                    f'{self.name(column)} holds "{self.cells[row, column]}" where a number is wanted: give a'
+                    f" finite number{otherwise}",
                 )
             found[:, at] = values
         return found
@@ -80,25 +82,23 @@ def read(path: Path, header: bool | None, known: Sequence[str] = (), numeric_fro
     if not path.is_file():
         raise InputError(f'file "{path}" is not there: give the path of a CSV or TSV file')
     with reading(path):
-        before, cells = _cells(path)
-    first_line = before + 1
-    names = None
+        lines, cells = _cells(path)
+    names, first = None, lines[0]
     if header or (header is None and _is_header(cells, known, numeric_from)):
-        names, cells, first_line = cells[0].tolist(), cells[1:], first_line + 1
+        names, cells, lines = cells[0].tolist(), cells[1:], lines[1:]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(
-                f'file "{path}", line {first_line - 1}: two columns are named "{twice}": rename one'
-            )
+            raise InputError(f'file "{path}", line {first}: two columns are named "{twice}": rename one')
     if not len(cells):
         raise InputError(f'file "{path}" has no rows below its column names: give a row per line')
-    return Table(path, cells, names, first_line)
+    return Table(path, cells, lines, names, first)
 
 
-def _cells(path: Path) -> tuple[int, np.ndarray]:
-    """How many lines of comments the file begins with, and [rows, columns] text of those after them. Blank
-    lines at the end are no rows."""
+def _cells(path: Path) -> tuple[list[int], np.ndarray]:
+    """The number of the line at which each row begins, and [rows, columns] text of the rows. Lines of
+    comments at the beginning and blank lines at the end are no rows."""
     rows: list[list[str]] = []
+    begins: list[int] = []
     zipped = path.suffix == ".gz"
     with path.open("rb") as file:
         if not zipped and b"\0" in file.read(4096):
@@ -115,6 +115,7 @@ def _cells(path: Path) -> tuple[int, np.ndarray]:
         try:
             for cells in reader:
                 rows.append(cells or [""])  # a blank line is an empty cell
+                begins.append(line)
                 line = before + reader.line_num + 1  # where the next row begins
         except csv.Error as error:
             quote = "close every quote, at the end of its cell"
@@ -124,13 +125,13 @@ def _cells(path: Path) -> tuple[int, np.ndarray]:
         rows.pop()
     if not rows:
         raise InputError("it has no rows: give a table with a row per line")
-    for at, row in enumerate(rows):
+    for line, row in zip(begins, rows):
         if len(row) != len(rows[0]):
             raise InputError(
-                f"line {before + 1 + at} has {counted(len(row), 'column')} where the first has"
+                f"line {line} has {counted(len(row), 'column')} where the first has"
                 f" {len(rows[0])}: give every line the same"
             )
-    return before, np.char.strip(np.array(rows, dtype=np.str_))
+    return begins[: len(rows)], np.char.strip(np.array(rows, dtype=np.str_))
 
 
 def _is_header(cells: np.ndarray, known: Sequence[str], numeric_from: int) -> bool:

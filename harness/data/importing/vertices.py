@@ -95,7 +95,8 @@ def read(
         raise InputError(f'file "{features}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)
     masks = {} if split is None else _masks(of_labels, split, order)
-    return Vertices(ids, table.numbers(kept).astype(np.float32), found, names, masks, table.path)
+    numbers = table.numbers(kept, ", or leave the column out with --drop").astype(np.float32)
+    return Vertices(ids, numbers, found, names, masks, table.path)
 
 
 def endpoints(vertices: Vertices, edges: Table) -> np.ndarray:
