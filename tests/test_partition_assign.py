@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.base.errors import InputError
 from harness.base.target import made
 from harness.data.csr import from_edges
-from harness.data.partition.assign import EdgeCutPartitioner, Metis, assign, fill_empty
+from harness.data.partition.assign import EdgeCutPartitioner, Metis, assign, fill_empty, pattern
 from harness.data.partition.balanced import DGLS, WEIGHTS, Balanced
 from harness.data.partition.config import Partitioner
 from harness.data.partition.extended import Extended
@@ -148,6 +148,12 @@ def test_refusals(method, parts, sentence):
 def test_what_a_partitioner_answers_is_held_to_what_it_must(owners, said):
     with pytest.raises(InputError, match=said):
         assign(random_graph(10, 3), Given(owners), 3, 0)
+
+
+def test_a_pattern_with_more_entries_than_its_type_counts_is_refused():
+    """METIS 5.2 has 32-bit ids; here 8 bits stand in for them."""
+    with pytest.raises(InputError, match=r"random has \d+ directed edges, and .* counts to 127; give"):
+        pattern(random_graph(100, 6), np.dtype(np.int8))
 
 
 needs_metis = pytest.mark.skipif(not has_metis(), reason="cmeel-metis is not installed")

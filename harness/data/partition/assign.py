@@ -157,10 +157,17 @@ def undirected(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pattern(graph: Graph, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The undirected pattern without self-loops: starts [V + 1] and neighbours, of type `index`."""
+    """The undirected pattern without self-loops: starts [V + 1] and neighbours, of type `index`. Raises
+    InputError where it has more entries than that type can count."""
     indptr, indices = undirected(graph)
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     kept = indices != rows
+    entries, most = int(np.count_nonzero(kept)), np.iinfo(index).max
+    if entries > most:
+        raise InputError(
+            f"{graph.name} has {entries} directed edges, and this partitioner counts to {most}; give"
+            " partition=metis"
+        )
     starts = np.zeros(len(indptr), index)
     np.cumsum(np.bincount(rows[kept], minlength=len(indptr) - 1), out=starts[1:])
     return starts, indices[kept].astype(index)
