@@ -222,8 +222,7 @@ def _with_reverse(rows: sparse.csr_matrix) -> sparse.csr_matrix:
         u, v, there, back = found
         raise InputError(
             f"edge {u} -> {v} has edge_weight={there:g} and {v} -> {u} has {back:g}: give both the"
-            " same weight,"
-            " or keep directions with directed=true in the file"
+            " same weight, or keep directions with directed=true in the file"
         )
     dst, src, _, both = _reverses(indptr, indices)
     lacking = ~both

@@ -89,7 +89,9 @@ def _add_table_options(command: argparse.ArgumentParser) -> None:
         "--labels", type=Path, metavar="FILE", help="a row per vertex: its id, its label, its split if known"
     )
     command.add_argument(
-        "--label-column", metavar="NAME", help="the column of labels (default: label, y, class or target)"
+        "--label-column",
+        metavar="NAME",
+        help="the column of labels (default: label, labels, y, class or target)",
     )
     command.add_argument(
         "--split-column",

@@ -12,9 +12,9 @@ from harness.base.errors import InputError, writing
 from harness.data.config import DatasetConfig
 from harness.data.csr import InEdges, conflict, from_edges
 from harness.data.graph import Graph
+from harness.data.npz import SPLITS
 from harness.data.sources import load
 
-SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 SHOWN = 12  # class names in the summary
 
@@ -54,9 +54,8 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = N
     Raises InputError where the graph could not be trained on, or the disk is full."""
     if found.edges.ndim != 2 or found.edges.shape[1] != 2 or found.edges.dtype.kind not in "iu":
         raise InputError(
-            f'file "{found.source}": edges of type {found.edges.dtype} and shape'
-            f" {found.edges.shape} are no pairs"
-            " of vertex numbers: give [edges, 2] integers"
+            f'file "{found.source}": edges of type {found.edges.dtype} and shape {found.edges.shape} are no'
+            " pairs of vertex numbers: give [edges, 2] integers"
         )
     # Errors name the source, both those of the edges here and those of the reader that training uses below.
     try:
@@ -111,8 +110,7 @@ def _check_weights(found: ImportedGraph, listed: InEdges, weights: np.ndarray) -
         u, v = (found.vertex_ids[end] if found.vertex_ids is not None else end for end in differ[:2])
         raise InputError(
             f'file "{found.source}": edge {u} -> {v} weighs {differ[2]:g} and {v} -> {u} weighs'
-            f" {differ[3]:g}: give"
-            " both the same weight, or --directed"
+            f" {differ[3]:g}: give both the same weight, or --directed"
         )
 
 

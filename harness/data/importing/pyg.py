@@ -36,9 +36,8 @@ def read(path: Path) -> ImportedGraph:
             stored = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InputError(
-            f'file "{path}" holds more than tensors, or is not a file of torch.save, and is not'
-            " loaded: store the dict"
-            " of its tensors with torch.save(data.to_dict(), FILE)"
+            f'file "{path}" holds more than tensors, or is not a file of torch.save, and is not loaded: store'
+            " the dict of its tensors with torch.save(data.to_dict(), FILE)"
         ) from None
     except Exception as error:  # bytes from anywhere
         raise InputError(

@@ -9,8 +9,9 @@ import pandas as pd
 
 from harness.base.errors import InputError
 from harness.data.importing import text
-from harness.data.importing.imported import SPLIT_WORDS, SPLITS
+from harness.data.importing.imported import SPLIT_WORDS
 from harness.data.importing.text import Table
+from harness.data.npz import SPLITS
 from harness.data.raw import class_count
 
 IDS = ("id", "ids", "node", "node_id", "nodeid", "vertex", "vertex_id", "name")
