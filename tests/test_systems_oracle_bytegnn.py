@@ -183,7 +183,7 @@ def test_a_score_that_is_always_reached_begins_batches_that_nobody_has_asked_for
 @pytest.mark.parametrize(
     "error, told",
     [
-        (KeyError("vertex"), (ServiceLost, r"worker 0: .* failed at epoch 0, step 1 \(KeyError: 'vertex'\)")),
+        (KeyError("vertex"), (ServiceLost, r"worker 0: .* failed in epoch 1, step 2 \(KeyError: 'vertex'\)")),
         (MemoryError("too much"), (MemoryError, "^too much$")),
         (InputError("give less"), (InputError, "^give less$")),
     ],
