@@ -217,5 +217,5 @@ def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
     order = torch.argsort(gains, descending=True, stable=True)
     made = torch.zeros_like(gains, dtype=torch.bool)
     made[order] = cost[order].cumsum(0) <= (mean - low) * len(beta)
-    first, second = made.split(len(beta))
+    first, second = made.chunk(2)
     return (low + (middle - low) * first + (high - middle) * (first & second)).to(torch.uint8)

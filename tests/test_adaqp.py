@@ -33,7 +33,7 @@ def test_a_device_draws_the_same_bits_as_the_cpu(seed, rows, width, precision):
     assert found.dtype == dtype and found.equal(want)
 
 
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.sampled_from(LEVELS))
+@given(st.lists(st.floats(0, 100), max_size=6), st.sampled_from(LEVELS))  # a worker may send no row
 def test_assigned_bits_keep_the_budget_and_nearly_minimise_the_variance(beta, mean):
     weights = torch.tensor(beta, dtype=torch.float64)
     bits = assign_bits(weights, mean)
@@ -44,4 +44,4 @@ def test_assigned_bits_keep_the_budget_and_nearly_minimise_the_variance(beta, me
 
     best = min(cost(c) for c in itertools.product(LEVELS, repeat=len(beta)) if sum(c) <= mean * len(beta))
     # Greedy leaves at most one upgrade unmade that a better packing would have had room for.
-    assert cost(bits) <= best + max(beta) * ((2**2 - 1) ** -2 - (2**8 - 1) ** -2) + 1e-12
+    assert cost(bits) <= best + max(beta, default=0) * ((2**2 - 1) ** -2 - (2**8 - 1) ** -2) + 1e-12
