@@ -11,6 +11,7 @@ import torch
 
 from harness.base.bounds import KEY, MOST, Bounds, number, word
 from harness.base.errors import InputError
+from harness.base.terminal import counted
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
@@ -89,8 +90,8 @@ class SampledBatches(BatchSystem):
         if self.fanouts is not None and len(self.fanouts) not in (1, run.layers):
             return (
                 f"system.fanouts={self.fanouts} has {len(self.fanouts)} fan-outs and the model"
-                f" {run.layers} layers; give one fan-out per layer, the seeds' first, one for every layer as"
-                f" system.fanouts=[{self.fanouts[0]}], or null for all neighbours"
+                f" {counted(run.layers, 'layer')}; give one fan-out per layer, the seeds' first, one for"
+                f" every layer as system.fanouts=[{self.fanouts[0]}], or null for all neighbours"
             )
         return super().supports(run)
 
