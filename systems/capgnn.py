@@ -162,16 +162,21 @@ class Capgnn(FitsDevices, System):
             both = f"capacity={self.capacity} and capacity_share={self.capacity_share}"
             raise InputError(f"{both} both size the tiers; give one")
         if self.hosts > 1 and self.jaca and (self.policy not in FIXED or self.capacity_share is not None):
-            given = f"policy={self.policy}" if self.policy not in FIXED else "capacity_share"
-            raise InputError(f"{given} knows one host, and hosts={self.hosts}; give policy=jaca and capacity")
+            given, instead = f"policy={self.policy}", "policy=jaca or policy=low_overlap"
+            if self.policy in FIXED:
+                given, instead = f"capacity_share={self.capacity_share}", "capacity"
+            raise InputError(f"{given} knows one host, and hosts={self.hosts}; give {instead}, or hosts=1")
 
     def supports(self, run):
         if run.num_workers % self.hosts:
-            return f"hosts={self.hosts} does not divide workers={run.num_workers}; give a divisor of it"
+            return (
+                f"system.hosts={self.hosts} does not divide workers={run.num_workers}; give system.hosts=1 or"
+                " another divisor of workers"
+            )
         if run.weighted and (self.rapa or self.hosts > 1):
-            what, instead = "rapa=true scores halo vertices by degrees (eq. 16)", "system.rapa=false"
+            what, instead = "system.rapa=true scores halo vertices by degrees (eq. 16)", "system.rapa=false"
             if not self.rapa:
-                what, instead = f"hosts={self.hosts} counts degrees on each host", "system.hosts=1"
+                what, instead = f"system.hosts={self.hosts} counts degrees on each host", "system.hosts=1"
             return (
                 f"{what}, which know no edge weights, and the edges of this graph have some; give {instead},"
                 " or leave edge_weight out of the file"

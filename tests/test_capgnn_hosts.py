@@ -156,7 +156,7 @@ def test_what_hosts_cannot_do_is_told_before_a_worker_starts():
     weighted = RunFacts("gcn", True, num_workers=4, symmetric=True, multilabel=False, weighted=True)
     refused = make_system(systems.block("capgnn", hosts=2, rapa=False)).supports(weighted)
     assert "hosts=2 counts degrees on each host, which know no edge weights" in refused
-    with pytest.raises(InputError, match=r"policy=lru knows one host, and hosts=2"):
+    with pytest.raises(InputError, match=r"policy=lru knows one host, and hosts=2; give policy=jaca or"):
         make_system(systems.block("capgnn", hosts=2, policy="lru"))
-    with pytest.raises(InputError, match=r"capacity_share knows one host, and hosts=2"):
+    with pytest.raises(InputError, match=r"capacity_share=0.5 knows one host, and hosts=2; give capacity"):
         make_system(systems.block("capgnn", hosts=2, capacity_share=0.5))
