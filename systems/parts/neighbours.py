@@ -3,11 +3,12 @@
 A vertex's *name* is its place in the line of all workers' vertices, worker 0's first: a worker's names are
 one range, its owner a search in P + 1 numbers, and its local row a subtraction.
 
-A draw is a hash of (seed, epoch, step, hop, global id of the destination) and of nothing else: whoever
-expands a vertex in a step and hop, wherever it lies, draws the same neighbours. They are places in the
-vertex's list in ascending global ids, chosen uniformly: without replacement (Floyd's algorithm: k hashes
-whatever the degree), where vertices with no more neighbours than asked for take all; or with replacement,
-where every vertex that has neighbours draws as many as asked for, and an edge counts as often as it is drawn.
+A draw is a hash of (seed, epoch, step, hop, global id of the destination), and with `key=worker` of the
+worker that asks too. Without that, whoever expands a vertex in a step and hop, wherever it lies, draws the
+same neighbours. They are places in the vertex's list in ascending global ids, chosen uniformly: without
+replacement (Floyd's algorithm: k hashes whatever the degree), where vertices with no more neighbours than
+asked for take all; or with replacement, where every vertex that has neighbours draws as many as asked for,
+and an edge counts as often as it is drawn.
 Self-loops are no neighbours.
 """
 

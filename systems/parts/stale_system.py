@@ -1,5 +1,5 @@
 """What DIGEST's two forms have in common: hidden rows that are pushed to a store and pulled from it every few
-rounds, and are constants in between; a loss of each worker's own; and knobs by which a worker is slowed down.
+rounds, and are constants in between; and a loss of each worker's own.
 """
 
 from collections.abc import Sequence
