@@ -118,19 +118,19 @@ class Distdgl(SampledBatches):
 
     def traits(self):
         common = super().traits()
-        alone = list(common.ineffective)
-        if self.features == "refetch" and not self.cache:
-            alone += without_effect(self, ["policy"], "no row is cached at system.cache=0")
-        if self.features == "once":
-            why = "system.features=once keeps every row that is pulled"
-            alone += without_effect(self, ["cache", "policy"], why)
         if self.remote != "all":
             why = f"at system.remote={self.remote} nothing is pulled"
-            alone = list(common.ineffective) + without_effect(self, ["cache", "policy", "service"], why)
-        elif self.service == "exchange":
+            said = without_effect(self, ["cache", "policy", "service"], why)
+        elif self.features == "once":
+            why = "system.features=once keeps every row that is pulled"
+            said = without_effect(self, ["cache", "policy"], why)
+        else:
+            idle = [] if self.cache else ["policy"]
+            said = without_effect(self, idle, "no row is cached at system.cache=0")
+        if self.remote == "all" and self.service == "exchange":
             why = "under system.service=exchange all workers pull in the training thread"
-            alone += without_effect(self, ["prefetch"], why)
-        return replace(common, ineffective=alone)
+            said += without_effect(self, ["prefetch"], why)
+        return replace(common, ineffective=common.ineffective + said)
 
     def setup(self, context):
         super().setup(context)

@@ -70,7 +70,7 @@ from harness.base.hollow import Unknown, either, hollow
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved, pack, sample, stream
 from harness.core.adjacency import Propagation
-from harness.core.features import Rows, rows_times
+from harness.core.features import Rows, precision, rows_times
 from harness.core.kernels.spmm import spmm
 from harness.core.propagate import propagate
 from harness.core.system import Refuses, System, Traits, without_effect
@@ -219,17 +219,15 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def factor(self, mask: np.ndarray) -> np.ndarray:
         """What a drawn edge's weight is multiplied by  [E]."""
-        dtype = np.float64 if self.dtype == torch.float64 else np.float32
         if self.rescale == "inverse":
             if self.inverse is None:
                 inverse = np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0)
-                self.inverse = inverse.astype(dtype)
+                self.inverse = inverse.astype(precision())
             return self.inverse
         rows = np.repeat(np.arange(self.shard.num_inner), np.diff(self.edges.indptr))
         drawn = np.bincount(rows[mask], minlength=self.shard.num_inner)
-        return np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)[
-            rows
-        ].astype(dtype)
+        factor = np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)
+        return factor[rows].astype(precision())
 
     # -- Algorithm 1 --
 
