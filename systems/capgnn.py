@@ -189,8 +189,8 @@ class Capgnn(FitsDevices, System):
         return super().supports(run)
 
     def traits(self):
-        unsized = self.capacity is None and self.capacity_share is None
-        sizes = self.jaca and unsized and None in (self.local_capacity, self.global_capacity)
+        both = None not in (self.local_capacity, self.global_capacity)  # each tier has a size of its own
+        sizes = self.jaca and self.capacity is None and self.capacity_share is None and not both
         said = []
         if not self.jaca:
             tiers = ["policy", "tiers", "capacity", "capacity_share", "local_capacity", "global_capacity"]
@@ -199,6 +199,9 @@ class Capgnn(FitsDevices, System):
         elif not sizes:
             reserved = ["reserved_device_mb", "reserved_host_mb"]
             said += without_effect(self, reserved, "the tiers' sizes are given")
+            if both:
+                why = "system.local_capacity and system.global_capacity are given"
+                said += without_effect(self, ["capacity", "capacity_share"], why)
         if not self.rapa:
             costs = ["alpha", "threshold", "rapa_degrees", "vertex_bytes", "edge_bytes", "beta_mb"]
             said += without_effect(self, costs, "at system.rapa=false no halo vertex is taken away")

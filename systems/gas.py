@@ -100,9 +100,13 @@ class Gas(BesideClock, BatchSystem):
     smaller: ClassVar[str] = "a smaller system.batch or more system.clusters"
 
     def traits(self):
-        why = f"at system.outside={self.outside} nothing comes from outside a batch"
-        idle = [] if self.outside == "history" else ["start", "refresh", "features"]
-        return Traits(overlaps=True, ineffective=without_effect(self, idle, why))
+        said = []
+        if self.outside != "history":
+            why = f"at system.outside={self.outside} nothing comes from outside a batch"
+            said += without_effect(self, ["start", "refresh", "features"], why)
+        if self.batch is None:
+            said += without_effect(self, ["clusters"], "at system.batch=null a batch is the whole part")
+        return Traits(overlaps=True, ineffective=said)
 
     def steps(self):
         return self.batches.steps

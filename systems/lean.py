@@ -71,7 +71,7 @@ from harness.base.bounds import number, one_of, word
 from harness.core.combine import Exact, Quantised
 from harness.core.mixins import ComputesOthers
 from harness.core.needed import needed_rows
-from harness.core.system import Refuses, Traits
+from harness.core.system import Refuses, Traits, without_effect
 from systems.parts.extension import Extension, around
 from systems.parts.messages import AS_THEY_ARE, CodedMessages, MessageSystem
 from systems.parts.recompute import Sent, least
@@ -112,9 +112,14 @@ class Lean(ComputesOthers, MessageSystem):
 
     def traits(self):
         combine = Exact() if self.bits == AS_THEY_ARE else Quantised()
-        plain = not self.extra_work  # then features are fetched as in every other system
+        idle = ["scale"] if self.bits == AS_THEY_ARE else []
         return Traits(
-            overlaps=True, sparse_features=plain, rows="needed", features_wire="auto", combine=combine
+            overlaps=True,
+            sparse_features=not self.extra_work,  # at 0, features are fetched as in every other system
+            rows="needed",
+            features_wire="auto",
+            combine=combine,
+            ineffective=without_effect(self, idle, f"at system.bits={AS_THEY_ARE} messages are not coded"),
         )
 
     def rows_of_layers(self, shard, widths, needed, comm):

@@ -121,6 +121,9 @@ class Sancus(SeesOutput, BlockSystem):
         if self.staleness != "epoch_adaptive":
             why = f"at system.staleness={self.staleness} no block waits for its turn"
             said += without_effect(self, ["phase"], why)
+        if self.bound == 0 and self.staleness != "variation_gap" and self.phase == "stagger":
+            why = "at system.bound=0 every block is broadcast in every epoch"
+            said += without_effect(self, ["warmup"], why)
         if math.isinf(self.clip):
             said += without_effect(self, ["clip_scale"], "at system.clip=inf no gradient is clipped")
         return Traits(ineffective=said)

@@ -31,7 +31,7 @@ import torch
 from harness.base.bounds import number, word
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
-from harness.core.system import Refuses, Traits
+from harness.core.system import Refuses, Traits, without_effect
 from systems.parts.coded import CodedSystem
 
 MASK = 2**64 - 1
@@ -54,7 +54,11 @@ class Varco(CodedSystem):
     refuses: ClassVar = Refuses(needed_rows="")
 
     def traits(self):
-        return Traits(follows_epochs=True)
+        whole = self.compression == 1
+        idle, why = ["slope", "rescale"] if whole else [], "at system.compression=1 whole rows are sent"
+        return Traits(
+            follows_epochs=self.slope > 0 and not whole, ineffective=without_effect(self, idle, why)
+        )
 
     def setup(self, context):
         super().setup(context)

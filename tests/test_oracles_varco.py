@@ -32,3 +32,9 @@ def test_columns_are_drawn_anew_for_every_epoch_and_layer():
     assert len(set(map(tuple, drawn))) > 300
     assert [columns(4, epoch, 0, 12, 4).tolist() for epoch in range(9)] != drawn[:27:3]
     assert columns(3, 0, 0, 12, 12).tolist() == list(range(12))
+
+
+def test_a_rate_that_stays_follows_no_number_of_epochs():
+    rates = [(128.0, 5.0), (128.0, 0.0), (1.0, 5.0)]
+    follow = [Varco(compression=c, slope=slope).traits().follows_epochs for c, slope in rates]
+    assert follow == [True, False, False]
