@@ -173,7 +173,8 @@ FINISHED = {
     "epochs=2": "epochs=2 is not more than",
     "epochs=x": "epochs=x is not a number of epochs",
     "epoch=9": 'did you mean "epochs"?',
-    "epochs=[1": "epochs=[1 cannot be read",
+    "epochs=[1": '"epochs=[1" cannot be read: give epochs=VALUE',
+    "epochs=2001-99-99": '"epochs=2001-99-99" cannot be read: give epochs=VALUE',
 }
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from harness import cli
 from harness.base.errors import InputError
 from harness.base.target import target_of
+from harness.base.words import written
 from harness.comm.recorder import Epoch
 from harness.results import files
 from harness.results.report import groups, swept
-from harness.run import overrides, progress, runner, sweep
+from harness.run import overrides, progress, refused, runner, sweep
 from harness.run.progress import APART, LINES, Progress
 from tests import traces
 
@@ -148,6 +149,31 @@ def test_beside_a_sweep_stands_exact_training_that_it_does_not_have(tmp_path):
         for folder in sorted(path.parent.glob("*seed1*"))[::-1]
     )
     assert cell == f"{100 * (plain - exact):.2f}"
+
+
+def test_how_long_runs_take_is_not_known_by_a_damaged_one(tmp_path):
+    (run,) = runner.composed([["dataset=cora", "epochs=3", f"results={tmp_path}"]])
+    traces.finished(run.directory, run.composed)
+    (other,) = runner.composed([["dataset=cora", "epochs=3", f"results={tmp_path}", "seed=2"]])
+    assert runner.seconds_of(other) is not None
+    (run.directory / "summary.json").write_text("{")
+    assert runner.seconds_of(other) is None
+    assert "1 run; how long they take is known when" in runner.how_long([other])
+
+
+def test_folders_may_have_any_name(tmp_path, monkeypatch):
+    folder = tmp_path / "a,b (c) \\'d"
+    (folder / "system").mkdir(parents=True)
+    (folder / "system" / "mine.yaml").write_text("_target_: systems.vanilla.Vanilla\nfeatures: refetch\n")
+    monkeypatch.setenv("HALOBENCH_CONFIG_DIR", str(folder))
+    (run,) = runner.composed([["system=mine"]], runner.Places(folder, folder / "cache", folder / "data"))
+    assert run.system.features == "refetch"
+    assert (run.settings.results, run.settings.cache) == (str(folder), str(folder / "cache"))
+
+
+@given(text=st.text("ab1.-/\\'\"$[]{}(),:= ~"))
+def test_a_text_that_is_written_as_an_override_is_read_again(text):
+    assert refused.parsed(f"label={written(text)}").value() == text
 
 
 @given(epochs=st.integers(1, 500), every=st.integers(0, 60), seconds=st.sampled_from([0, APART / 7, APART]))

@@ -200,6 +200,8 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
     "words, sentence",
     [
         (("system=vanilla", "trials=0"), "trials=0 is out of range: give 1 to 10000"),
+        (("system=vanilla", "trials=2001-99-99"), '"trials=2001-99-99" cannot be read: give trials=VALUE'),
+        (("system=vanilla", "seeds=2,["), '"seeds=[2,[]" cannot be read: give seeds=VALUE'),
         (
             ("system=vanilla", "seeds=1,2"),
             "seeds=1 is the seed of the trials: give others, or another seed=N",
@@ -239,6 +241,14 @@ def test_a_wrong_space_is_one_sentence(bases, tmp_path, text, sentence):
     with pytest.raises(InputError) as refused:
         space.fitted(space.read("bns", tmp_path), bases["bns"], track.COMMON)
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_number_with_an_exponent_is_one(bases, tmp_path):
+    """YAML takes one without a point for text."""
+    (tmp_path / "tune").mkdir()
+    (tmp_path / "tune" / "bns.yaml").write_text("system.rate: {low: 1e-3, high: 1}")
+    made = space.fitted(space.read("bns", tmp_path), bases["bns"], track.COMMON)
+    assert made == {"system.rate": space.Range(0.001, 1)} and 0.5 in made["system.rate"]
 
 
 def test_without_optuna_the_extra_is_named(monkeypatch, capsys):

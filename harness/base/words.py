@@ -1,13 +1,19 @@
-"""Words of a command line, KEY=VALUE."""
+"""Words of a command line, KEY=VALUE: read, and written."""
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
 
 from harness.base.errors import InputError
 
 # A number, also one in base 60 or hexadecimal, of 400 characters or more. Python may read a number of so many
 # digits and then refuse to show it (it shows 4300 at most).
 DIGITS = re.compile(r"\b[0-9][0-9a-fA-FxX_:.]{399,}")
+PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][\w./-]*")  # text that Hydra reads without quotes
+NO_TEXT = frozenset({"null", "true", "false", "inf", "nan"})  # words that Hydra does not read as text
 
 
 def key_value(word: str) -> tuple[str, str]:
@@ -36,3 +42,31 @@ def key_values(words: Iterable[str]) -> dict[str, str]:
 def key_of(word: str) -> str:
     """What stands before the first "=": the whole word where there is none."""
     return word.partition("=")[0]
+
+
+def read_value(word: str) -> Any:
+    """The value of KEY=VALUE, read as YAML. InputError as `key_value`, and where it cannot be read."""
+    key, text = key_value(word)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # the latter of a date that there is not
+        raise InputError(f'"{word}" cannot be read: give {key}=VALUE, a number or a word') from None
+
+
+def written(value: Any) -> str:
+    """A value as an override of Hydra's has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        if PLAIN.fullmatch(value) and value.lower() not in NO_TEXT:
+            return value
+        # A backslash has a meaning before a quote alone, also before the closing one.
+        escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", value).replace("'", "\\'")
+        return f"'{escaped}'"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{written(k)}:{written(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    return str(value)

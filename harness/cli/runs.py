@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 from rich.table import Table
@@ -20,7 +19,7 @@ from harness.base.places import own_config
 from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.base.target import trust_folder
 from harness.base.terminal import unfolded
-from harness.base.words import key_value
+from harness.base.words import key_of, read_value
 from harness.results.identity import PLACE_KEYS
 from harness.results.reader import find_runs
 from harness.results.report import single
@@ -33,7 +32,6 @@ from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, until_stopped
-from harness.run.refused import unreadable
 
 LINES, WIDTH = 25, 110  # the most lines that `show` prints of a run, and the most characters of one
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
@@ -232,20 +230,16 @@ def _extend(given: argparse.Namespace) -> None:
     keys: dict[str, Any] = {}
     known = sorted({"epochs", *PLACE_KEYS} - {"fresh", "launch"})
     for word in given.keys:
-        key, value = key_value(word)
-        if key not in known:
+        if (key := key_of(word)) not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
-        try:
-            keys[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise InputError(unreadable(word)) from None
+        keys[key] = read_value(word)
     epochs = keys.pop("epochs", None)
     if not isinstance(epochs, int) or isinstance(epochs, bool):
         raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
     if own := own_config():
         trust_folder(own)
     # The absolute path, since the run may have been started from another working directory.
-    jobs.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
+    jobs.run_job(extend.longer(given.run.resolve(), epochs, **keys).composed)
 
 
 def _clean(given: argparse.Namespace) -> None:

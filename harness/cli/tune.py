@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.base.bounds import KEY, SEED, Bounds, number
 from harness.base.errors import InputError, package, typed
 from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, counted, unfolded
-from harness.base.words import key_of, key_value
-from harness.results import files, objective, track
+from harness.base.words import key_of, key_value, key_values, read_value
+from harness.results import kinds, objective, track
 from harness.results.report import formats, groups
 from harness.results.report.groups import knob
+from harness.results.schema import AGAIN
 from harness.run import overrides, runner, space
 from harness.run.config import Run
 from harness.run.process import until_stopped
@@ -119,7 +118,7 @@ class Study:
                 if runner.lacking([run]):
                     why = yield run
                 if not why:
-                    summary = files.read_json(run.directory / "summary.json")
+                    summary = kinds.read(run.directory / "summary.json", AGAIN)
                     score, diverged = objective.value(summary, None), summary["diverged"]
                     why = "" if diverged is None else f"diverged in epoch {diverged + 1}"
             except InputError as error:
@@ -183,7 +182,7 @@ def tune(words: Sequence[str], config_dir: Path | None = None) -> int:
 def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[Run]]:
     """The budget, and the default run of each system, with the system's name as label. InputError where the
     words are not those of a tuning."""
-    own = {key: value for key, value in map(key_value, words) if key in Budget.__dataclass_fields__}
+    own = key_values(word for word in words if key_of(word) in Budget.__dataclass_fields__)
     rest = [*runner.searchpath(config_dir), *(word for word in words if key_of(word) not in own)]
     for key in OWN:
         if key in map(key_of, rest):
@@ -194,8 +193,8 @@ def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[
         raise InputError(f"{several[0]} has several values: tune each in a command of its own")
     if "system" not in map(key_of, rest):
         raise InputError("system is not given by name: give system=NAME,NAME,...")
-    given = {key: yaml.safe_load(f"[{value}]" if key == "seeds" else value) for key, value in own.items()}
-    budget = typed(Budget, given, "")
+    own |= {"seeds": f"[{own['seeds']}]"} if "seeds" in own else {}
+    budget = typed(Budget, {key: read_value(f"{key}={value}") for key, value in own.items()}, "")
     runs = runner.expand([*rest, "progress=false"])
     names = [key_value(next(word for word in run if key_of(word) == "system"))[1] for run in runs]
     bases = [space.changed(run, {}, label=name) for name, run in zip(names, runner.composed(runs))]

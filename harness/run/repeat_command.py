@@ -1,8 +1,6 @@
 """The command that makes a run again, from the config that its folder holds."""
 
 import dataclasses
-import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,7 +8,8 @@ from typing import Any
 
 from harness.base import yaml_text
 from harness.base.errors import InputError
-from harness.base.places import command_line, own_config, own_config_option
+from harness.base.places import CONF, command_line, own_config, own_config_option
+from harness.base.words import written
 from harness.results.report.groups import flatten
 from harness.run import config as configs
 from harness.run import runner
@@ -24,8 +23,6 @@ OWN = {"dataset": "source", "model": "name"}
 # where its system cannot be imported here: it then counts as asynchronous, and its MEETING_KEYS as part of
 # the run.
 DEFAULTS = dataclasses.asdict(RunConfig())
-PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][\w./-]*")
-WORDS = frozenset({"null", "true", "false", "inf", "nan"})  # words that Hydra does not read as text
 
 
 def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) -> str:
@@ -38,7 +35,7 @@ def command(stored: Sequence[Mapping[str, Any]], results: Path | None = None) ->
     configs, has."""
     seeds = sorted({config.get("seed", 1) for config in stored})
     chosen = words(stored[0])
-    own = any(not (Path(runner.CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
+    own = any(not (Path(CONF) / f"{word.replace('=', '/')}.yaml").exists() for word in chosen[:2])
     given = [*(own_config_option() if own else []), *chosen, *_places(stored[0], results)]
     if len(seeds) > 1:
         given = [word for word in given if not word.startswith("seed=")]
@@ -102,7 +99,7 @@ def _option(group: str, block: Mapping[str, Any]) -> str:
         differing = [key for key, value in option.items() if key != "defaults" and block.get(key) != value]
         return "name" in differing, len(differing)
 
-    known = _options(group, Path(runner.CONF))
+    known = _options(group, Path(CONF))
     if (folder := own_config()) is not None:
         known = {**known, **_options(group, folder)}
     own = {key: block.get(key) for key in ("_target_", OWN.get(group, "_target_"))}
@@ -117,21 +114,3 @@ def _option(group: str, block: Mapping[str, Any]) -> str:
             " --config-dir, and that of its module with PYTHONPATH"
         )
     return min(found, key=lambda name: apart(found[name]))
-
-
-def written(value: Any) -> str:
-    """A value as an override has it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else str(value)
-    if isinstance(value, str):
-        if PLAIN.fullmatch(value) and value.lower() not in WORDS:
-            return value
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{written(k)}:{written(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
-    return str(value)

@@ -15,6 +15,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -26,8 +27,10 @@ from harness.base.errors import InputError
 from harness.base.places import CONF, own_config
 from harness.base.scratch import scratch
 from harness.base.terminal import counted
+from harness.base.words import written
 from harness.data import real
-from harness.results import files
+from harness.results import kinds
+from harness.results.schema import AGAIN
 from harness.run import config as configs
 from harness.run import overrides, process
 from harness.run.settings import RunConfig
@@ -51,9 +54,9 @@ class Places:
         """What a run in these places is given beside its own overrides."""
         return [
             *searchpath(),
-            f"results={self.results}",
-            f"cache={self.cache}",
-            f"data_dir={self.data_dir}",
+            f"results={written(str(self.results))}",
+            f"cache={written(str(self.cache))}",
+            f"data_dir={written(str(self.data_dir))}",
             "progress=false",
         ]
 
@@ -133,7 +136,7 @@ def _compose(words: list[str]) -> DictConfig:
     try:
         with overrides.hydra_initialised():
             return compose("config", overrides=words)
-    except (HydraException, OmegaConfBaseException):
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError):
         overrides.check(words)
         raise
 
@@ -225,7 +228,7 @@ def _stop_with(parent: int) -> None:
 def seconds_of(run: configs.Run) -> float | None:
     """About how many seconds the whole run will take, by the latest finished run of the same label or system,
     graph and number of workers: its start and evaluations as they were, its training scaled to the number of
-    epochs. None where no such run has finished.
+    epochs. None where no such run has finished, and where the summary of the latest is damaged.
 
     What a run took is the time between its first file and its last; a copy of the folder may not keep these.
     """
@@ -233,7 +236,10 @@ def seconds_of(run: configs.Run) -> float | None:
     ended = max(((path.stat().st_mtime, path) for path in alike), default=None)
     if ended is None:
         return None
-    summary = files.read_json(ended[1])
+    try:
+        summary = kinds.read(ended[1], AGAIN)
+    except InputError:
+        return None
     trained = float(summary["train_total_s"])
     whole = ended[0] - ended[1].with_name("config.yaml").stat().st_mtime
     return max(whole - trained, 0.0) + trained * run.settings.epochs / summary["epochs"]

@@ -120,8 +120,9 @@ def _values(where: str, given: Any) -> Choices | Range:
         raise InputError(
             f"{where} has low={made.low:g} and high={made.high:g}: give {least}, and more as high"
         )
-    # A whole number as it is written: the field's type has made it a float.
-    return Range(given["low"], given["high"], made.log)
+    # Whole numbers stay whole: the field's type has made them floats.
+    low, high = (given[end] if isinstance(given[end], int) else getattr(made, end) for end in ("low", "high"))
+    return Range(low, high, made.log)
 
 
 def fitted(space: Space, base: Run, given: Collection[str]) -> dict[str, Choices | Range]:

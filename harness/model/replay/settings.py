@@ -15,7 +15,7 @@ from harness.base import yaml_text
 from harness.base.bounds import number, word
 from harness.base.errors import InputError, did_you_mean, typed
 from harness.base.places import CONF
-from harness.base.words import check_digits, key_of, key_value, key_values
+from harness.base.words import check_digits, key_of, key_values, read_value
 from harness.core.cluster import Cluster, Fit
 from harness.model.replay import rounds
 from harness.model.replay.collectives import BROADCASTS
@@ -252,11 +252,7 @@ def sort_words(words: Iterable[str], known: Collection[str]) -> tuple[dict[str, 
         if key.startswith("cluster.") and key != each:
             changes.append(each.removeprefix("cluster."))
         elif key in known:
-            _, value = key_value(each)
-            try:
-                given[key] = yaml.safe_load(value)
-            except (yaml.YAMLError, ValueError):  # the latter of a date that there is not
-                raise InputError(f'"{each}" cannot be read: give {key}=VALUE, a number or a word') from None
+            given[key] = read_value(each)
         else:
             others.append(each)
     return given, changes, others
