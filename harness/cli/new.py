@@ -13,9 +13,9 @@ from pathlib import Path
 from string import Template
 
 from harness.base.errors import InputError, choice, writing
+from harness.base.places import CONF
 from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.target import TREE
-from harness.run.runner import CONF
 
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = ("system", "dataset", "experiment")
@@ -50,8 +50,9 @@ def main(words: list[str], program: str) -> None:
         raise InputError(f'name="{name}" is that of a Python module here: give another')
     folder = given.out or Path(name)
     files = rendered(given.kind, name)
-    # A folder may hold several systems. Files that are the same for all of them are written once.
-    files = {path: text for path, text in files.items() if name in str(path) or not (folder / path).exists()}
+    # A folder may hold several systems. Files that have one name for all of them are written once.
+    common = rendered(given.kind, f"{name}_2").keys()
+    files = {path: text for path, text in files.items() if path not in common or not (folder / path).exists()}
     there = [path for path in files if (folder / path).exists()]
     if there:
         raise InputError(f"{folder / there[0]} is there already: give another name, or another --out")
