@@ -94,7 +94,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
                 # Before `describe`, a worker on another host may have had another run's folder.
                 run = held(found if found and meeting else configs.load(folder), folder)
                 if meeting is None:
-                    _check_start(run, folder, size, sees[rank])
+                    _check_start(run, folder, rank, size, sees[rank])
                     if rank == 0:
                         stack.enter_context(locked(folder))
             except InputError as error:
@@ -125,7 +125,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
         raise
 
 
-def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None:
+def _check_start(run: configs.Run, run_dir: Path, rank: int, size: int, sees: bool) -> None:
     """InputError where torchrun started another number of workers than the run has, or this worker's shard is
     not what was written. sees: whether this worker sees worker 0's run folder."""
     if size != run.settings.workers:
@@ -134,7 +134,7 @@ def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None
             " start as many as workers says"
         )
     if sees:  # else its shard is still to come
-        check_file(configs.shard_folder(run_dir), io.shard_name(int(os.environ.get("RANK", 0))))
+        check_file(configs.shard_folder(run_dir), io.shard_name(rank))
 
 
 def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: WorkerPlace) -> None:
