@@ -86,6 +86,9 @@ def test_help_with_what_is_not_given_yet_or_not_known(capsys):
     assert "dataset.path=VALUE" in capsys.readouterr().out
     assert cli.main(["system=sancuss", "--help"]) == 2
     assert 'did you mean "sancus"?' in capsys.readouterr().err
+    # A key of some of the swept options, and a block that is left out.
+    assert cli.main(["-m", "system=digest,digest_a", "system.interval=5", "~optimiser", "--help"]) == 0
+    assert "system=vanilla" not in (shown := capsys.readouterr().out) and "optimiser.lr" not in shown
 
 
 def test_reports_help_names_the_claims_and_doubles_no_per_cent_sign(capsys):

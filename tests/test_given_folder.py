@@ -271,6 +271,17 @@ def test_a_yaml_beyond_limits_is_one_sentence_whoever_reads_it(tmp_path, says):
     assert time.monotonic() - began < 20
 
 
+def test_a_yaml_with_a_mistake_is_one_sentence_where_it_is_used(tmp_path):
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / "mine.yaml").write_text("bits: [")
+    found = ["--config-dir", str(tmp_path)]
+    assert overrides.check([*found, "system=vanilla"]) is not None
+    for words in (["system=mine"], ["-m", "system=mine,vanilla", "epochs=2"]):
+        with pytest.raises(InputError, match="is no yaml: .*mine.yaml.*, line 1") as refused:
+            overrides.check([*found, *words])
+        assert "\n" not in str(refused.value)
+
+
 def test_aliases_within_limits_are_read(tmp_path):
     (tmp_path / "a.yaml").write_text("a: &a [1, 2]\nb: {c: *a}\nd: {<<: &e {x: 1}, y: 2}\n")
     assert yaml.safe_load(yaml_text.read(tmp_path / "a.yaml"))["b"] == {"c": [1, 2]}

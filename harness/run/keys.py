@@ -78,7 +78,7 @@ def text(words: list[str], program: str) -> str:
     for key in OmegaConf.missing_keys(composed):
         OmegaConf.update(composed, key, "VALUE")
     run = configs.check(composed)
-    first = {key: run.composed[key] for key in FIRST}
+    first = {key: run.composed[key] for key in FIRST if key in run.composed}
     rest = {key: value for key, value in run.composed.items() if key not in first}
     rest = dict(sorted(rest.items(), key=lambda item: isinstance(item[1], dict)))
     dataset = run.graph_name

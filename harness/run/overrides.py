@@ -6,11 +6,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
@@ -23,7 +24,7 @@ from harness.base import yaml_text
 from harness.base.errors import InputError, did_you_mean
 from harness.base.places import CONF, own_config
 from harness.base.subcommand import check_options
-from harness.base.words import key_of, key_value
+from harness.base.words import key_of, key_value, written
 from harness.run import refused
 
 SEARCHPATH = "hydra.searchpath"
@@ -39,8 +40,14 @@ PLUGINS = {
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The words as Hydra's own parser reads them, options and overrides in any order. Where they name no
-    --config-dir, it is the folder that the environment names (`own_config`)."""
+    --config-dir, it is the folder that the environment names (`own_config`). InputError where they cannot be
+    read."""
+
+    def refuse(message: str) -> NoReturn:
+        raise InputError(f"{message}; halobench run --help says more")
+
     parser = get_args_parser()
+    parser.error = refuse  # type: ignore[method-assign]
     check_options(arguments, parser, keys=True)
     args = parser.parse_intermixed_args(arguments)
     if not args.config_dir and (own := own_config()):
@@ -48,10 +55,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return args
 
 
-def check(arguments: list[str]) -> DictConfig | None:
+def check(arguments: list[str], beside: Sequence[str] = ()) -> DictConfig | None:
     """The config of the single run that the arguments ask for; None for a sweep, and where they hold an
     option that only Hydra can follow. InputError at the first override that cannot be read, or whose group
     option or key does not exist.
+
+    beside   keys that the command takes beside those of a run: an error may suggest them
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema."""
     args = parse(arguments)
@@ -66,7 +75,7 @@ def check(arguments: list[str]) -> DictConfig | None:
             key = override.key_or_group
             raise InputError(f"{override.input_line} is a pattern: list what it stands for, as {key}=A,B")
     refused.check_runs(ours)
-    known = _Known(_searched(args, parsed))
+    known = _Known(_searched(args, parsed), beside)
     for override in parsed:
         if override.key_or_group in PLUGINS:
             _check_plugin(override.key_or_group, str(override.value()), known)
@@ -106,6 +115,10 @@ def _check_plugin(group: str, name: str, known: _Known) -> None:
 def _searched(args: argparse.Namespace, parsed: Iterable[Override]) -> list[str]:
     """The places that the arguments add to the config's search path. InputError where one is no folder, or a
     yaml there is beyond limits."""
+    if args.config_dir and not Path(args.config_dir).is_dir():
+        raise InputError(
+            f'--config-dir="{args.config_dir}" is not a folder: give the one that system/NAME.yaml is in'
+        )
     places = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
     for given in (o.value() for o in parsed if o.key_or_group == SEARCHPATH):
         places += map(str, given if isinstance(given, list) else [given])
@@ -166,12 +179,16 @@ def _lacking(parsed: list[Override], known: _Known) -> dict[str, list[str]]:
 
 
 def composed(arguments: list[str]) -> tuple[DictConfig, dict[str, list[str]]]:
-    """The config that the arguments make, without those that list several values; and the options of each
-    group, by its name. InputError where the arguments make no config."""
+    """The config that the arguments make, without those that list several values and the keys inside groups
+    that do; and the options of each group, by its name. InputError where the arguments make no config."""
     check([word for word in arguments if word not in ("-h", "--help")])
     parsed, known = _read(arguments)
-    single = [o for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
-    made = known.compose([str(o.input_line) for o in single])
+    lists = [o.key_or_group for o in parsed if o.is_sweep_override()]
+    inside = [o for o in parsed if any(_is_key_of(o, group) for group in lists)]
+    single = [o for o in parsed if o.key_or_group not in (*lists, SEARCHPATH) and o not in inside]
+    made = known.made(single, False)
+    if isinstance(made, str):
+        raise InputError(made)
     return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
 
 
@@ -251,10 +268,11 @@ def hydra_initialised() -> Iterator[None]:
 
 class _Known:
     """The groups and keys that exist on the repository's own config path and in the places `searched`, which
-    the arguments add."""
+    the arguments add; `beside` as `check` takes it."""
 
-    def __init__(self, searched: list[str]):
-        self.places = [f"{SEARCHPATH}=[{','.join(searched)}]"] if searched else []
+    def __init__(self, searched: list[str], beside: Sequence[str] = ()):
+        self.beside = beside
+        self.places = [f"{SEARCHPATH}={written(searched)}"] if searched else []
         own = [Path(s.removeprefix("file://")) for s in searched if s.startswith("file://")]
         self.folders = [Path(CONF), *own]
         self.complete = len(own) == len(searched)  # options inside packages are not listed
@@ -274,8 +292,22 @@ class _Known:
             return GlobalHydra.instance().config_loader().get_group_options(group)
 
     def compose(self, overrides: list[str], hydra: bool = False) -> DictConfig:
-        with hydra_initialised():
-            return compose("config", overrides=[*self.places, *overrides], return_hydra_config=hydra)
+        """The config that these overrides make. InputError where a file of it is no yaml."""
+        try:
+            with hydra_initialised():
+                return compose("config", overrides=[*self.places, *overrides], return_hydra_config=hydra)
+        except yaml.YAMLError as error:
+            said = " ".join(str(error).split())
+            raise InputError(f"a file of the config is no yaml: {said}; mend it") from None
+
+    def chosen(self, options: Mapping[str, str]) -> DictConfig:
+        """The config with these options, by group. InputError where there is none, as one of a package may
+        turn out not to be there."""
+        words = [f"{group}={value}" for group, value in options.items()]
+        try:
+            return self.compose(words)
+        except HydraException as error:
+            raise InputError(f"{' '.join(words)} cannot be used: {str(error).splitlines()[0]}") from None
 
     def named(self, block: str, overrides: list[str]) -> str:
         """A block's name with the option that these overrides choose for it, as `system=vanilla`."""
@@ -325,10 +357,7 @@ def _explain(overrides: list[Override], known: _Known) -> None:
     first = {o.key_or_group: _values(o)[0] for o in groups}
     # Each option is composed once, with the first option of every other group.
     others = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
-    made = [
-        (chosen, known.compose([f"{group}={value}" for group, value in chosen.items()]))
-        for chosen in ([first, *others] if keys else [])
-    ]
+    made = [(chosen, known.chosen(chosen)) for chosen in ([first, *others] if keys else [])]
     for override in keys:
         key = override.key_or_group
         # A key inside a swept group has to exist in one of the group's options; any other key in all configs.
@@ -336,7 +365,7 @@ def _explain(overrides: list[Override], known: _Known) -> None:
         if of is None or len(_values(of)) == 1:
             for chosen, composed in made:
                 words = [f"{group}={value}" for group, value in chosen.items()]
-                _check_key(key, composed, partial(known.named, overrides=words))
+                refused.check_key(key, composed, partial(known.named, overrides=words), known.beside)
             continue
         there = {chosen[of.key_or_group]: composed for chosen, composed in made}
         if all(_lacks(key, composed) for composed in there.values()):
@@ -356,43 +385,7 @@ def _values(override: Override) -> list[str]:
 
 def _lacks(key: str, composed: DictConfig) -> bool:
     try:
-        _check_key(key, composed)
+        refused.check_key(key, composed)
     except InputError:
         return True
     return False
-
-
-def _keys(node: Any) -> list[str]:
-    return [str(name) for name in node] if isinstance(node, DictConfig) else []
-
-
-def _preset_with(key: str, block: str) -> str:
-    """For a block such as "system=vanilla" that lacks a key: which of the presets in its folder have the key,
-    as the end of a sentence."""
-    group, _, name = block.partition("=")
-    folder = Path(CONF) / group / name
-    if not (name and folder.is_dir()):
-        return ""
-    having = [path.stem for path in sorted(folder.glob("*.yaml")) if key in (OmegaConf.load(path) or ())]
-    return "".join(f"; {group}={name}/{preset} has it" for preset in having)
-
-
-def _check_key(key: str, composed: DictConfig, named: Callable[[str], str] = str) -> None:
-    """InputError where a config has no such key; `named` gives a block's name in the sentence."""
-    here: Any = composed
-    walked: list[str] = []
-    for part in key.split("."):
-        known = [name for name in _keys(here) if name == part or not name.startswith("_")]
-        if part not in known:
-            # Blocks that have the key, where it was given without its block, as lr=0.1.
-            inside = [
-                f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
-            ]
-            mend = f"; did you mean {' or '.join(inside)}?" if inside else ""
-            if walked == ["system"]:
-                mend = refused.in_papers(part, known)
-            mend = mend or did_you_mean(part, known)
-            block = named(".".join(walked)) if walked else "the config"
-            raise InputError(f"{key} is not a key of {block}{mend}{_preset_with(part, block)}")
-        walked.append(part)
-        here = here._get_node(part)

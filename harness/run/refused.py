@@ -1,14 +1,17 @@
-"""The sentences for words of a command line that Hydra or OmegaConf refuses."""
+"""Refuses words of a command line that Hydra or OmegaConf would, in sentences of this program."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
 
 from harness.base.errors import InputError, did_you_mean
+from harness.base.places import CONF
 from harness.base.words import check_digits, key_value
 
 RUNS = 100_000  # most runs of a sweep: nobody waits for more, and Hydra would list them all in memory
@@ -89,6 +92,45 @@ def in_papers(key: str, known: Sequence[str]) -> str:
     sentence; "" where it has none."""
     here = [f"system.{name}" for name in IN_PAPERS.get(key.lower(), ()) if name in known]
     return f"; what papers call {key} is {' and '.join(here)} here" if here else ""
+
+
+def check_key(
+    key: str, composed: DictConfig, named: Callable[[str], str] = str, beside: Sequence[str] = ()
+) -> None:
+    """InputError where a config has no such key; `named` gives a block's name in the sentence, which may
+    suggest a key of the config or one of `beside`."""
+    here: Any = composed
+    walked: list[str] = []
+    for part in key.split("."):
+        known = [name for name in _keys(here) if name == part or not name.startswith("_")]
+        if part not in known:
+            # Blocks that have the key, where it was given without its block, as lr=0.1.
+            inside = [
+                f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
+            ]
+            mend = f"; did you mean {' or '.join(inside)}?" if inside else ""
+            if walked == ["system"]:
+                mend = in_papers(part, known)
+            mend = mend or did_you_mean(part, known if walked else [*known, *beside])
+            block = named(".".join(walked)) if walked else "the config"
+            raise InputError(f"{key} is not a key of {block}{mend}{_preset_with(part, block)}")
+        walked.append(part)
+        here = here._get_node(part)
+
+
+def _keys(node: Any) -> list[str]:
+    return [str(name) for name in node] if isinstance(node, DictConfig) else []
+
+
+def _preset_with(key: str, block: str) -> str:
+    """For a block such as "system=vanilla" that lacks a key: which of the presets in its folder have the key,
+    as the end of a sentence."""
+    group, _, name = block.partition("=")
+    folder = Path(CONF) / group / name
+    if not (name and folder.is_dir()):
+        return ""
+    having = [path.stem for path in sorted(folder.glob("*.yaml")) if key in (OmegaConf.load(path) or ())]
+    return "".join(f"; {group}={name}/{preset} has it" for preset in having)
 
 
 def unresolved(given: str) -> str:

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 import torch
 
 from harness.base.bounds import number
-from harness.base.errors import InputError, did_you_mean, typed
+from harness.base.errors import InputError, typed
 from harness.base.words import key_of, key_values
 from harness.core.cluster import GIB, Cluster, Device, Link
 from harness.core.cluster_measure import host_memory, processor
 from harness.model.plan.sized import with_launches
 from harness.model.replay.settings import MEASURED, TRACED, cluster_of, sort_words
-from harness.results.identity import ALIAS
 from harness.run import overrides
-from harness.run.config import ALL as BLOCKS_OF_A_RUN
-from harness.run.config import Run, RunConfig
+from harness.run.config import Run
 from harness.run.runner import composed, expand
 from harness.run.train import check_device
 
@@ -63,11 +61,6 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     given = key_values(word for word in rest if key_of(word) in own and not word.endswith("=null"))
     rest = [word for word in rest if key_of(word) not in own]
     name = given.pop("cluster", None)
-    known = [*own, ALIAS, *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
-    for word in rest:
-        key = key_of(word)
-        if key != word and key.isidentifier() and key not in known:
-            raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
     # Which cluster it is: this machine, or the one that is named.
     here = here and name in (None, MEASURED)
     if here:  # words of the cluster then belong to the run, and are checked with it
@@ -86,7 +79,7 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     if not here and not any(word.startswith("system=") for word in rest):
         raise InputError("system is not given: add system=NAME")
     how = typed(How, given, "")
-    overrides.check(["-m", *rest])
+    overrides.check(["-m", *rest], own)
     lists = expand(rest)
     runs, assumed = composed(lists), list[str]()
     cluster = _this_machine(runs) if here else cluster_of(str(name), changes)
