@@ -3,6 +3,7 @@ not, each for its own fault.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 from harness import cli
 from harness.core.system import Ready, System
-from harness.dev.conformance import checks
+from harness.dev.conformance import checks, plugin
 from harness.dev.conformance.__main__ import main
 from harness.dev.conformance.pool import WorkerPool
 from harness.dev.conformance.subject import Subject
@@ -128,6 +129,17 @@ class Unused(checks.NoRemoteRows):
 def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_knob_s_value_may_hold_spaces(monkeypatch):
+    """The plugin reads the same words as the command."""
+    words = ["system=distdgl", "system.fanouts=[5, 3]"]
+    given: list[str] = []
+    monkeypatch.setattr(pytest, "main", lambda options: given.extend(options) or pytest.ExitCode.OK)
+    assert main(words) == 0
+    options = {"--check": given[given.index("--check") + 1], "--check-config-dir": None}
+    checked = plugin.checked.__wrapped__(SimpleNamespace(getoption=options.get))
+    assert checked.block["fanouts"] == [5, 3]
 
 
 @pytest.mark.nightly(200)

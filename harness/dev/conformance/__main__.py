@@ -7,6 +7,7 @@ counted, remote rows used, and refusals in one sentence. The checks are `harness
 
 import importlib.util
 import os
+import shlex
 
 from harness.base.errors import InputError
 from harness.base.subcommand import Parser, command
@@ -27,7 +28,7 @@ def main(words: list[str], program: str) -> int:
 
     # None of the settings and fixtures of the folder that this is called in.
     options = ["-c", os.devnull, "--rootdir", os.curdir, "--noconftest", "-p", "no:cacheprovider"]
-    options += ["-p", "harness.dev.conformance.plugin", "--check", " ".join(asked.words)]
+    options += ["-p", "harness.dev.conformance.plugin", "--check", shlex.join(asked.words)]
     options += ["-k", asked.k] if asked.k else []
     options += ["-v", "-rs", "--tb=short", "-Wignore::pytest.PytestAssertRewriteWarning"]
     options += ["--pyargs", "harness.dev.conformance.checks"]

@@ -3,6 +3,8 @@
 pytest -p harness.dev.conformance.plugin --pyargs harness.dev.conformance.checks --check "system=refresh"
 """
 
+import shlex
+
 import pytest
 
 from harness.dev.conformance.pool import WorkerPool
@@ -18,7 +20,7 @@ def pytest_addoption(parser):
 @pytest.fixture(scope="session")
 def checked(pytestconfig) -> Subject:
     """The system that is checked."""
-    words = (pytestconfig.getoption("--check") or "").split()
+    words = shlex.split(pytestconfig.getoption("--check") or "")
     return subject(words, pytestconfig.getoption("--check-config-dir"))
 
 
