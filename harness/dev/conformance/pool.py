@@ -48,10 +48,10 @@ class WorkerPool:
         # Workers need to meet for the first job of a size over shared memory, and over sockets whenever the
         # size has changed.
         meeting = None
-        if size > 1 and (size not in self.sharing if transport == "memory" else size != self.connected):
+        if size > 1 and (size not in self.sharing if transport == MEMORY else size != self.connected):
             self.meetings += 1
             meeting = str(self.scratch / f"store-{self.meetings}")
-            if transport == "memory":
+            if transport == MEMORY:
                 self.sharing.add(size)
             else:
                 self.connected = size
@@ -98,12 +98,12 @@ def _serve(pipe) -> None:
             try:
                 met = Meeting(rank, size, meeting, RENDEZVOUS) if meeting else None
                 seat = WorkerPlace.on_cpu(rank, size)
-                if met and transport == "memory":
+                if met and transport == MEMORY:
                     sharing[size] = memory.enter_context(process_group(met, seat, transport))
                 elif met:
                     group.close()
                     sockets = group.enter_context(process_group(met, seat, transport))
-                carrier = ALONE if size == 1 else sharing[size] if transport == "memory" else sockets
+                carrier = ALONE if size == 1 else sharing[size] if transport == MEMORY else sockets
                 answer = (True, job(Comm(rank, size, cpu, Recorder(), carrier), *args))
             except BaseException:
                 answer = (False, traceback.format_exc())
