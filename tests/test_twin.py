@@ -175,4 +175,9 @@ def test_fidelity_compares_and_flags(capsys):
     assert alike["ratio"] == alike["measured"] / alike["published"]
     for row in rows.values():
         assert row["ratio"] is None or row["off"] == (abs(row["ratio"] - 1) > 0.1)
-    assert fidelity.main(["arxive"]) == 2 and "twin" in capsys.readouterr().err
+
+
+def test_fidelity_refuses_a_name_before_it_generates_another_twin(monkeypatch, capsys):
+    monkeypatch.setattr(twin, "generate", lambda *given, **more: pytest.fail("nothing is to be generated"))
+    assert fidelity.main(["flickr", "twin/arxive"]) == 2
+    assert 'twin="arxive" is not known' in capsys.readouterr().err

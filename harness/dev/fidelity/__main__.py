@@ -46,8 +46,10 @@ def main(words: list[str], program: str) -> None:
     console = unfolded()
     rows: list[dict] = []
     at_least("--epochs", options.epochs, 1)
-    for name in options.names or twin.names():
-        name = name.removeprefix("twin/")
+    names = [name.removeprefix("twin/") for name in options.names] or twin.names()
+    for name in names:  # before any is generated, which takes a while
+        choice("twin", name, twin.names())
+    for name in names:
         found = compare(
             name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
         )
@@ -66,7 +68,6 @@ def compare(
 
     skip   costly statistics to leave out, of COSTLY
     """
-    choice("twin", name, SPECS)
     scale = quick_scale(name) if scale is None else scale
     started = time.perf_counter()
     graph = twin.generate(name, scale=scale, seed=seed)
