@@ -51,6 +51,12 @@ def test_metrics_by_epoch_and_worker(run, given, value):
     assert measure_of(given).value(run, math.nan) == pytest.approx(value)
 
 
+def test_the_least_share_of_nothing_is_no_value(tmp_path):
+    nothing, composed = [{(0, "x"): 0.0, (0, "all"): 0.0}], traces.config(gpus=1, epochs=1)
+    run = Run(traces.measured(tmp_path / "run", nothing, composed))
+    assert math.isnan(measure_of({"metrics": ["x"], "of": ["all"], "least": True}).value(run, math.nan))
+
+
 def test_statistics_of_the_partition(tmp_path):
     stats = {"halo": [10, 30], "inner": [50, 50], "vertices": 100}
     run = Run(traces.finished(tmp_path / "run", stats=stats))

@@ -162,8 +162,11 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
     if isinstance(claim.measure, dict):
         for row in claim.measure.get("more") or ():
             choice(f"{where}.measure.more", row, claim.rows)
-    for row in claim.needed:
+    for row in claim.rows:
         choice(f"{where}.rows", row, rows)
+    for field, other in (("control", claim.control), ("measure.of", claim.value.reference or None)):
+        if other is not None:
+            choice(f"{where}.{field}", other, rows)
     if claim.compare == "descending":
         fits, number = len(claim.rows) >= 2, "two or more"
     else:
@@ -195,7 +198,10 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
         raise InputError(f"{where} has neither published nor direction: give one")
     ends = claim.published
     if not isinstance(ends, int | float | None) and not (
-        isinstance(ends, list) and len(ends) == 2 and ends[0] <= ends[1]
+        isinstance(ends, list)
+        and len(ends) == 2
+        and all(isinstance(end, int | float) for end in ends)
+        and ends[0] <= ends[1]
     ):
         raise InputError(f"{where}.published={ends}: give a number, or [least, most]")
     if ends is not None and not any(map(math.isfinite, ends if isinstance(ends, list) else [ends])):

@@ -158,24 +158,18 @@ def _experiment(name: str, given: Any) -> Experiment:
         raise InputError("it holds no keys: give title, rows, sizes and claims")
     for key in given:
         choice("key", key, KEYS)
-    sizes = {}
-    for size, how in (given.get("sizes") or {}).items():
-        choice("size", size, SIZES)
-        sizes[size] = typed(Size, how, f"sizes.{size}")
-        more = [word for graph in sizes[size].graphs for word in graph.split()[1:]]
-        for word in [*more, *sizes[size].runs.split()]:
-            if "=" not in word:
-                raise InputError(f'sizes.{size}: "{word}" is no override: give KEY=VALUE')
+    sizes = _sizes(_shaped("sizes", given.get("sizes"), dict, "as small: {graphs: [cora], ...}"))
     rows, by = (_words(key, given.get(key) or {}) for key in ("rows", "by"))
     cause, because = (str(given.get(key) or "") for key in ("cause", "because"))
     if cause:
         choice("cause", cause, CAUSES)
-    fits = given.get("fits") or ()
-    if not isinstance(fits, list | tuple):
-        raise InputError(f"fits={fits}: give a list of printed rows (harness.papers.claims.fit)")
+    fits = _shaped("fits", given.get("fits"), list, "of printed rows (harness.papers.claims.fit)")
+    needs = _shaped("needs", given.get("needs"), list, "each with entry, part and needs")
+    for i, each in enumerate(needs):
+        _shaped(f"needs[{i}]", each, dict, "entry, part and needs")
     asked = [
         (f"claims[{i}]", claim if claim.cause else replace(claim, cause=cause, because=of or because))
-        for i, each in enumerate(given.get("claims") or ())
+        for i, each in enumerate(_shaped("claims", given.get("claims"), list, "each with entry, says, ..."))
         for claim in _cells(each, f"claims[{i}]", name)
         for of in [claim.because]
     ]
@@ -187,7 +181,7 @@ def _experiment(name: str, given: Any) -> Experiment:
         _drawings(given.get("draw") or {}),
         fits,
         tuple(claim for _, claim in asked),
-        tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
+        tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(needs)),
     )
     if experiment.claims and not (experiment.rows and experiment.sizes):
         raise InputError("its claims have no runs: give rows and sizes")
@@ -200,6 +194,35 @@ def _experiment(name: str, given: Any) -> Experiment:
     for i, need in enumerate(experiment.needs):
         choice(f"needs[{i}].entry", need.entry, published.experiments())
     return experiment
+
+
+def _shaped(key: str, given: Any, kind: type, give: str) -> Any:
+    """The list or the block of keys that stands at `key`, an empty one where nothing does. InputError, which
+    ends with what to `give`, where something else does."""
+    if given is not None and not isinstance(given, kind):
+        raise InputError(f"{key}={given}: give {'a list' if kind is list else 'keys'}, {give}")
+    return kind() if given is None else given
+
+
+def _sizes(given: Mapping[str, Any]) -> dict[str, Size]:
+    sizes = {}
+    for size, how in given.items():
+        choice("size", size, SIZES)
+        where = f"sizes.{size}"
+        sizes[size] = typed(Size, _shaped(where, how, dict, "graphs, runs and minutes"), where)
+        _texts(f"{where}.graphs", sizes[size].graphs)
+        more = [word for graph in sizes[size].graphs for word in graph.split()[1:]]
+        for word in [*more, *sizes[size].runs.split()]:
+            if "=" not in word:
+                raise InputError(f'{where}: "{word}" is no override: give KEY=VALUE')
+    return sizes
+
+
+def _texts(where: str, given: Sequence[Any]) -> None:
+    """InputError where a list holds something else than texts, which `typed` lets pass where it is a list."""
+    for each in given:
+        if not isinstance(each, str):
+            raise InputError(f"{where}={given}: give texts, not {each}")
 
 
 def _words(key: str, given: Any) -> dict[str, str]:
@@ -216,6 +239,7 @@ def _cells(given: Any, where: str, name: str) -> list[Claim]:
         raise InputError(f"{where}.{key} is made of each: leave it out")
     each, printed, without = (given.get(key) for key in cells.KEYS)
     claim = typed(Claim, {key: value for key, value in given.items() if key not in cells.KEYS}, where)
+    _texts(f"{where}.rows", claim.rows)
     for ours, _ in cells.each_of(each, where) if each else [({}, {})]:
         choice(f"{where}.entry", cells.named(claim.entry, ours, where), (*published.experiments(), name))
     return cells.expanded(claim, each, printed, without, where)

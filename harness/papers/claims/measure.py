@@ -153,6 +153,7 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
         return Measure(lambda run, _: _number(column.value(run.summary)), scored=column.scored, column=given)
     if isinstance(given, Mapping):
         keys = set(given)
+        _check_numbers(given, field)
         if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per", "times"}:
             how = _how(given.get("how", "mean"), field)
             return Measure(lambda run, _: _metric(run, given, how))
@@ -181,8 +182,6 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
                 choice(f"{field}.booked: replayed", what, BOOKED)
             if not isinstance(more, Mapping):
                 raise InputError(f"{field}.more={more}: give rows, each with further words, as ROW: WORDS")
-            if not isinstance(times, int | float) or not times > 0:
-                raise InputError(f"{field}.times={times}: give a number above 0")
             words = " ".join([str(given["words"]), str(more.get(row, ""))]).strip()
             for each in (words, *(f"{given['words']} {added}" for added in more.values())):
                 _known_words(each)
@@ -212,6 +211,16 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
     )
 
 
+def _check_numbers(given: Mapping[str, Any], field: str) -> None:
+    """InputError where the numbers of a block cannot be used, whatever it measures."""
+    times, epochs = given.get("times", 1), given.get("epochs")
+    if not isinstance(times, int | float) or not times > 0:
+        raise InputError(f"{field}.times={times}: give a number above 0")
+    pair = isinstance(epochs, list) and len(epochs) == 2 and all(isinstance(each, int) for each in epochs)
+    if epochs is not None and not pair:
+        raise InputError(f"{field}.epochs={epochs}: give the first and the last epoch, as [1, 10]")
+
+
 def unit_of(given: Any) -> str:
     """What an axis calls a measure."""
     if isinstance(given, str):
@@ -237,7 +246,9 @@ def _saved(given: Mapping[str, Any], field: str) -> Measure:
     """Seconds saved beside another row, over the seconds spent for it (CaPGNN, Fig. 19)."""
     rest = {key: given[key] for key in ("words", "whole") if key in given}
     epoch = measure_of({"replayed": "epoch", **rest}, field).value
-    percent = measure_of({"replayed": list(given["saved"]), **rest}, field).value
+    if not isinstance(given["saved"], list):
+        raise InputError(f"{field}.saved={given['saved']}: give names of segments, as [NAME, ...]")
+    percent = measure_of({"replayed": given["saved"], **rest}, field).value
 
     def value(run: Run, base: float) -> float:
         seconds = epoch(run, base)
@@ -249,6 +260,8 @@ def _saved(given: Mapping[str, Any], field: str) -> Measure:
 
 def _until(given: Mapping[str, Any], field: str, each: Callable[[Run], float]) -> Measure:
     """What has been spent until a score is reached, times what `each` says of the run."""
+    if not isinstance(given["to"], int | float):
+        raise InputError(f"{field}.to={given['to']}: give a share, as 0.99")
     within(f"{field}.to", given["to"], 0, 1)
     return Measure(
         lambda run, best: _reached(run, given["to"] * best, REACHED[given["in"]]) * each(run),
@@ -298,7 +311,8 @@ def _share(run: Run, given: Mapping[str, Any]) -> float:
         sum(np.nansum(_table(run, name, given), axis=1) for name in given[key]) for key in ("metrics", "of")
     )
     if given.get("least"):
-        return float(100 * np.min(above[below > 0] / below[below > 0]))
+        shares = above[below > 0] / below[below > 0]
+        return float(100 * shares.min()) if len(shares) else float("nan")
     return float(100 * np.sum(above) / np.sum(below))
 
 
