@@ -85,6 +85,8 @@ def test_what_is_printed_of_many_epochs_is_an_epoch_s_share():
     relative = {"computing": "a", "waiting": "b"}
     assert fit._target(entry, relative, 1, "fits[0]") == Target(10.0, 4.0, relative=True)
     assert fit._target(entry, {"epoch": "a", "waiting": "c"}, 1, "fits[0]") is None
+    with pytest.raises(InputError, match=r"^fits\[0\].printed: capgnn_table7 leaves -6 s to compute"):
+        fit._target(entry, {"epoch": "b", "waiting": "a"}, 1, "fits[0]")
 
 
 @pytest.mark.parametrize(

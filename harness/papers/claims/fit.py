@@ -136,15 +136,17 @@ def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[s
 
 
 def _target(entry: published.Entry, sources: Mapping[str, str], over: float, where: str) -> Target | None:
-    """The printed seconds per epoch of a row; None where one of its numbers is missing."""
+    """The printed seconds per epoch of a row; None where one of its numbers is missing. InputError where they
+    leave no time to compute."""
     seconds = {key: cells.number_at(entry, place, where) for key, place in sources.items()}
     known = {key: value / over for key, value in seconds.items() if value is not None}
     if known.keys() != seconds.keys():
         return None
-    if "epoch" in known:
-        waiting = known.get("waiting")
-        return Target(known["epoch"] - (waiting or 0.0), waiting)
-    return Target(known["computing"], known["waiting"], relative=True)
+    waiting = known.get("waiting")
+    computing = known["epoch"] - (waiting or 0.0) if "epoch" in known else known["computing"]
+    if not computing > 0:
+        raise InputError(f"{where}.printed: {entry.id} leaves {computing:g} s to compute: give other places")
+    return Target(computing, waiting, relative="computing" in known)
 
 
 def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> list[Run]:
