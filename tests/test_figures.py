@@ -146,6 +146,13 @@ def test_a_folder_of_ones_own_is_listed_and_what_it_lacks_is_named(tmp_path, cap
     assert 'mine.draw="losses" is not known' in refused()
     (folder / "losses.py").write_text("import nothing_there")
     assert "cannot be imported: ModuleNotFoundError" in refused()
+    (folder / "losses.py").write_text("def drawn(groups):\n    pass\n")
+    assert "losses.py has no function draw(groups): write one" in refused()
+    (folder / "losses.py").write_text("def draw(groups, over):\n    pass\n")
+    assert "mine.draw.losses: missing a required argument: 'over'; give the options of draw in" in refused()
+    (folder / "mine.yaml").write_text(PLAN % TINY + "draw:\n  losses: {over: x, rows: [mine]}\n")
+    assert "mine.draw.losses.rows=['mine']: give rows with their names in the picture" in refused()
+    (folder / "mine.yaml").write_text(PLAN % TINY + "draw:\n  losses: {}\n")
     (folder / "losses.py").write_text("def draw(groups):\n    pass\n")
     assert figures.main(["--from", str(folder), "--list"]) == 0
     assert capsys.readouterr().out == "mine  what one's own drawing shows\n"

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -72,12 +73,28 @@ def _drawings(plan: Experiment, own: Mapping[str, ModuleType]) -> list[tuple[Mod
     known = [m.name for m in pkgutil.iter_modules(figures.__path__) if m.name not in TOOLS]
     drawings = []
     for name, options in plan.draw.items():
+        where = f"{plan.name}.draw.{name}"
         choice(f"{plan.name}.draw", name, (*known, *own))
-        for row in options.get("rows", ()):
-            choice(f"{plan.name}.draw.{name}.rows", row, tuple(plan.rows))
+        shown = options.get("rows", {})
+        if not isinstance(shown, Mapping):
+            raise InputError(f"{where}.rows={shown}: give rows with their names in the picture, as ROW: NAME")
+        for row in shown:
+            choice(f"{where}.rows", row, tuple(plan.rows))
         module = own[name] if name in own else importlib.import_module(f"harness.papers.figures.{name}")
+        _check_options(where, module, {key for key in options if key != "rows"})
         drawings.append((module, options))
     return drawings
+
+
+def _check_options(where: str, module: ModuleType, options: set[str]) -> None:
+    """InputError where a module has no function `draw`, or one that takes other options: before the runs are
+    made, which may take hours."""
+    if not callable(getattr(module, "draw", None)):
+        raise InputError(f"{where}: {module.__file__} has no function draw(groups): write one")
+    try:
+        inspect.signature(module.draw).bind([], **dict.fromkeys(options))
+    except TypeError as error:
+        raise InputError(f"{where}: {error}; give the options of draw in {module.__file__}") from None
 
 
 def _imported(path: Path) -> ModuleType:
