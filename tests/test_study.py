@@ -223,6 +223,19 @@ def test_a_row_of_a_system_from_outside_the_tree(place, started, monkeypatch, tm
         assert said in capsys.readouterr().err
 
 
+def test_what_is_no_place_for_a_study_is_refused_before_anything_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(study, "gather", lambda *given: pytest.fail("nothing is to be run"))
+    page, folder = tmp_path / "page.md", tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "study.csv").write_text("a,b\n1,2\n")
+    for out, said in (
+        (page, "study.csv holds no tables of a study: move it away, or give another --out"),
+        (folder, f"out={folder} is no place for a file"),
+    ):
+        assert study.main(["--out", str(out)]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_the_page_in_the_tree_is_what_its_table_makes():
     page = ROOT / "docs" / "systems" / "README.md"
     assert page.read_text() == study.page(read_table(page.with_name("study.csv")))

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.base.errors import InputError, choice
+from harness.base.disk import replacing
+from harness.base.errors import InputError, check_place, choice, writing
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted
 from harness.base.words import key_of, key_values
@@ -137,6 +138,8 @@ def _main(words: list[str], program: str) -> int:
     # For each graph and kind: run what is lacking, then write the table and the page anew.
     console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    check_place("out", asked.out)
     made = read_table(asked.out.with_name(TABLE))
     for name in asked.graphs:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
@@ -155,13 +158,18 @@ def _main(words: list[str], program: str) -> int:
                     if partition in there or not (some or partition in parts):
                         made = with_part(made, (name, kind, partition + some), rows)
                 made = ordered(made, list(GRAPHS), list(ROWS))
-                asked.out.parent.mkdir(parents=True, exist_ok=True)
-                made.to_csv(asked.out.with_name(TABLE), index=False, lineterminator="\n")
-                asked.out.write_text(page(made))
+                _write(asked.out.with_name(TABLE), made.to_csv(index=False, lineterminator="\n"))
+                _write(asked.out, page(made))
     if made.empty:
         raise InputError(f"no run has finished in {places.results}; leave out --only-there")
     print(asked.out)
     return int(failed)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole: what was there stays where that fails."""
+    with writing(path, "give another --out"), replacing(path, "w") as file:
+        file.write(text)
 
 
 def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:

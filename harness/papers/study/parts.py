@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.base.errors import InputError
 from harness.results.report import groups
 from harness.results.report.table import sections
 
@@ -108,10 +109,17 @@ def place(heading: str) -> str:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """What was kept of the study, all of it text; no rows where there is no file."""
-    if path.exists():
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
-    return pd.DataFrame(columns=list(PLACE))
+    """What was kept of the study, all of it text; no rows where there is no file. InputError where the file
+    is another."""
+    if not path.exists():
+        return pd.DataFrame(columns=list(PLACE))
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError:  # pandas's ParserError, or no text
+        table = pd.DataFrame()
+    if not {*PLACE, *SHOWN} <= {*table}:
+        raise InputError(f"{path} holds no tables of a study: move it away, or give another --out")
+    return table
 
 
 def with_part(table: pd.DataFrame, at: tuple[str, str, str], rows: pd.DataFrame) -> pd.DataFrame:
