@@ -76,7 +76,7 @@ def test_a_value_beside_zero_has_no_ratio():
 
 
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
-    path = tmp_path / "new" / "a.json"
+    path = tmp_path / "a.json"
     found = [
         line(FAST, peer_samples=[1.9, 2.0, 2.1]),
         lines.BenchLine("epoch", "DGL", math.nan, "s"),
@@ -124,6 +124,7 @@ def test_a_missed_target_is_named_and_a_busy_machine_or_a_small_bench_is_not_jud
 
 @pytest.mark.parametrize("words, said", [
     (["--rounds", "0"], "--rounds=0 is too small"), (["--margin", "-1"], "--margin=-1.0 is out of range"),
+    (["--json", "{tmp}"], "is no place for a file: give the name of one"),
     (["--against", "{tmp}"], "holds no harness/__main__.py"),
     (["--against", str(ROOT), "epochs"], '"epochs" is not KEY=VALUE'),
     (["epochs=3"], "give --against CHECKOUT too"),

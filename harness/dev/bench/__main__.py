@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from harness.base.errors import InputError, at_least, within
+from harness.base.errors import InputError, at_least, check_place, within
 from harness.base.scratch import scratch
 from harness.base.subcommand import AS_WRITTEN, Parser, command
 from harness.base.terminal import Terminal, unfolded
@@ -101,6 +101,8 @@ def main(words: list[str], program: str) -> int:
     if other is None and keys:
         raise InputError(f'"{asked.keys[0]}" is a key of --against: give --against CHECKOUT too')
     path = asked.json or Path("results", "bench", f"{datetime.now():%Y%m%d-%H%M%S}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_place("json", path)
     with scratch() as folder:
         if other is not None:
             code = _beside(folder, other, keys, asked, path, console)

@@ -158,7 +158,6 @@ def interleaved(
 def write(lines: Sequence[BenchLine], path: Path, loads: Mapping[str, Load], **more: Any) -> None:
     """JSON: `environment` as in a run folder (with the revision of this checkout), `loads` (what else the
     machine did, by part), `more` and `lines`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "bench": SCHEMA,
         "environment": environment(),
