@@ -30,7 +30,7 @@ from harness.dev.bench.products import order_of, tilings_of
 from harness.dev.bench.runs import WARM_UP, Folders, cpu_per_epoch, in_turn, train
 from harness.run.config import make_system
 
-WORKERS, EPOCHS = 4, 12
+WORKERS = 4
 PARTITIONS = ("metis", "random")
 TARGETS = {"once": 1.20, "refetch": 1.6}  # by `features`: of one worker's CPU seconds, on METIS's parts
 ABOVE_FLOOR = 1.05  # what is good beside the floor, where that is above the target
@@ -56,7 +56,7 @@ class Empty(Transport):
 
 
 def cpu_lines(
-    graph: Graph, model: ModelConfig, folders: Folders, rounds: int = 4, each: int = EPOCHS, **keys
+    graph: Graph, model: ModelConfig, folders: Folders, rounds: int, each: int, **keys
 ) -> list[BenchLine]:
     """CPU seconds per epoch of exact training: 4 workers together over one worker with all cores, by
     `features` and partition. On METIS's parts a line is held to its target, or to 5 % above the floor where

@@ -254,7 +254,7 @@ def timed(run: Callable[[], object], device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[BenchLine]:
+def epoch_lines(graph: Graph, model: ModelConfig, rounds: int) -> list[BenchLine]:
     """Median seconds of an epoch with all cores. AssertionError where somebody's losses differ from ours."""
     torch.set_num_threads(cpu_count())
     keep_freed_memory()

@@ -50,7 +50,7 @@ def share(trace: Trace, layer: int = 1) -> float | None:
 
 
 def lean_lines(
-    folders: Folders, data_dir: Path, rounds: int = 4, graphs: Iterable[str] = GRAPHS, **keys
+    folders: Folders, data_dir: Path, rounds: int, graphs: Iterable[str] = GRAPHS, **keys
 ) -> list[BenchLine]:
     """CPU seconds per epoch of all 4 workers, `lean` over `vanilla` with `features=once`, the study's model.
     A graph whose files are not in `data_dir` has one line that says so: nothing is downloaded."""
@@ -83,7 +83,7 @@ def _beside(folders: Folders, rounds: int, name: str, case: dict) -> BenchLine:
     return BenchLine.of("lean", what, "CPU s", found[LEAN], found[REFERENCE], target, note)
 
 
-def alone_lines(data_dir: Path, rounds: int = 9, hidden: int = 64) -> list[BenchLine]:
+def alone_lines(data_dir: Path, rounds: int, hidden: int = 64) -> list[BenchLine]:
     """Seconds of one worker's epoch with `rows=needed features=once` over DGL's and PyG's, all cores."""
     lines = []
     for dataset, target in ALONE:

@@ -1,23 +1,17 @@
-"""Seconds that each vertex-cut partitioner takes for 10^7 undirected edges into 8 parts."""
+"""Seconds that each vertex-cut partitioner takes for a graph's edges into 8 parts."""
 
 from functools import partial
-from pathlib import Path
 
-from harness.data import sources
-from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
 from harness.data.partition.config import EDGE_METHODS
 from harness.data.partition.vertexcut import assign_edges
 from harness.dev.bench.lines import BenchLine, interleaved
 
-# 10 M undirected edges at the real mean degree
-GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.1753)
 PARTS, TARGET_S = 8, 60.0
 
 
-def partition_lines(graph: Graph | None = None, rounds: int = 1) -> list[BenchLine]:
+def partition_lines(graph: Graph, rounds: int) -> list[BenchLine]:
     """A line per vertex-cut method, held to TARGET_S seconds."""
-    graph = graph or sources.load(GRAPH, Path("data"), seed=1)
     edges = len(assign_edges(graph, EDGE_METHODS[0], PARTS, 1).owner)
     seconds = interleaved(
         {method: partial(assign_edges, graph, method, PARTS, 1) for method in EDGE_METHODS}, rounds, warm_up=0

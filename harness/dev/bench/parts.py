@@ -20,7 +20,6 @@ from harness.dev.bench.lines import BenchLine
 from harness.dev.bench.needed import alone_lines, lean_lines
 from harness.dev.bench.order import order_lines
 from harness.dev.bench.overlap import overlap_lines
-from harness.dev.bench.partition import GRAPH as CUT
 from harness.dev.bench.partition import partition_lines
 from harness.dev.bench.runs import Folders
 from harness.dev.bench.spmm import CURVE, spmm_lines
@@ -56,7 +55,7 @@ class Extent:
 FULL = Extent(
     graph=DatasetConfig(name="reddit", source="twin", scale=0.05),
     model=Gcn(layers=2, hidden=128, dropout=0.0),
-    cut=CUT,
+    cut=DatasetConfig(name="reddit", source="twin", scale=0.1753),  # 10^7 undirected edges
     runs={},
     workers=(2, 4),
     hidden=(64, 128, 256),
@@ -168,6 +167,6 @@ PARTS = {
     ),
     "spmm": Part(
         "the sparse product, beside DGL's and a copy in memory",
-        lambda s: spmm_lines(s.extent.graph, s.extent.rounds * 3 // 2, s.extent.entries),
+        lambda s: spmm_lines(s.graph(), s.extent.rounds * 3 // 2, s.extent.entries),
     ),
 }

@@ -20,8 +20,7 @@ from harness.core.kernels.dgl_kernel import CopySum
 from harness.core.kernels.spmm import NumbaKernel, SparseOperator
 from harness.core.kernels.tiling import Tilings
 from harness.core.kernels.tiling_measured import random_block
-from harness.data import sources
-from harness.data.config import DatasetConfig
+from harness.data.graph import Graph
 from harness.data.partition.shard import Csr
 from harness.dev.bench.epoch import whole
 from harness.dev.bench.gpu import copy_rates
@@ -34,12 +33,12 @@ CURVE = (1e5, 1e6, 1e7)  # entries
 DEGREE, WIDTH = 50, 128  # of the graphs with uniform neighbours
 
 
-def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] = CURVE) -> list[BenchLine]:
-    """Every line of the part; `dataset` is the graph of the comparison with DGL, `sizes` are the entries of
+def spmm_lines(graph: Graph, rounds: int, sizes: Sequence[float]) -> list[BenchLine]:
+    """Every line of the part; `graph` is that of the comparison with DGL, `sizes` are the entries of
     the graphs with uniform neighbours."""
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
-    block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
+    block = whole(graph).inner_edges
     copied = [rate / 1e9 for rate in copy_rates(torch.device("cpu"))]
     copy = BenchLine.of("spmm", "memory copied, read plus written", "GB/s", copied)
     return [copy, *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]

@@ -9,7 +9,7 @@ from harness.dev.bench.runs import Finished, Folders, train
 TARGET_S = 1.5
 
 
-def start_lines(folders: Folders, rounds: int = 4, workers: int = 4, **keys) -> list[BenchLine]:
+def start_lines(folders: Folders, rounds: int, workers: int = 4, **keys) -> list[BenchLine]:
     """From the command to the end of the first epoch of all workers: in all, and in stages."""
     case = {"gpus": workers, "epochs": 2, "system__features": "once", **keys}
     run = partial(train, folders, **case)

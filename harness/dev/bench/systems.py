@@ -35,7 +35,7 @@ BAG_TARGET = 3.0  # of an epoch's CPU seconds on bags of words
 
 
 def system_lines(
-    folders: Folders, rounds: int = 4, names: Sequence[str] | None = None, **keys
+    folders: Folders, rounds: int, names: Sequence[str] | None = None, **keys
 ) -> list[BenchLine]:
     """A line per system, each with its values in `conf/system/`, 4 workers: CPU seconds that an epoch
     computes, over those of vanilla with the same `features`. Where an epoch has several steps, a step is
@@ -74,7 +74,7 @@ def system_lines(
     return lines
 
 
-def sampled_lines(folders: Folders, rounds: int = 4, **keys) -> list[BenchLine]:
+def sampled_lines(folders: Folders, rounds: int, **keys) -> list[BenchLine]:
     """Seconds of an epoch of the system that draws a tenth of its halo rows, 4 workers, over vanilla's with
     the same `features` and partition; CPU seconds of both in the note."""
     lines = []
@@ -92,7 +92,7 @@ def sampled_lines(folders: Folders, rounds: int = 4, **keys) -> list[BenchLine]:
     return lines
 
 
-def bag_lines(folders: Folders, data_dir: Path, rounds: int = 4, **keys) -> list[BenchLine]:
+def bag_lines(folders: Folders, data_dir: Path, rounds: int, **keys) -> list[BenchLine]:
     """CPU seconds per epoch of all 4 workers on a graph whose features are bags of words, over vanilla's with
     `features=once` on METIS's parts. A system over an edge-cut has METIS's parts. A system over a vertex-cut
     has the cut made of METIS's parts, and a further line without a target for its own cut. Where the graph's
