@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from harness.run import runner
 from tests.pages import CONF, ROOT
 
 GRAPH = "dataset=twin/flickr dataset.scale=0.01 workers=3 epochs=6 threads=1 order=transform seed=1"
-PARTITIONS = ("metis", "random")
-CUTS = {"cdfgnn": ("ebv", "hep"), "cofree": ("ebv", "hep")}  # vertex-cuts
+EDGE_CUTS, VERTEX_CUTS = ("metis", "random"), ("ebv", "hep")
 # Rounds of an asynchronous run depend on who comes first.
 WORDS = {"digest_a": "system.order=rotation"}
 
@@ -49,7 +49,7 @@ def trained(checkout: Path, system: str, partition: str, folder: Path) -> dict[s
 def main(checkout: Path, *names: str) -> int:
     differing = 0
     for system in names or sorted(path.stem for path in CONF.glob("*.yaml")):
-        for partition in CUTS.get(system, PARTITIONS):
+        for partition in VERTEX_CUTS if runner.brings_partition(f"system={system}") else EDGE_CUTS:
             with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
                 now = trained(ROOT, system, partition, Path(ours))
                 then = trained(checkout, system, partition, Path(theirs))
