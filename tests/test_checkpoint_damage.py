@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
-from harness.core.checkpoint import Checkpoints
+from harness.base.machine import LimitReached
+from harness.comm.transport import PeerLost
+from harness.core.checkpoint import Checkpoints, _save
 from systems.vanilla import Vanilla
 
 
@@ -182,3 +184,28 @@ def test_the_state_of_another_run_is_refused_in_one_sentence(tmp_path):
         trainer.system = SimpleNamespace()  # of no module here: as it is, for its author to see where
         with pytest.raises(type(error)):
             Checkpoints(tmp_path, 0, Alone(), "mine").restore(trainer)
+
+
+@pytest.mark.parametrize(
+    "error, kind, says",
+    [
+        (InputError("a store that is not there"), InputError, "a store that is not there"),
+        (PeerLost("worker 1 is gone"), PeerLost, "worker 1 is gone"),
+        (RuntimeError("can't allocate memory: 8 bytes"), LimitReached, ".* cannot be read now: .* memory"),
+    ],
+)
+def test_what_stops_a_resumed_run_beside_its_checkpoint_is_not_blamed_on_that(tmp_path, error, kind, says):
+    save(tmp_path, 1)
+
+    def load(state):
+        raise error
+
+    trainer = SimpleNamespace(load_state_dict=load, system=Vanilla())
+    with pytest.raises(kind, match=f"^{says}$"):
+        Checkpoints(tmp_path, 0, Alone(), "mine").restore(trainer)
+
+
+def test_a_state_is_whole_where_the_system_takes_it_in_parts(tmp_path):
+    with open(tmp_path / "state", "wb") as file:
+        _save(state(4), SimpleNamespace(write=lambda data: file.write(data[:100])))
+    assert torch.equal(torch.load(tmp_path / "state")["model"]["w"], state(4)["model"]["w"])

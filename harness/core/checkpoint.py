@@ -15,6 +15,8 @@ from harness.base.errors import InputError, writing
 from harness.base.machine import check_machine
 from harness.base.target import TREE
 from harness.comm.comm import Comm
+from harness.comm.service import ServiceLost
+from harness.comm.transport import PeerLost
 from harness.core.trainer import Trainer
 
 # What reading a damaged file may raise.
@@ -77,7 +79,10 @@ class Checkpoints:
             if state is not None:
                 try:
                     trainer.load_state_dict({"next_epoch": epoch, **state})
+                except (InputError, PeerLost, ServiceLost):
+                    raise  # what is fetched anew cannot be had, which is no fault of the checkpoint
                 except (RuntimeError, KeyError, ValueError, TypeError) as error:
+                    check_machine(error, self.folder)
                     if type(trainer.system).__module__.partition(".")[0] not in TREE:
                         raise  # may as well be a fault of a system of one's own, whose author needs to see it
                     said = (str(error).splitlines() or [""])[0]
@@ -178,12 +183,15 @@ class Checkpoints:
 
 
 def _save(state: dict[str, Any], file: IO[bytes]) -> None:
-    """torch.save, with the disk's own error where it cannot be written, which torch hides behind another."""
+    """torch.save into an unbuffered file, with the disk's own error where it cannot be written, which torch
+    hides behind another."""
     failed: list[OSError] = []
 
-    def write(data: bytes) -> int:
+    def write(data: bytes) -> None:
+        left = memoryview(data)
         try:
-            return file.write(data)
+            while left:  # the system takes a part of what it is given: at most 2 GiB at a time
+                left = left[file.write(left) :]
         except OSError as error:
             failed.append(error)
             raise
