@@ -103,6 +103,10 @@ def test_rates_are_those_of_torchs_schedulers(epochs, warmup, every, gamma, floo
         np.testing.assert_allclose(found[warmup:], want, rtol=1e-9, atol=1e-12)
 
 
+def test_a_rate_beyond_the_largest_number_is_infinite():
+    assert Step(every=1, gamma=10.0).factor(400, 500) == np.inf
+
+
 def test_the_default_is_adam_at_a_constant_rate():
     run = run_of()
     assert run.composed["optimiser"] == {

@@ -54,7 +54,10 @@ class Step(Schedule):
     gamma: float = number(0.1, 0, 1000, above=True)
 
     def after_warmup(self, epoch: int, epochs: int) -> float:
-        return self.gamma ** (epoch // self.every)
+        try:
+            return self.gamma ** (epoch // self.every)
+        except OverflowError:  # beyond the largest float, in a run that goes on though it has diverged
+            return math.inf
 
 
 @dataclass
