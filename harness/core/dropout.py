@@ -153,7 +153,7 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, p: float, key: int) -> torch.Ten
 
     ids   [rows] int32 global vertex ids, on x's device
     key   an integer made of seed, epoch and layer: another key, another mask
-    Differentiable in x; the backward pass computes the mask again. InputError unless 0 <= p < 1.
+    Differentiable in x; the backward pass computes the mask again. InputError unless 0 <= p <= 1 - 2^-16.
     """
     threshold = _threshold(p)
     return x if threshold == 0 else applied(_Dropout, x, ids, key, threshold)

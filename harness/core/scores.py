@@ -14,7 +14,8 @@ scores of their positives once per evaluation, and sum counts.
     balanced   mean over classes of the recall, TP / positives; of several labels per vertex the mean of
                (TP / positives + TN / negatives) / 2
 
-A class without positives, or for `auc` without negatives, in a split is left out of that split's mean.
+A class without positives in a split is left out of that split's mean. So is one without negatives, for `auc`
+and, of several labels per vertex, for `balanced`.
 """
 
 import math

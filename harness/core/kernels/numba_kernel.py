@@ -245,7 +245,7 @@ class _Way(NamedTuple):
 class NumbaProduct:
     """out (+)= row * (B + s I) (column * x) for one block B, over any float type.
 
-    memory   where rows are packed; null: its own
+    memory   where rows are packed; None: its own
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class NumbaProduct:
         return packed, block.num_rows * way.taken * itemsize * blocked
 
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
-        """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] float32 or None."""
+        """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] or None."""
         width, block = x.shape[1], self._block
         if width == 0 or block.num_rows == 0:
             return

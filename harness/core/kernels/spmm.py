@@ -262,10 +262,10 @@ class SparseOperator:
     """x [cols, F] -> r * (B + s I) (c * x)  [rows, F], and its exact transpose.
 
     block       Csr; its index arrays are used in place
-    row, column [rows], [cols] float32 (numpy or tensor), or None for 1
+    row, column [rows], [cols] (numpy or tensor), or None for 1
     self_loops  each row also counts itself (a square block only)
-    symmetric   B equals its transpose: a square block is then used for both directions
-    values      [entries] instead of the block's own
+    symmetric   B equals its transpose: a square block without values is then used for both directions
+    values      [entries] instead of the block's own; None: the block's own, or 1
     """
 
     def __init__(
