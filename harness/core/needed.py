@@ -83,7 +83,7 @@ def ordered(depth: np.ndarray, layers: int) -> tuple[np.ndarray, list[int], np.n
     """`order` and `counts` of `NeededRows`, and the place [n] of each row in that order (undefined for a row
     that no layer needs). depth [n]: number of the last set R_l that each row is in, -1 for none."""
     counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
-    order, place = np.lexsort((np.arange(len(depth)), -depth))[: counts[0]], np.empty(len(depth), np.int64)
+    order, place = np.argsort(-depth, kind="stable")[: counts[0]], np.empty(len(depth), np.int64)
     place[order] = np.arange(len(order))
     return order, counts, place
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from harness.base.autograd import applied
 from harness.comm.comm import Comm
 
+EPS = 1e-5  # keeps the divisor of a column from 0 whose values are all equal
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu,
     "elu": F.elu,
@@ -22,7 +23,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class BatchNorm(nn.Module):
     """Batch norm (Ioffe and Szegedy, 2015) whose batch is the whole graph:
 
-        y = weight (z - mean) / sqrt(var + eps) + bias          mean, var [f] over all vertices of all workers
+        y = weight (z - mean) / sqrt(var + EPS) + bias          mean, var [f] over all vertices of all workers
 
     Every pass sees the whole graph, so the exact forward pass of evaluation takes its own statistics, as
     training does: there are no running averages, and nothing to keep for a resumed run.
@@ -31,22 +32,21 @@ class BatchNorm(nn.Module):
     purpose `batch_norm`.
     """
 
-    def __init__(self, width: int, eps: float = 1e-5):
+    def __init__(self, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width))
-        self.eps = eps
 
     def forward(self, z: torch.Tensor, comm: Comm, vertices: int, layer: int) -> torch.Tensor:
         """The normalised rows y [n, f] of z [n, f], whose first `vertices` rows are this worker's vertices;
         the others are mirrors, whose masters bring them into the statistics.
         """
-        return applied(_Standardise, z, comm, vertices, layer, self.eps) * self.weight + self.bias
+        return applied(_Standardise, z, comm, vertices, layer) * self.weight + self.bias
 
 
 class _Standardise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: torch.Tensor, comm: Comm, vertices: int, layer: int, eps: float) -> torch.Tensor:
+    def forward(ctx: Any, z: torch.Tensor, comm: Comm, vertices: int, layer: int) -> torch.Tensor:
         # Each worker sums its own rows and the sums are added up. The variance is summed around the mean, in
         # a second all-reduce: the difference of two large sums would lose its digits.
         own = z[:vertices]
@@ -56,14 +56,14 @@ class _Standardise(torch.autograd.Function):
         centred = z - sums[:-1] / count
         squares = centred[:vertices].square().sum(0)
         comm.all_reduce(squares, "batch_norm", layer, "forward")
-        scale = torch.rsqrt(squares / count + eps)
+        scale = torch.rsqrt(squares / count + EPS)
         standard = centred * scale
         ctx.save_for_backward(standard, scale, count)
         ctx.given = comm, vertices, layer
         return standard
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         # dL/dz = scale (g - (sum g + standard sum(g standard)) / count), both sums over all vertices. Rows of
         # one vertex on several workers each bring a part of g; the master subtracts for all of them.
         standard, scale, count = ctx.saved_tensors
@@ -73,4 +73,4 @@ class _Standardise(torch.autograd.Function):
         total, along = sums.view(2, -1) / count
         back = g.clone(memory_format=torch.contiguous_format)
         back[:vertices] -= total + standard[:vertices] * along
-        return back * scale, None, None, None, None
+        return back * scale, None, None, None
