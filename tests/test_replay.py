@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.core.cluster import Cluster, Link
+from harness.model.replay import crossover
 from harness.model.replay.__main__ import main
 from harness.model.replay.crossover import with_link
 from harness.model.replay.settings import cluster_of, parse
 from harness.model.replay.times import times_of
 from harness.results import files
 from harness.results.reader import Trace
+from harness.results.report.groups import load
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
 
 seconds = st.floats(1e-4, 0.1)
@@ -130,8 +132,10 @@ def test_crossovers_are_where_two_systems_take_the_same_time(crossing, tmp_path,
 
 def test_which_is_first_at_a_score(crossing, tmp_path, capsys):
     words, table = [*crossing, "gbytes_per_s=0.1:10:3"], tmp_path / "map.csv"
-    assert main([*words, "reaches=55", "--csv", str(table)]) == 0
-    assert "the first system at 55.00 % on validation vertices" in capsys.readouterr().out
+    assert main([*words, "reaches=55", "epochs=10", "--csv", str(table)]) == 0
+    said = capsys.readouterr().out
+    assert "the first system at 55.00 % on validation vertices" in said
+    assert "means over 2 epochs after the first" in said, "as many as the runs have"
     assert "seconds_to_score" in table.read_text().splitlines()[0]
     for reaches, told in (
         ("61", "is reached by all runs of 0 of 2 systems"),
@@ -228,13 +232,20 @@ def test_a_trace_that_does_not_say_whether_it_overlaps_is_refused(tmp_path, caps
     ("start_s", float("nan")), ("end_s", float("nan")), ("worker", 7), ("epoch", 90), ("peers", None),
 ])  # fmt: skip
 def test_spans_that_no_run_could_trace_are_one_sentence(tmp_path, column, value):
-    """As in a folder that somebody gave."""
-    trace = Trace(recorded(tmp_path / "run", [[0.01, 0.02]]))
+    """As in a folder that somebody gave; also where it is one of several whose systems are compared."""
+    folders = [recorded(tmp_path / name, [[0.01, 0.02]], label=name) for name in ("other", "run")]
+    _, replayer, _ = parse([str(folders[1])])
+    _, apart, asked = parse([*map(str, folders), *APART, "latency_us=1:2:2"], crossover.KEYS)
+    groups, _ = load(folders)
+    trace = groups[1].first.trace
     trace.spans[column] = [value] * len(trace.spans)
-    _, replayer, _ = parse([str(trace.run_dir)])
-    with pytest.raises(InputError, match=r"run cannot be replayed: its spans .*fresh=true") as told:
-        replayer.replay(trace)
-    assert "\n" not in str(told.value)
+    for replay in (
+        lambda: replayer.replay(trace),
+        lambda: crossover.search(groups, apart, crossover.Grid.of(asked)),
+    ):
+        with pytest.raises(InputError, match=r"run cannot be replayed: its spans .*fresh=true") as told:
+            replay()
+        assert "\n" not in str(told.value)
 
 
 def test_without_runs_or_keys_of_a_cluster_nothing_is_replayed(tmp_path):

@@ -26,7 +26,7 @@ from harness.base.terminal import counted
 from harness.core.cluster import Cluster
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import Begin, Program
-from harness.model.replay.settings import Replayer
+from harness.model.replay.settings import Replayer, refused_spans
 from harness.model.replay.times import first_epoch, times_of
 from harness.results.reader import Trace
 from harness.results.report.curves import curve
@@ -93,6 +93,7 @@ def _range(key: str, given: object) -> list[float]:
 class Map:
     """The result of a search.
 
+    epochs      the fewest and the most epochs of a run that a mean is taken over
     seconds     a column per system, by name: an epoch, or the time to the score `target`; a row by latency_us
                 and gbytes_per_s
     crossings   where two systems take the same time: (latency in us, the faster system below, the faster one
@@ -106,6 +107,7 @@ class Map:
     link: str
     cluster: str
     groups: list[Group]
+    epochs: tuple[int, int]
     seconds: pd.DataFrame
     crossings: list[tuple[float, str, str, float]]
     target: float | None
@@ -115,6 +117,12 @@ class Map:
     def fastest(self) -> pd.Series:
         """The fastest system at each point; of equally fast ones the first by name."""
         return self.seconds.idxmin(axis=1)
+
+    @property
+    def means(self) -> str:
+        """Over how many epochs means are taken, in words."""
+        least, most = self.epochs
+        return f"means over {f'{least} to ' * (least < most)}{counted(most, 'epoch')}"
 
 
 def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
@@ -149,15 +157,19 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
     target = None if grid.reaches is None else _target(grid.reaches, groups)
     needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
     programs = {
-        group.label: [first_epochs(replayer.program(run.trace), grid.epochs + 1) for run in group.runs]
+        group.label: [(run.trace, _program(run.trace, replayer, grid.epochs)) for run in group.runs]
         for group in groups
         if group.label not in never
     }
+    replayed = {max(len(program.epochs) - 1, 1) for own in programs.values() for _, program in own}
 
     def seconds(name: str, latency: float, bandwidth: float) -> float:
         """An epoch of a system, or all until the score, mean over its runs."""
         changed = with_link(cluster, link, bandwidth, latency)
-        made = [replayer.on(changed, program) for program in programs[name]]
+        made = []
+        for trace, program in programs[name]:
+            with refused_spans(trace):
+                made.append(replayer.on(changed, program))
         each = [times_of(timeline).epoch for timeline in made]
         if target is not None:
             first = map(first_epoch, made)
@@ -183,7 +195,14 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
                 low, high = (middle, high) if same else (low, middle)
             below, above = (a, b) if difference[j] < 0 else (b, a)
             crossings.append((latency, below, above, math.sqrt(low * high)))
-    return Map(grid, link, replayer.display_name, list(groups), found, crossings, target, never)
+    epochs = min(replayed), max(replayed)
+    return Map(grid, link, replayer.display_name, list(groups), epochs, found, crossings, target, never)
+
+
+def _program(trace: Trace, replayer: Replayer, epochs: int) -> Program:
+    """The program of a run up to the end of so many epochs after its first."""
+    with refused_spans(trace):
+        return first_epochs(replayer.program(trace), epochs + 1)
 
 
 def _target(reaches: str, groups: Sequence[Group]) -> float:
@@ -309,8 +328,8 @@ def text(found: Map) -> str:
     fastest = found.fastest.unstack("latency_us")
     parts = [
         f"{found.groups[0].dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on"
-        f" cluster={found.cluster} over the bandwidth and latency of its links {found.link}; means over"
-        f" {counted(found.grid.epochs, 'epoch')} after the first (epochs=N takes others){whole}",
+        f" cluster={found.cluster} over the bandwidth and latency of its links {found.link};"
+        f" {found.means} after the first (epochs=N takes others){whole}",
         f"{asked}:\n"
         + tables.text(heads, ([f"{at:.3g}", *names] for at, *names in fastest.itertuples()), heads),
     ]
@@ -346,7 +365,7 @@ def draw(found: Map, folder: Path) -> Path:
             ax.set_xlabel(f"{found.link}: GB/s")
         axes[0].set_ylabel("epoch, ms (modelled)" if found.target is None else "seconds to it (modelled)")
         axes[-1].legend(fontsize=8.5, frameon=False)
-        told = f"modelled on cluster={found.cluster}, means over {counted(found.grid.epochs, 'epoch')}"
+        told = f"modelled on cluster={found.cluster}, {found.means}"
         heading = "The fastest system by network"
         if found.target is not None:
             heading = "The first at a score by network"

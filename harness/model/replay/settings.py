@@ -1,8 +1,9 @@
 """The words of `halobench replay`: runs, and KEY=VALUE words that say on what and how they are replayed."""
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -152,7 +153,7 @@ class Replayer:
     def replay(self, trace: Trace) -> Timeline:
         """Simulate a run. InputError where it cannot be replayed, also for spans that no run could have
         traced."""
-        try:
+        with refused_spans(trace):
             program = self.program(trace)
             if self.described is not None:
                 return self.on(self.fitted(trace), program)
@@ -162,13 +163,6 @@ class Replayer:
                     " be replayed; name a described cluster"
                 )
             return rounds.simulate(program, instant(program.workers), "direct")
-        except InputError:
-            raise
-        except MISSHAPEN as error:
-            raise InputError(
-                f"{trace.run_dir} cannot be replayed: its spans do not fit together"
-                f" ({type(error).__name__}: {error}); {AGAIN}"
-            ) from error
 
     def on(self, cluster: Cluster, program: Program) -> Timeline:
         """Simulate a program on a described cluster."""
@@ -227,6 +221,20 @@ class Replayer:
         # cores.
         settings = self.settings
         return "cpu" if settings.compute == "roofline" or settings.cores is not None else clock_of(trace)
+
+
+@contextlib.contextmanager
+def refused_spans(trace: Trace) -> Iterator[None]:
+    """Turn the error of replaying spans that no run could have traced into an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except MISSHAPEN as error:
+        raise InputError(
+            f"{trace.run_dir} cannot be replayed: its spans do not fit together"
+            f" ({type(error).__name__}: {error}); {AGAIN}"
+        ) from error
 
 
 def overlaps(trace: Trace) -> bool:
