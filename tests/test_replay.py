@@ -157,6 +157,7 @@ def simple(tmp_path_factory):
         (["cluster=cdfgn"], 'cluster="cdfgn" is not known; did you mean "cdfgnn"?'),
         (["cluster=8xh100"], 'did you mean "dgx_h100"?'),
         (["cluster=nowhere.yaml"], 'cluster="nowhere.yaml" does not exist'),
+        (["cluster=my #2.yaml"], 'cluster="my #2.yaml" does not exist'),
         (["cluster=capgnn/x2"], "cluster.inside.gbytes_per_s=NUMBER"),
         (["cluster=measured"], "or cluster=traced for the machine that the run was made on"),
         (["cluster=cdfgnn", "cluster.betwen.latency_us=1"], "cluster.betwen is not a key of Cluster"),
@@ -185,6 +186,9 @@ def simple(tmp_path_factory):
         (["--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place for a file"),
         (["efficiency=["], '"efficiency=[" cannot be read: give efficiency=VALUE, a number or a word'),
         (["efficiency=2001-99-99"], '"efficiency=2001-99-99" cannot be read: give efficiency=VALUE'),
+        (["delay=!!bool x"], '"delay=!!bool x" cannot be read: give delay=VALUE'),
+        # A word that is too long for the name of a file.
+        (["cluster=cdfgnn", f"cluster.devices=[{'{kind: a}, ' * 40}]", "cores=0"], "cores=0 is out of range"),
         (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),
         (["crossover"], "name one, as cluster=NAME"),
         (["crossover", "cluster=cdfgnn"], "is the only system given"),
@@ -254,6 +258,9 @@ def test_without_runs_or_keys_of_a_cluster_nothing_is_replayed(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("- [1\n")
     with pytest.raises(InputError, match=r"mine.yaml cannot be read \(.+\); mend it"):
+        cluster_of(str(path))
+    path.write_text("host_cores: !!bool x\n")
+    with pytest.raises(InputError, match="mine.yaml cannot be read"):
         cluster_of(str(path))
     for text in ("- 1\n", "7\n"):
         path.write_text(text)

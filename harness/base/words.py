@@ -49,7 +49,7 @@ def read_value(word: str) -> Any:
     key, text = key_value(word)
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # the latter of a date that there is not
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # of "2024-13-45" and "!!bool x" too
         raise InputError(f'"{word}" cannot be read: give {key}=VALUE, a number or a word') from None
 
 

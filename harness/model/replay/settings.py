@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from harness.base import yaml_text
 from harness.base.bounds import number, word
 from harness.base.errors import InputError, did_you_mean, typed
 from harness.base.places import CONF
-from harness.base.words import check_digits, key_of, key_values, read_value
+from harness.base.words import check_digits, key_of, key_value, key_values, read_value
 from harness.core.cluster import Cluster, Fit
 from harness.model.replay import rounds
 from harness.model.replay.collectives import BROADCASTS
@@ -251,7 +252,8 @@ def overlaps(trace: Trace) -> bool:
 
 def sort_words(words: Iterable[str], known: Collection[str]) -> tuple[dict[str, Any], list[str], list[str]]:
     """(values of words KEY=VALUE of `known` keys, read as YAML; words of the cluster without "cluster.";
-    the other words). InputError for a value that cannot be read or has too many digits."""
+    the other words). InputError for a value that cannot be read or has too many digits. The name of a cluster
+    stays as it is, since a file's may hold what means something in YAML."""
     given: dict[str, Any] = {}
     changes, others = [], []
     for each in words:
@@ -260,7 +262,7 @@ def sort_words(words: Iterable[str], known: Collection[str]) -> tuple[dict[str, 
         if key.startswith("cluster.") and key != each:
             changes.append(each.removeprefix("cluster."))
         elif key in known:
-            given[key] = read_value(each)
+            given[key] = key_value(each)[1] if key == "cluster" else read_value(each)
         else:
             others.append(each)
     return given, changes, others
@@ -269,7 +271,7 @@ def sort_words(words: Iterable[str], known: Collection[str]) -> tuple[dict[str, 
 def parse(words: Sequence[str], more: Collection[str] = ()) -> tuple[list[str], Replayer, dict[str, str]]:
     """(runs, what replays them, the texts of words of the keys in `more`). A word with "=" is KEY=VALUE
     unless it is a file that exists; InputError for an unknown one."""
-    runs = [each for each in words if "=" not in each or Path(each).exists()]
+    runs = [each for each in words if "=" not in each or os.path.exists(each)]
     known = [field.name for field in dataclasses.fields(Settings)]
     given, changes, others = sort_words((each for each in words if each not in runs), known)
     for each in others:
@@ -311,7 +313,7 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
         keyed = isinstance(yaml_text.parsed(text), dict | None)
         made_of = [OmegaConf.create(text if keyed else ""), OmegaConf.from_dotlist(list(changes))]
         values = cast(dict[Any, Any], OmegaConf.to_container(OmegaConf.merge(*made_of)))
-    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
+    except (OmegaConfBaseException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
     if not keyed:
