@@ -177,6 +177,7 @@ def simple(tmp_path_factory):
         (["cluster=cdfgnn", "cores=0"], "cores=0"),
         (["cluster=cdfgnn", "cores=2", "clock=wall"], "cores=2 is for CPU seconds: leave out clock=wall"),
         (["cores=2"], "cores=2 is for described clusters"),
+        (["broadcast=direct"], "broadcast=direct is for described clusters"),
         (["cluster=cdfgnn", "cluster.host_cores=2", "cluster.device_cores=3"], "more than host_cores=2"),
         (
             ["cluster=cdfgnn", "cluster.bridge.broadcast_gbytes_per_s=1"],

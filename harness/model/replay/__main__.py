@@ -32,8 +32,8 @@ words:
   per_host=N               workers on each host (default: one on each device, in their order)
   cores=N                  the threads of all hosts share N cores: hosts are parts of one machine
   compute=traced|roofline  work lasts as long as traced, or as its operations and bytes take on the devices
-  clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores, with a
-                           roofline, and with cores=)
+  clock=wall|cpu           which seconds of it (default: wall; on another cluster cpu where workers
+                           outnumbered the cores, with a roofline, and with cores=)
   efficiency=E  uncounted=traced|none   of compute=roofline: of kinds of work that the cluster gives no rate
                            of; how long segments last that say nothing of what they computed
   straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
@@ -138,22 +138,22 @@ def _print(
 def _said(replayer: Replayer, run: Run) -> str:
     """How a replay was made, in a few words."""
     settings, clock = replayer.settings, replayer.clock(run.trace)
-    lasts = f"work as traced, in {clock} seconds" if clock == "wall" else "work as traced, in CPU seconds"
+    lasts = f"work as traced, in {'wall' if clock == 'wall' else 'CPU'} seconds"
     if settings.compute == "roofline":
         rest = "no time" if settings.uncounted == "none" else lasts.removeprefix("work ")
         lasts = f"work by roofline, where nothing is counted {rest}"
+    slow = ""
+    if settings.straggler is not None:
+        slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
+        slow += f" {settings.slowdown:g} times as long"
     if replayer.described is None:
-        return f"{lasts}; waits as traced"
+        return f"{lasts}; waits as traced{slow}"
     hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
     if settings.cores is not None:
         hosts += f"; {counted(settings.cores, 'core')} for all hosts"
     elif clock == "cpu" and (cores := replayer.described.host_cores) and replayer.described.device_cores:
         hosts += f"; {counted(cores, 'core')} per host"
     larger = f"; the graph {settings.grown:g} times as large" if settings.grown != 1 else ""
-    slow = ""
-    if settings.straggler is not None:
-        slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
-        slow += f" {settings.slowdown:g} times as long"
     made = f"broadcast {settings.broadcast}"
     made += "; exchanges overlap where their papers have it" if settings.overlap == "published" else ""
     made += "; speeds fitted to what is printed" if settings.fit == "printed" else ""

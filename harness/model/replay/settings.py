@@ -83,8 +83,11 @@ class Settings:
             )
         if self.compute != "roofline" and (key := self._given("efficiency", "uncounted", "fit")):
             raise InputError(f"{key} is for compute=roofline: give that too, or leave it out")
-        if self.cluster == TRACED and (key := self._given("overlap", "grown", "per_host", "cores")):
-            raise InputError(f"{key} is for described clusters: name one by cluster=NAME, or leave it out")
+        elsewhere = self._given("overlap", "grown", "per_host", "cores", "broadcast")
+        if elsewhere and self.cluster == TRACED:
+            raise InputError(
+                f"{elsewhere} is for described clusters: name one by cluster=NAME, or leave it out"
+            )
         if self.cores is not None and self.clock == "wall":
             raise InputError(f"cores={self.cores} is for CPU seconds: leave out clock=wall, or cores")
         if self.fit != "none" and self.efficiency != 1:
