@@ -196,8 +196,11 @@ def test_a_platform_says_what_it_lacks_and_what_it_assumes():
     assert platform_of(lacking, 2).assumed == ["inside.latency_us=0"]
     lacking.inside.gbytes_per_s = None
     alone = platform_of(lacking, 1)
-    assert alone.path(0, 1).links == () and alone.assumed == ["inside.gbytes_per_s=inf"]
-    with pytest.raises(InputError, match="workers=4 is more than cluster=mine has devices"):
+    assert alone.path(0, 1).links == ()
+    assert alone.assumed == ["inside.gbytes_per_s=inf", "inside.latency_us=0"]
+    with pytest.raises(
+        InputError, match=r"cluster=mine has devices \(3\): give another cluster, or a run of fewer"
+    ):
         platform_of(lacking, 4)
     with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):
         platform_of(cluster([0, 0, 1]), 3, per_host=1)

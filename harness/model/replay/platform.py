@@ -25,7 +25,6 @@ from harness.base.terminal import counted
 from harness.core.cluster import Cluster, Device, Link
 
 GIGA = 1e9
-UNLIMITED = "inside.gbytes_per_s=inf"
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,8 @@ class Platform:
     capacity   bytes per second of each link; links without a limit are left out
     eager      whether a message leaves when its sender has posted it, instead of when both ends have
     assumed    what the cluster does not say, in words: latencies are taken for 0, and a rate to and from the
-               server inside a host for infinite, which is known once a message has taken that path
+               server inside a host for infinite. Of a host with one worker, what is assumed inside it is
+               known once a message has gone to the server or come from it
     cores      of each pool of cores that threads share; infinite where they share none
     pools      by worker, the pool that its threads are of: its host's
     device_cores   how many cores a device is made of: as many threads train on it
@@ -107,8 +107,13 @@ class Platform:
             steps += [("bridge", "in", theirs), ("inside", "in", target)]
             latency = self._latency("inside") + self._latency("bridge")
             where = f"inside host {ours}"
-            if self.cluster.inside.gbytes_per_s is None and UNLIMITED not in self.assumed:
-                self.assumed.append(UNLIMITED)  # of a worker and the server on its host; workers have a rate
+            inside = self.cluster.inside
+            for lacks, said in (
+                (inside.gbytes_per_s is None, "inside.gbytes_per_s=inf"),
+                (inside.latency_us is None, "inside.latency_us=0"),
+            ):
+                if lacks and said not in self.assumed:
+                    self.assumed.append(said)
         else:
             steps = [("bridge", "out", ours), ("between", "out", ours)]
             steps += [("between", "in", theirs), ("bridge", "in", theirs)]
@@ -151,8 +156,12 @@ def platform_of(
 def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> list[Device]:
     """Each worker's device: in their order, or the first `per_host` of each host in turn. InputError where
     the cluster has too few, or `per_host` leaves too few."""
-    cluster.check_workers(workers)
     devices = cluster.devices
+    if workers > len(devices):
+        raise InputError(
+            f"workers={workers} is more than cluster={cluster.name} has devices ({len(devices)}): give"
+            " another cluster, or a run of fewer workers"
+        )
     if per_host is not None:
         hosts = sorted({device.host for device in devices})
         of_host = [[device for device in devices if device.host == host] for host in hosts]
