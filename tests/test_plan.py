@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from harness import cli
 from harness.base.errors import InputError
 from harness.core.cluster import Cluster, Device, Link
-from harness.model.plan.__main__ import main
+from harness.model.plan.__main__ import main, table_rows
 from harness.model.plan.grids import communication, grids
 from harness.model.plan.plan import Plan, grown, plan
 from harness.model.plan.sized import PROCESS
@@ -194,6 +194,12 @@ def test_a_smaller_twin_tells_of_a_larger_one(made):
     assert any("extrapolated" in note for note in smaller.notes) and not any(
         "extrapolated" in note for note in whole.notes
     )
+
+
+def test_a_run_that_sends_nothing_has_a_row(made):
+    (row,) = table_rows(found := made("system=vanilla", *SMALL, *APART, "workers=1"), None, ["workers=1"])
+    assert (row["purpose"], row["bytes_least"], row["bytes_most"], row["exact"]) == ("", 0, 0, True)
+    assert row["memory_bytes"] == found.needs > 0 and row["modelled_epoch_s"] > 0
 
 
 def test_extrapolated_bytes_are_numbers_also_where_a_total_did_not_grow(made):

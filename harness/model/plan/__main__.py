@@ -17,7 +17,7 @@ from rich.table import Table
 from harness.base import tables
 from harness.base.errors import InputError, check_place
 from harness.base.subcommand import AS_WRITTEN, Parser, command
-from harness.base.terminal import Terminal, unfolded
+from harness.base.terminal import Terminal, counted, unfolded
 from harness.base.words import key_of
 from harness.core.cluster import Cluster
 from harness.model.plan.grids import communication, grids
@@ -129,8 +129,8 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
     """Print one run's plan: whether it fits, memory, bytes, seconds, the probe's result and the notes."""
     run = made.run
     console.say(first_line(made, found))
-    workers = f"{run.settings.workers} workers on cluster={made.cluster.name}"
-    console.say(f"{run.system_name}, {run.graph_name}, {workers}")
+    workers = counted(run.settings.workers, "worker")
+    console.say(f"{run.system_name}, {run.graph_name}, {workers} on cluster={made.cluster.name}")
     if not made.lacking:
         largest = int(made.total.argmax())
         parts = {**{name: each[largest] for name, each in made.memory.items()}, "sum": made.needs}
@@ -163,8 +163,8 @@ def seconds(made: Plan) -> tuple[float, ...]:
 
 
 def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[dict[str, Any]]:
-    """A row per purpose, with its bytes beside the run's bytes and seconds; one row for a run that only a
-    probe tells of.
+    """A row per purpose, with its bytes beside the run's memory and seconds. One row for a run that sends
+    nothing, and for one that only a probe tells of.
 
     words   of which the run was made, one value each
     """
@@ -185,7 +185,9 @@ def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[di
         "probed_bytes": found.bytes if found is not None else None,
         "probed_memory_bytes": found.memory if found is not None else None,
     }
-    purposes = [("", None, None)] if made.lacking else made.bytes_by_purpose().itertuples()
+    purposes: list[Any] = [("", None, None)]
+    if not made.lacking:
+        purposes = [*made.bytes_by_purpose().itertuples()] or [("", 0.0, 0.0)]
     return [{**key, "purpose": name, "bytes_least": low, "bytes_most": high} for name, low, high in purposes]
 
 
@@ -200,7 +202,7 @@ def _beside(plans: Sequence[tuple[Sequence[str], Plan]]) -> Table:
     shown = tables.shown(["run", "fits", "GB per worker", "MB per epoch", "modelled epoch, ms"])
     for asked, made in sorted(plans, key=lambda each: min(seconds(each[1]), default=float("inf"))):
         run = made.run
-        called = f"{run.system_name}, {run.graph_name}, {run.settings.workers} workers"
+        called = f"{run.system_name}, {run.graph_name}, {counted(run.settings.workers, 'worker')}"
         called = " ".join([called, *(word for word in asked if key_of(word) in telling)])
         if made.lacking:
             shown.add_row(called, *"????")
@@ -240,7 +242,7 @@ def _formulas(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         numbers = row["memory_bytes"], row["bytes_least"], row["communication_s"]
         shown.add_row(
-            f"{row['system']}, {row['dataset']}, {row['workers']} workers",
+            f"{row['system']}, {row['dataset']}, {counted(row['workers'], 'worker')}",
             *("" if each is None else f"{each / unit:.3f}" for each, unit in zip(numbers, (1e9, 1e6, 1e-3))),
             row["note"],
         )
