@@ -146,6 +146,15 @@ def test_exact_training_that_does_not_fit_is_held_to_but_never_named():
     assert winner is None and lines[0] == "no system that fits comes to a validation score of 0.9000"
 
 
+def test_the_system_that_needs_least_is_one_of_those_that_do_not_fit():
+    exact = candidate("exact", 2.0, role="reference", fits=False)
+    shared = candidate("shared", 1.0, why="shares memory: one host only", fits=True)
+    assert verdict([exact, shared], exact, None)[0] == [
+        "no system fits: exact, which needs least, takes 6 GB of a device that has 4: give more workers, a"
+        " smaller model, or devices with more memory"
+    ]
+
+
 def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
     """On others as a roofline says, and nothing that is not counted takes time on GPUs."""
     ended = place.run("system=vanilla", *SMALL)

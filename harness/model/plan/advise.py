@@ -278,8 +278,9 @@ def one_device(exact: Candidate, given: Given) -> float | None:
 
 
 def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
-    """What to do where no planned system fits, so that nothing was trained."""
-    planned = [each for each in found if each.role != "control" and not each.plan.lacking]
+    """What to do where no planned system fits, so that nothing was trained. One that fits, and is out for
+    another reason, is not named."""
+    planned = [each for each in found if each.role != "control" and not each.plan.lacking and not each.fits]
     needs, least = min((each.plan.needs, each.name) for each in planned)
     lines = [
         f"no system fits: {least}, which needs least, takes {needs / 1e9:.3g} GB of a device that has"
