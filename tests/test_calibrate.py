@@ -92,6 +92,7 @@ def test_the_command_writes_a_cluster(monkeypatch, tmp_path, capsys, small):
     capsys.readouterr()
     for words, said in (
         (["--out", str(tmp_path / "mine.txt")], "is not named FILE.yaml"),
+        (["--out", "/no/such/mine.yaml"], "out=/no/such/mine.yaml is no place for a file"),
         (["--hosts", "0"], "--hosts=0"),
     ):
         assert calibrate.main(words) == 2 and said in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from harness.base.errors import InputError, at_least, writing
+from harness.base.errors import InputError, at_least, check_place, writing
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
 from harness.base.subcommand import AS_WRITTEN, Parser, command
@@ -43,8 +43,12 @@ def main(words: list[str], program: str) -> None:
         "--hosts", metavar="N", type=int, default=1, help="hosts like this machine (default 1)"
     )
     given = parser.parse_args(words)
-    if given.out is not None and given.out.suffix != ".yaml":
-        raise InputError(f"--out {given.out} is not named FILE.yaml: cluster= takes files of that name only")
+    if given.out is not None:
+        if given.out.suffix != ".yaml":
+            raise InputError(
+                f"--out {given.out} is not named FILE.yaml: cluster= takes files of that name only"
+            )
+        check_place("out", given.out)
     if given.devices is not None:
         at_least("--devices", given.devices, 1)
     at_least("--hosts", given.hosts, 1)
