@@ -1,10 +1,10 @@
 """halobench advise dataset=NAME workers=N cluster=NAME ...: which system for this graph on this cluster.
 
-Every system is planned and probed: it is trained for some epochs on this machine, and its trace is replayed
-on the cluster. Then exact training, the control and three others are trained in full. Two of the three are
-those whose probes come first to 99 % of the score that exact training has in its own probe; the third is the
-one of the rest with the fastest optimiser steps. The winner has the least modelled time to 99 % of exact
-training's best validation score. A system that does not reach that score is out.
+Every system is planned. All but the control are probed: each is trained for some epochs on this machine, and
+its trace is replayed on the cluster. Then exact training, the control and three others are trained in full.
+Two of the three are those whose probes come first to 99 % of the score that exact training has in its own
+probe; the third is the one of the rest with the fastest optimiser steps. The winner has the least modelled
+time to 99 % of exact training's best validation score. A system that does not reach that score is out.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from harness.results.reader import Trace
 from harness.results.summary import leading_score
 from harness.run import runner
 
-TRAINED = 3  # systems that are trained, beside exact training
+TRAINED = 3  # systems that are trained, beside exact training and the control
 EPOCHS = 60  # where `epochs` is not given
 PROBED = 20  # epochs of a probe where `probe` is not given
 TOLD_APART = 2.0  # modelled seconds are down to half of the measured ones (docs/howto/plan.md)
@@ -38,10 +38,10 @@ HEADINGS = (
     "modelled s", "",
 )  # fmt: skip
 DESCRIPTION = """\
-Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
-replays them on the cluster, trains exact training, the two that are best by then and of the rest the one with
-the fastest steps, and names the one with the least modelled time to 99 % of exact training's best validation
-score. Where none of the three comes to it, the next three are trained.
+Which system for a graph on a cluster: plans all of them, probes all but the control for some epochs on this
+machine and replays them on the cluster, trains exact training, the control, the two that are best by then and
+of the rest the one with the fastest steps, and names the one with the least modelled time to 99 % of exact
+training's best validation score. Where none of the three comes to it, the next three are trained.
 
 words:
   dataset=NAME workers=N and any key of halobench run but system; epochs=N of the training (default 60)

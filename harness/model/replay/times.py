@@ -51,8 +51,11 @@ def by_worker(timeline: Timeline) -> list[list[Epoch]]:
 
 
 def _of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None) -> list[Epoch]:
-    """slowest   by epoch, the moment at which the last worker ends it; None of an asynchronous run, in which
-    nobody waits for that worker"""
+    """A worker's epochs in order, or its rounds in an asynchronous run.
+
+    slowest   by epoch, the moment at which the last worker ends it; None of an asynchronous run, in which
+              nobody waits for that worker
+    """
     found = []
     flights = np.array(
         [
