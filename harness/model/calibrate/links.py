@@ -28,16 +28,16 @@ class Measured:
     rate: Spread
 
 
-def measure(large: int = LARGE, rounds: int = ROUNDS) -> list[Measured]:
+def measure() -> list[Measured]:
     """Measure each transport between two processes: shared memory, where the machine has it, and sockets over
     loopback."""
     transports = list(dict.fromkeys([MEMORY, "sockets"]))
     pool = WorkerPool(2)
     try:
-        answers = {name: pool.run(exchange, 2, large, rounds, transport=name) for name in transports}
+        answers = {name: pool.run(exchange, 2, LARGE, ROUNDS, transport=name) for name in transports}
     finally:
         pool.close()
-    return [_of(name, large, *answers[name][0]) for name in transports]
+    return [_of(name, LARGE, *answers[name][0]) for name in transports]
 
 
 def exchange(comm: Comm, large: int, rounds: int) -> tuple[list[float], list[float]]:

@@ -74,11 +74,9 @@ def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) ->
         )
         return Sized({}, pd.DataFrame(columns=[*COUNTED, *ENDS]), [], why)
     memory = {name: np.maximum(size, runs[-1].memory[name]) for name, size in runs[0].memory.items()}
-    host = memory.pop("mapped")
-    process = PROCESS if place != "cuda" else CONTEXT
-    memory = {"process": np.full(len(shards), process), **memory}
-    if place != "cuda":
-        memory["mapped"] = host
+    memory = {"process": np.full(len(shards), CONTEXT if place == "cuda" else PROCESS), **memory}
+    if place == "cuda":
+        del memory["mapped"]  # which is the host's, and not the GPU's
     return Sized(memory, _bytes(runs), [_program(ran, cluster) for ran in runs], "")
 
 

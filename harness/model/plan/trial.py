@@ -15,6 +15,7 @@ from harness.model.plan.sized import EFFICIENCY
 from harness.model.plan.words import Given
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import crosses_hosts
+from harness.model.replay.roofline import has_peaks
 from harness.model.replay.settings import Replayer, Settings
 from harness.model.replay.times import Times, by_worker, first_epoch, times_of
 from harness.results import files
@@ -114,7 +115,7 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
     processors; on GPUs they take no time, since a processor's seconds say nothing about a GPU.
     """
     trace = Trace(folder)
-    peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
+    peaks = all(map(has_peaks, cluster.devices))
     alike = processors and {device.kind for device in cluster.devices} == {processor()}
     hosts = [device.host for device in devices_of(cluster, int(trace.config["workers"]), per_host)]
     clock = None if len({*hosts}) > 1 else "cpu"

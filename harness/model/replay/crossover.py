@@ -69,16 +69,16 @@ class Grid:
         given = {**KEYS, **words}
         if given["link"] is not None:
             choice("link", given["link"], LINKS)
-        if not (str(given["epochs"]).isdecimal() and int(given["epochs"])):
+        if not (given["epochs"].isdecimal() and int(given["epochs"])):
             raise InputError(f"epochs={given['epochs']} is not a number of epochs: give epochs=N")
         bandwidths, latencies = (_range(key, given[key]) for key in ("gbytes_per_s", "latency_us"))
         return cls(given["link"], bandwidths, latencies, int(given["epochs"]), given["reaches"])
 
 
-def _range(key: str, given: object) -> list[float]:
+def _range(key: str, given: str) -> list[float]:
     """LOW:HIGH:POINTS, spaced evenly on a logarithmic axis."""
     try:
-        low, high, points = map(float, str(given).split(":"))
+        low, high, points = map(float, given.split(":"))
         if not (0 < low < high < math.inf and 2 <= points < math.inf):
             raise ValueError
     except ValueError:
@@ -207,7 +207,7 @@ def _program(trace: Trace, replayer: Replayer, epochs: int) -> Program:
 
 def _target(reaches: str, groups: Sequence[Group]) -> float:
     """The score in percent that `reaches` asks for. InputError where it is no score."""
-    number, share, rest = str(reaches).partition("%")
+    number, share, rest = reaches.partition("%")
     try:
         value = float(number)
     except ValueError:
