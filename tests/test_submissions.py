@@ -335,14 +335,17 @@ def test_a_run_made_again_without_a_score_agrees(tmp_path, test, loss):
 
 
 def test_the_epochs_that_a_run_did_not_come_to_are_held_to_nothing(tmp_path, monkeypatch):
-    """One that stopped early, or diverged, has fewer epochs than a dry run of its config."""
+    """One that stopped early, or diverged, has fewer epochs than a dry run of its config; no other may."""
     run = one_run(tmp_path / "graph" / "run")
     (tmp_path / "stats.json").write_text("{}")
     monkeypatch.setattr(check, "shards_of", lambda here: (tmp_path, {}))
     monkeypatch.setattr(check.io, "load", lambda folder, rank: None)
     cluster = SimpleNamespace(devices=[], with_devices=lambda devices: None)
-    here = SimpleNamespace(settings=SimpleNamespace(workers=1, transport="memory"), cluster=cluster)
-    for sent, faults_ in (([64] * 5, 0), ([64, 65], 1)):
+    settings = SimpleNamespace(workers=1, transport="memory", epochs=5)
+    for patience, sent, faults_ in ((1, [64] * 5, 0), (1, [64, 65], 1), (0, [64] * 5, 1)):
+        here = SimpleNamespace(
+            settings=settings, cluster=cluster, evaluate=SimpleNamespace(patience=patience)
+        )
         monkeypatch.setattr(check, "traffic", lambda *_, sent=sent: [(size, size) for size in sent])
         assert len(list(check._of_partition(run, here))) == faults_
 

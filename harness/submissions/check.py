@@ -230,8 +230,11 @@ def _of_partition(run: Submitted, here: configs.Run) -> Iterator[str]:
     shards = [io.load(folder, rank) for rank in range(workers)]
     place = "cpu" if here.settings.transport == "sockets" else "memory"
     sent = run.trace.comm.groupby("epoch")["bytes"].sum()
-    # A run that stopped early, or diverged, has fewer epochs than a dry run.
+    # A run that stopped early, or diverged, has fewer epochs than were asked for.
     made = range(run.summary["epochs"])
+    if len(made) < here.settings.epochs and not here.evaluate.patience and run.summary["diverged"] is None:
+        yield f"{name} has {len(made)} of {here.settings.epochs} epochs and nothing that ended it"
+        return
     for epoch, (least, most) in zip(made, traffic(here, shards, place, described)):
         told = int(sent.get(epoch, 0))
         if not least <= told <= most:
