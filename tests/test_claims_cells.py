@@ -321,13 +321,17 @@ def test_a_series_is_a_panel():
     single = changed(
         result("x2"), says="a number", series="a number", step="an entry, which it does not name"
     )
-    cells = [result("x2"), result("x3", FAILS, 0.5), *(result("x2", series=f"{k} of {{}}") for k in "hijk")]
+    cells = [result("x2"), result("x3", FAILS, 0.5)]
+    cells += [result(step, series=f"{k} of {{}}") for k in "hijk" for step in ("x2", "x3")]
     figure = picture.draw("t", [single, *cells], ["twin/reddit"])
     number, first, *others = figure.axes
     assert first.get_title(loc="left") == "g: a over b"
     assert [other.get_title(loc="left") for other in others] == [f"{k} of each" for k in "hijk"]
-    modelled = picture.draw("t", [result("x2", series="a over b on {}, modelled")], ["twin/reddit"])
-    assert modelled.axes[0].get_title(loc="left") == "a over b, modelled"
+    pair = [result(step, series="a over b on {}, modelled") for step in ("x2", "x3")]
+    assert picture.draw("t", pair, ["twin/reddit"]).axes[0].get_title(loc="left") == "a over b, modelled"
+    alone = picture.draw("t", pair[:1], ["twin/reddit"]).axes[0]
+    assert len(alone.get_yticklabels()) == 1 and not alone.get_title(loc="left"), "one cell is a row"
+    assert first.get_ylabel() == single.claim.unit
     others[0].get_ylim()  # which brings the limits up to date
     _, top = others[0].transAxes.inverted().transform(others[0].transData.transform((0, 2.5)))
     assert top < 0.93, "the highest marker is not cut"

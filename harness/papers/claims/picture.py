@@ -30,7 +30,7 @@ FAR = 30.0  # times the least value: a panel that reaches farther is logarithmic
 def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure | None:
     """A panel per unit of the claims of one experiment, with a row for each that has a value of ours: a dot
     with its 95 % interval, the published number or range, and no difference as a dashed line; below them a
-    panel per series of a table's cells. None where nothing has a value."""
+    panel per series of two or more cells. None where nothing has a value."""
     # A part that a figure and a claim of a paper both say is drawn once.
     known = list({result.says: result for result in results if result.ours is not None}.values())
     if not known:
@@ -42,6 +42,8 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
             series.setdefault(result.claim.series, []).append(result)
         else:
             units.setdefault(result.claim.unit, []).append(result)
+    for cells in [cells for cells in series.values() if len(cells) == 1]:  # no series after all
+        units.setdefault(cells[0].claim.unit, []).extend(series.pop(cells[0].claim.series))
     # The layout: panels of units on top, as high as their rows' text, and panels of series below.
     below_each = -(-len(series) // COLUMNS)
     panels = [AXIS + LINE * sum(map(_lines, rows)) for rows in units.values()]
@@ -143,6 +145,7 @@ def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.set_ylabel(textwrap.fill(cells[0].claim.unit, 26), fontsize=6)
     ax.tick_params(labelsize=7)
     if max(map(len, steps)) > 6:
         ax.tick_params(axis="x", labelrotation=30, labelsize=6)
