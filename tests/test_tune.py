@@ -202,6 +202,7 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
         (("system=vanilla", "trials=0"), "trials=0 is out of range: give 1 to 10000"),
         (("system=vanilla", "trials=2001-99-99"), '"trials=2001-99-99" cannot be read: give trials=VALUE'),
         (("system=vanilla", "seeds=2,["), '"seeds=[2,[]" cannot be read: give seeds=VALUE'),
+        (("system=vanilla", "seeds=2,3,2"), "seeds names 2 more than once: give each seed once"),
         (
             ("system=vanilla", "seeds=1,2"),
             "seeds=1 is the seed of the trials: give others, or another seed=N",

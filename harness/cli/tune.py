@@ -200,6 +200,8 @@ def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[
     bases = [space.changed(run, {}, label=name) for name, run in zip(names, runner.composed(runs))]
     seed = bases[0].settings.seed
     budget.seeds = budget.seeds or [seed + 1 + more for more in range(SEEDS)]
+    if twice := [each for each in budget.seeds if budget.seeds.count(each) > 1]:
+        raise InputError(f"seeds names {twice[0]} more than once: give each seed once")
     if seed in budget.seeds:
         raise InputError(f"seeds={seed} is the seed of the trials: give others, or another seed=N")
     return budget, bases

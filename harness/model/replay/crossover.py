@@ -346,9 +346,8 @@ def text(found: Map) -> str:
 
 
 def draw(found: Map, folder: Path) -> Path:
-    """Epoch time over bandwidth, a panel per latency and a line per system."""
+    """Epoch time over bandwidth, a panel per latency and a line per system. The folder has to be there."""
     grid = found.grid
-    folder.mkdir(parents=True, exist_ok=True)
     by_row = strokes_of(found.groups)
     strokes = {group.label: {**by_row[row_of(group)], "markevery": []} for group in found.groups}
     with matplotlib.rc_context(STYLE):
