@@ -55,13 +55,14 @@ Decisions
 - evaluation is exact and sees the whole graph, as for every system.
 Departures: by default (`features=once`) what has been pulled is kept, where the paper has no cache and
 fetches in every batch (`refetch`). By default (`dedup=batch`, `task=512`) a hop's tasks begin when the whole
-hop before is done; the paper's DAG, in which the fetch of a sampled vertex begins when its own NSC is done,
-is `dedup=task task=1 features=refetch`. A batch that the training thread asks for is begun at once, where
-Algorithm 1 would begin it only when the score reaches sigma again. A worker's own rows are gathered, and
-blocks made tensors, in the training thread; the partition's default mends Algorithm 2's ties and order
-(`literal=true` is as printed); supervised training alone; graph store, samplers and trainer of a machine are
-threads of one worker, so that remote requests are reads of mapped memory on one host; the order of network
-requests is that of the tasks that make them.
+hop before is done. Nearest to the paper's DAG, in which each sampled vertex has an NSC task of its own and
+its fetch begins when that is done, is `dedup=task task=1 features=refetch`: each seed has one NSC task per
+hop and waits for no other seed's. A batch that the training thread asks for is begun at once, where Algorithm
+1 would begin it only when the score reaches sigma again. A worker's own rows are gathered, and blocks made
+tensors, in the training thread; the partition's default mends Algorithm 2's ties and order (`literal=true` is
+as printed); supervised training alone; graph store, samplers and trainer of a machine are threads of one
+worker, so that remote requests are reads of mapped memory on one host; the order of network requests is that
+of the tasks that make them.
 """
 
 import threading

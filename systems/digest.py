@@ -40,9 +40,9 @@ Decisions
 - two slots per slice in the store: a worker that is further on in a round pushes into one while a slower
   worker still pulls from the other.
 Departures
-- AGG: line 13 aggregates weights (A.4: "all the model weights") after every worker's step, which A.2 takes
-  with Adam. Here the workers' gradients are averaged for one shared Adam step. For plain steps that start
-  from the same weights the two are alike, which is what the proof writes; with Adam they are not.
+- AGG: line 13 aggregates weights (appendix A: "all the model weights") after every worker's step, which A.2
+  takes with Adam. Here the workers' gradients are averaged for one shared Adam step. For plain steps that
+  start from the same weights the two are alike, which is what the proof writes; with Adam they are not.
   `aggregate=weights` is line 13 as printed: Adam steps with moments of their own, whose weights are averaged.
 - schedule: Algorithm 1 pulls in round r when r % N == 0 what was pushed in rounds before r with
   (r - 1) % N == 0, so that rows are N - 1 to 2N - 2 rounds old (for N = 1: 1) and none is pulled before round

@@ -1,5 +1,5 @@
 """DIGEST-A: the asynchronous form of DIGEST (Chai, Bai, Zhao, Cheng, "Distributed Graph Neural Network
-Training with Periodic Stale Representation Synchronization", 2022; sections 3.2 and 4.3, appendix A.4,
+Training with Periodic Stale Representation Synchronization", 2022; sections 3.2 and 4.3, appendix A,
 Theorem 3 and its proof).
 
 Implements Algorithm 1 without the loop over global rounds: worker m, by itself,
@@ -47,9 +47,9 @@ Decisions
   trained is traced when the workers meet. The server's own CPU seconds stand in no worker's.
 - the server has Adam and no other optimiser; with `update=delta` workers take steps of whatever the run's is.
   A schedule is refused: workers at rounds of their own have no common epoch that it could go by.
-Departures: A.4 moves line 13 alone into the loop: a worker takes its own step (line 12; with Adam by A.2) and
-uploads weights, which the server aggregates, how is not printed. Here the server takes the step
-(update=gradient), which for a plain step is the proof's, and is not with Adam; `delta` is nearer to A.4. The
+Departures: appendix A moves line 13 alone into the loop: a worker takes its own step (line 12; with Adam by
+A.2) and uploads weights, which the server aggregates, how is not printed. Here the server takes the step
+(update=gradient), which for a plain step is the proof's, and is not with Adam; `delta` is nearer to it. The
 server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 

@@ -121,7 +121,8 @@ class Sancus(SeesOutput, BlockSystem):
         if self.staleness != "epoch_adaptive":
             why = f"at system.staleness={self.staleness} no block waits for its turn"
             said += without_effect(self, ["phase"], why)
-        if self.bound == 0 and self.staleness != "variation_gap" and self.phase == "stagger":
+        turns = self.staleness == "epoch_adaptive" and self.phase == "stagger"
+        if self.bound == 0 and (turns or self.staleness == "epoch_fixed"):
             why = "at system.bound=0 every block is broadcast in every epoch"
             said += without_effect(self, ["warmup"], why)
         if math.isinf(self.clip):

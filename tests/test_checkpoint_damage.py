@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.base.machine import LimitReached
+from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
 from harness.core.checkpoint import Checkpoints, _save
 from systems.vanilla import Vanilla
@@ -191,6 +192,7 @@ def test_the_state_of_another_run_is_refused_in_one_sentence(tmp_path):
     [
         (InputError("a store that is not there"), InputError, "a store that is not there"),
         (PeerLost("worker 1 is gone"), PeerLost, "worker 1 is gone"),
+        (ServiceLost("the store is gone"), ServiceLost, "the store is gone"),
         (RuntimeError("can't allocate memory: 8 bytes"), LimitReached, ".* cannot be read now: .* memory"),
     ],
 )

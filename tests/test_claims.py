@@ -139,6 +139,13 @@ def changed(**keys) -> dict:
         (RULE | {"sizes": 5}, "sizes=5: give keys, as small: "),
         (RULE | {"sizes": {"small": ["cora"]}}, "sizes.small=['cora']: give keys, graphs, runs and minutes"),
         (RULE | {"sizes": {"small": {"graphs": [[1]], "runs": "", "minutes": 1}}}, "graphs=[[1]]: give text"),
+        (
+            RULE | {"sizes": {"small": {"graphs": ["cora"], "minutes": 1}}},
+            "sizes.small.runs is missing: give",
+        ),
+        (RULE | {"claims": [{"says": "s"}]}, "claims[0].entry is missing: give it"),
+        (RULE | {"needs": [{"entry": "e", "needs": "n"}]}, "needs[0].part is missing: give it"),
+        (RULE | {"fits": [1]}, "fits[0]=1: give keys, entry, printed"),
         (RULE | {"claims": 5}, "claims=5: give a list, each with entry, says"),
         (RULE | {"needs": [1]}, "needs[0]=1: give keys, entry, part and needs"),
         (changed(rows=[["a", "b"]]), "claims[0].rows=[['a', 'b']]: give texts"),

@@ -89,6 +89,8 @@ def test_help_with_what_is_not_given_yet_or_not_known(capsys):
     # A key of some of the swept options, and a block that is left out.
     assert cli.main(["-m", "system=digest,digest_a", "system.interval=5", "~optimiser", "--help"]) == 0
     assert "system=vanilla" not in (shown := capsys.readouterr().out) and "optimiser.lr" not in shown
+    assert cli.main(["-m", "seed=1,2", "~foo", "--help"]) == 2
+    assert "~foo deletes a key that is not there" in capsys.readouterr().err
 
 
 def test_reports_help_names_the_claims_and_doubles_no_per_cent_sign(capsys):

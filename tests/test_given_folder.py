@@ -271,7 +271,7 @@ def test_a_yaml_beyond_limits_is_one_sentence_whoever_reads_it(tmp_path, says):
     assert time.monotonic() - began < 20
 
 
-def test_a_yaml_with_a_mistake_is_one_sentence_where_it_is_used(tmp_path):
+def test_a_yaml_with_a_mistake_is_one_sentence_where_it_is_used(tmp_path, monkeypatch):
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / "mine.yaml").write_text("bits: [")
     found = ["--config-dir", str(tmp_path)]
@@ -280,6 +280,9 @@ def test_a_yaml_with_a_mistake_is_one_sentence_where_it_is_used(tmp_path):
         with pytest.raises(InputError, match="is no yaml: .*mine.yaml.*, line 1") as refused:
             overrides.check([*found, *words])
         assert "\n" not in str(refused.value)
+    monkeypatch.setenv("HALOBENCH_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(InputError, match="is no yaml: .*mine.yaml.*, line 1"):
+        runner.composed([["system=mine"]])
 
 
 def test_aliases_within_limits_are_read(tmp_path):

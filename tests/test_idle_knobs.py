@@ -36,7 +36,7 @@ IDLE = [
     ("sancus", {}, {"norm": "max", "flags": "worker", "phase": "paper", "clip_scale": "inverse"}),
     ("sancus", {"staleness": "epoch_adaptive"}, {"norm": "max", "flags": "worker"}),
     ("sancus", {"staleness": "variation_gap", "bound": 0.1}, {"phase": "paper"}),
-    ("sancus", {"bound": 0}, {"warmup": 3}),
+    ("sancus", {"bound": 0}, {"warmup": 3, "phase": "paper"}),
     ("sanqus", {"bits": 32}, {"gradients": "exact"}),
     ("pscgcn", {"rate": 1.0}, THEOREM_2 | {"rescale": "selfnorm", "refresh": 2}),
     ("pscgcn", {"sampling": "uniform"}, THEOREM_2 | {"cache": 0.5, "policy": "degree", "refresh": 2}),
@@ -77,3 +77,22 @@ def test_a_knob_without_effect_changes_nothing(pool, name, set_to, idle):
     for before, after in zip(without.weights, given.weights):
         for weight in before:
             np.testing.assert_array_equal(before[weight], after[weight])
+
+
+@pytest.mark.parametrize(
+    "name, knobs",
+    [
+        ("sancus", {"staleness": "variation_gap", "bound": 0, "warmup": 3}),
+        ("sancus", {"staleness": "epoch_adaptive", "bound": 0, "phase": "paper", "warmup": 3}),
+        ("cdfgnn", {"quantise": False, "scatter": "diff"}),
+        ("distdgl", {"remote": "zero", "split": "owner", "prefetch": 0}),
+    ],
+)
+def test_a_knob_that_has_an_effect_is_not_said_to_have_none(name, knobs):
+    assert make_system(systems.block(name, **knobs)).traits().ineffective == []
+
+
+def test_drawing_ahead_has_an_effect_where_nothing_is_pulled():
+    knobs = {"remote": "zero", "split": "owner", "service": "exchange", "prefetch": 0}
+    (said,) = make_system(systems.block("distdgl", **knobs)).traits().ineffective
+    assert said.startswith("system.service=exchange has no effect")

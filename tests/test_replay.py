@@ -193,7 +193,6 @@ def simple(tmp_path_factory):
         (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),
         (["crossover"], "name one, as cluster=NAME"),
         (["crossover", "cluster=cdfgnn"], "is the only system given"),
-        (["crossover", "cluster=cdfgnn", "--out", "/dev/null/x"], "cannot be written: Not a directory; give"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=1:x:3"], "gbytes_per_s=1:x:3 is no range"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=10:1:3"], "give LOW:HIGH:POINTS"),
         (["crossover", "cluster=cdfgnn", "link=wire"], 'link="wire" is not known'),

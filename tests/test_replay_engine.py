@@ -199,7 +199,7 @@ def test_a_platform_says_what_it_lacks_and_what_it_assumes():
     assert alone.path(0, 1).links == ()
     assert alone.assumed == ["inside.gbytes_per_s=inf", "inside.latency_us=0"]
     with pytest.raises(
-        InputError, match=r"cluster=mine has devices \(3\): give another cluster, or a run of fewer"
+        InputError, match=r"cluster=mine has devices \(3\); give another cluster, or a run of fewer"
     ):
         platform_of(lacking, 4)
     with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):

@@ -36,6 +36,16 @@ def test_a_run_made_again_without_a_score_agrees(tmp_path, test, loss):
     assert list(check._of_another(bundle, run, Trace(run.path))) == []
 
 
+@pytest.mark.parametrize("told, again", [((0.9, 1.0), (0.9, math.nan)), ((0.9, math.nan), (0.9, 1.0))])
+def test_a_score_that_only_one_of_both_has_is_told(tmp_path, told, again):
+    """Of a run that diverges when it is made again, and of one that is said to have diverged."""
+    run, made = one_run(tmp_path / "a" / "run", *told), one_run(tmp_path / "b" / "run", *again)
+    said = list(check._of_another(SimpleNamespace(rows=[SimpleNamespace(runs=[run])]), run, Trace(made.path)))
+    alone = "made again" if math.isnan(told[1]) else "as told"
+    scores = [f"run has a {at} test score {alone} alone" for at in ("best", "final")]
+    assert said == ["run has another loss in the first epochs than made again", *scores]
+
+
 def test_the_epochs_that_a_run_did_not_come_to_are_held_to_nothing(tmp_path, monkeypatch):
     """One that stopped early, or diverged, has fewer epochs than a dry run of its config; no other may."""
     run = one_run(tmp_path / "graph" / "run")
@@ -44,12 +54,14 @@ def test_the_epochs_that_a_run_did_not_come_to_are_held_to_nothing(tmp_path, mon
     monkeypatch.setattr(check.io, "load", lambda folder, rank: None)
     cluster = SimpleNamespace(devices=[], with_devices=lambda devices: None)
     settings = SimpleNamespace(workers=1, transport="memory", epochs=5)
-    for patience, sent, faults_ in ((1, [64] * 5, 0), (1, [64, 65], 1), (0, [64] * 5, 1)):
+    lost = one_run(tmp_path / "graph" / "lost", loss=math.nan)
+    cases = (run, 1, [64] * 5, 0), (run, 1, [64, 65], 1), (run, 0, [64] * 5, 1), (lost, 0, [64] * 5, 0)
+    for made, patience, sent, faults_ in cases:
         here = SimpleNamespace(
             settings=settings, cluster=cluster, evaluate=SimpleNamespace(patience=patience)
         )
         monkeypatch.setattr(check, "traffic", lambda *_, sent=sent: [(size, size) for size in sent])
-        assert len(list(check._of_partition(run, here))) == faults_
+        assert len(list(check._of_partition(made, here))) == faults_
 
 
 def test_runs_are_named_by_their_folders_wherever_the_command_is_given(tmp_path, monkeypatch):

@@ -156,6 +156,9 @@ def test_how_long_runs_take_is_not_known_by_a_damaged_one(tmp_path):
     traces.finished(run.directory, run.composed)
     (other,) = runner.composed([["dataset=cora", "epochs=3", f"results={tmp_path}", "seed=2"]])
     assert runner.seconds_of(other) is not None
+    told = files.read_json(run.directory / "summary.json")
+    files.write_json_atomic(run.directory / "summary.json", told | {"train_total_s": None})
+    assert runner.seconds_of(other) is None
     (run.directory / "summary.json").write_text("{")
     assert runner.seconds_of(other) is None
     assert "1 run; how long they take is known when" in runner.how_long([other])

@@ -131,6 +131,18 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 
 
+def test_a_run_that_renews_nothing_does_not_depend_on_its_length():
+    renewing = [{}, {"sampling": "uniform", "features": "refetch"}]
+    other = [
+        {"rate": 1.0},
+        {"sampling": "uniform"},
+        {"sampling": "uniform", "features": "refetch", "cache": 0.0},
+    ]
+    for knobs in renewing + other:
+        follows = make_system(systems.block("pscgcn", **knobs)).traits().follows_epochs
+        assert follows == (knobs in renewing), knobs
+
+
 def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given():
     wanted = {(1, None): 1, (19, None): 1, (20, None): 2, (999, None): 99, (1000, None): 100,
               (3000, None): 100, (50, 7): 7, (50, 5000): 5000}  # fmt: skip

@@ -165,6 +165,9 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
             raise InputError(f"{prefix}{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
         if "${" in str(values[key]):
             raise InputError(f"{prefix}{key}={values[key]} holds an interpolation: give what it stands for")
+    for f in dataclasses.fields(cls):
+        if f.init and f.default is f.default_factory is dataclasses.MISSING and f.name not in values:
+            raise InputError(f"{prefix}{f.name} is missing: give it")
     try:
         config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(values)))
         assert isinstance(config, DictConfig)

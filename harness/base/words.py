@@ -49,7 +49,8 @@ def read_value(word: str) -> Any:
     key, text = key_value(word)
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # of "2024-13-45" and "!!bool x" too
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError):
+        # YAML's own reader raises others too, as of "2024-13-45", "!!bool x" and a thousand "[".
         raise InputError(f'"{word}" cannot be read: give {key}=VALUE, a number or a word') from None
 
 

@@ -193,7 +193,8 @@ def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[
         raise InputError(f"{several[0]} has several values: tune each in a command of its own")
     if "system" not in map(key_of, rest):
         raise InputError("system is not given by name: give system=NAME,NAME,...")
-    own |= {"seeds": f"[{own['seeds']}]"} if "seeds" in own else {}
+    if "seeds" in own:
+        own["seeds"] = f"[{own['seeds']}]"
     budget = typed(Budget, {key: read_value(f"{key}={value}") for key, value in own.items()}, "")
     runs = runner.expand([*rest, "progress=false"])
     names = [key_value(next(word for word in run if key_of(word) == "system"))[1] for run in runs]

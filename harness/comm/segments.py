@@ -109,7 +109,7 @@ def _number(error: OSError | ValueError) -> int:
 
 def _check(numbers: list[int], made: bool) -> None:
     """Raise Unshared where one of the workers' errors has a number other than 0; LimitReached where that
-    worker may open no more files, which anything else in the place of memory would need too."""
+    worker may open no more files, whose remedy is the limit itself."""
     for worker, number in enumerate(numbers):
         if number == errno.EMFILE:
             raise LimitReached(LIMITS[number])

@@ -67,12 +67,15 @@ class Watch:
         while not self.closed.wait(self.interval):
             # Ask the store one question at a time: where the link to it is down, no answer may ever come. If
             # no thread can be started for a question, it is asked at the next look.
-            with contextlib.suppress(TimeoutError, RuntimeError):
-                asked = asked or background(self._ask)
-                failure, asked = asked.result(self.interval), None
-                if failure and not self.closed.wait(self.grace):
-                    self.end(failure)
-                    return
+            if asked is None:
+                with contextlib.suppress(RuntimeError):
+                    asked = background(self._ask)
+            if asked is not None:
+                with contextlib.suppress(TimeoutError):
+                    failure, asked = asked.result(self.interval), None
+                    if failure and not self.closed.wait(self.grace):
+                        self.end(failure)
+                        return
             if self.patience is None:
                 continue
             if (told := list(self.marks.last)) != seen:

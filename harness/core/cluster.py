@@ -162,12 +162,15 @@ class Cluster:
         """Whether the devices are the run's own: none is named."""
         return not self.devices
 
-    def check_workers(self, workers: int) -> None:
-        """InputError where a run has more workers than the cluster has devices."""
+    def check_workers(self, workers: int, mend: str = "") -> None:
+        """InputError where a run has more workers than the cluster has devices.
+
+        mend   what to give instead, for a run that has ended; "" for one that is to come
+        """
         if self.devices and workers > len(self.devices):
             raise InputError(
                 f"workers={workers} is more than cluster={self.name} has devices ({len(self.devices)}); "
-                f"give workers={len(self.devices)} or fewer, or cluster=measured"
+                + (mend or f"give workers={len(self.devices)} or fewer, or cluster=measured")
             )
 
     def with_devices(self, devices: Sequence[Device]) -> Cluster:

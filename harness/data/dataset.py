@@ -71,7 +71,7 @@ class Dataset:
             "fields": dataclasses.asdict(self),
             "code": code_of(cls.__module__),
             "seed": seed,
-            "files": _identities(self.files(data_dir)),
+            "files": identities(self.files(data_dir)),
         }
 
     def graph(self, data_dir: Path, seed: int) -> Graph:
@@ -80,6 +80,7 @@ class Dataset:
         try:
             graph = self.load(data_dir, seed)
         except OSError as error:  # the cache, which asks for the graph, would take it for an error of its own
+            check_machine(error, f'dataset "{self.name}"')
             raise InputError(f'dataset "{self.name}": {machine_said(error) or error}') from None
         if not isinstance(graph, Graph):
             raise InputError(
@@ -95,7 +96,7 @@ class Dataset:
         return graph
 
 
-def _identities(paths: Iterable[Path]) -> dict[str, Any]:
+def identities(paths: Iterable[Path]) -> dict[str, Any]:
     """What identifies each file, by its name, since folders may move. A later file of the same name has its
     place behind it."""
     found: dict[str, Any] = {}

@@ -105,6 +105,8 @@ def _faults(graph: Graph) -> Iterator[str]:
             yield f"{found}; give one float32 per edge ({edges})"
         if not (np.isfinite(weights) & (weights >= 0)).all():
             yield "weights hold NaN, infinity or numbers below 0; give finite ones of 0 or more"
+    if len(graph.features.shape) != 2 or graph.features.shape[1] < 1:
+        yield f"features has shape {graph.features.shape}; give [vertices, dimension]"
     wanted = {
         "features": np.float32,
         "labels": np.uint8 if graph.multilabel else np.int32,
@@ -113,8 +115,6 @@ def _faults(graph: Graph) -> Iterator[str]:
     for field in wanted:
         if (rows := len(getattr(graph, field))) != n:
             yield f"{field} has {rows} rows for {n} vertices; give one per vertex"
-    if len(graph.features.shape) != 2 or graph.features.shape[1] < 1:
-        yield f"features has shape {graph.features.shape}; give [vertices, dimension]"
     for field, dtype in wanted.items():
         if (found := getattr(graph, field).dtype) != dtype:
             yield f"{field} holds {found}; convert it to {np.dtype(dtype)}"

@@ -12,7 +12,7 @@ from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.data import npz, real, splits
 from harness.data.config import LABELS_PER_CLASS, USED_BY, DatasetConfig
-from harness.data.dataset import Dataset, identity_of
+from harness.data.dataset import Dataset, identities
 from harness.data.graph import Graph, validate
 from harness.data.partition.shard import Csr
 from harness.data.raw import Raw
@@ -110,7 +110,7 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     else:
         files = real.find(config.name, Path(data_dir).expanduser())
         own_split = real.DATASETS[config.name].own_split
-    found["files"] = {path.name: identity_of(path) for path in files}
+    found["files"] = identities(files)
     if config.split != "own" or not own_split:
         found["seed"] = seed
     return found

@@ -25,7 +25,7 @@ def parsed(word: str) -> Override:
     except HydraException:
         made = None
     if made is None or not made.key_or_group:
-        raise InputError(unreadable(word))
+        raise InputError(_unreadable(word))
     # Hydra cannot merge a block of keys with one that is null.
     if made.key_or_group == "hydra.sweeper.params" and isinstance(made.value(), dict):
         raise InputError(f"{word} is a block of keys: give each of them for itself, as KEY=A,B")
@@ -49,7 +49,7 @@ def _values(override: Override) -> float:
     return len(asked.list) if isinstance(asked, ChoiceSweep) else 1
 
 
-def unreadable(word: str) -> str:
+def _unreadable(word: str) -> str:
     """For a word that is no KEY=VALUE by Hydra's grammar: how to quote it."""
     try:
         key, value = key_value(word)

@@ -30,6 +30,7 @@ from harness.base.terminal import counted
 from harness.base.words import written
 from harness.data import real
 from harness.results import kinds
+from harness.results.reader import MISSHAPEN
 from harness.results.schema import AGAIN
 from harness.run import config as configs
 from harness.run import overrides, process
@@ -236,13 +237,13 @@ def seconds_of(run: configs.Run) -> float | None:
     ended = max(((path.stat().st_mtime, path) for path in alike), default=None)
     if ended is None:
         return None
+    whole = ended[0] - ended[1].with_name("config.yaml").stat().st_mtime
     try:
         summary = kinds.read(ended[1], AGAIN)
-    except InputError:
+        trained = float(summary["train_total_s"])
+        return max(whole - trained, 0.0) + trained * run.settings.epochs / summary["epochs"]
+    except (InputError, *MISSHAPEN):
         return None
-    trained = float(summary["train_total_s"])
-    whole = ended[0] - ended[1].with_name("config.yaml").stat().st_mtime
-    return max(whole - trained, 0.0) + trained * run.settings.epochs / summary["epochs"]
 
 
 def duration(seconds: float) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 from harness.base.errors import InputError
 from harness.base.scratch import scratch
 from harness.base.target import ALLOW, TREE, is_trusted, untrusted
+from harness.base.terminal import counted
 from harness.core.cluster import Device
 from harness.data.dataset import identity_of
 from harness.data.partition import io
@@ -120,7 +121,7 @@ def of_rules(bundle: Bundle) -> Iterator[str]:
     """Where a bundle's rows break the rules: seeds, and exact training and the control beside each row."""
     every = sorted({seed for row in bundle.rows for seed in row.seeds}, key=str)
     if len(every) < SEEDS:
-        yield f"the bundle has {len(every)} seeds: give at least {SEEDS}"
+        yield f"the bundle has {counted(len(every), 'seed')}: give at least {SEEDS}"
     for rows in bundle.by_setting.values():
         roles = {row.first.role for row in rows}
         for row in rows:
@@ -265,6 +266,9 @@ def _of_another(bundle: Bundle, run: Submitted, again: Trace) -> Iterator[str]:
     for at, column in zip(("best", "final"), LEADING[told["score"]]):
         value, other = column.value(told), column.value(found)
         if value is None or other is None:  # not evaluated, no test vertices, or diverged
+            if value is not other:
+                whose = "made again" if value is None else "as told"
+                yield f"{name} has a {at} test score {whose} alone"
             continue
         others = [column.value(each.summary) for each in row if each is not run]
         reach = min(estimate([*others, other]).half or POINTS, POINTS)

@@ -4,10 +4,10 @@ The cost of an edge on worker i, which has E_i of M edges and V_i replicas of V 
 
     (1 - gamma) [ends new to worker i] + gamma [ends new to its host] + alpha E_i P / M + beta V_i P / V
 
-CDFGNN prints neither alpha and beta nor an order of edges. Here alpha = beta = 1, as its authors' public
-program (`cuda_gcn` of ICT-ACL/DRONE) has them, and edges come as there in ascending order of the sum of their
-ends' degrees, then of their id; the lowest worker wins ties. Each undirected edge comes once, and self-loops
-do not come."""
+CDFGNN prints neither alpha and beta nor an order of edges. Here alpha = beta = 1, as in its authors' public
+EBV_1Pass.cpp (`cuda_gcn/src/tools` of ICT-ACL/DRONE, where other programs have 0.01), and edges come as there
+in ascending order of the sum of their ends' degrees, then of their id; the lowest worker wins ties. Each
+undirected edge comes once, and self-loops do not come."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,8 +24,8 @@ class Ebv(VertexCutPartitioner):
     """CDFGNN's EBV: each edge goes to the worker where it adds least replication and load
     (harness.data.partition.ebv).
 
-    gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); without effect on one
-             host; 0 is plain EBV
+    gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV. On one
+             host it only lowers the weight of replicas against that of load, to 1 - gamma
     """
 
     gamma: float = number(0.1, 0, 1)

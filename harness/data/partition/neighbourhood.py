@@ -11,7 +11,8 @@ describes it.
 with P_j what has been put into part j so far, P_j(s) its vertices of split s, C(s) = |V(s)| / parts.
 
 Decisions
-- K-hop neighbours are along in-edges; K is not printed, and 2 is not the model's depth: give its layers.
+- neighbours are followed along in-edges. K is not printed; the default is 2 whatever the model's depth: give
+  hops=LAYERS to match it.
 - the centre that reaches a vertex first is the nearest in hops; of several as near, the one of lowest id.
 - edges are counted on the undirected pattern without self-loops, each once.
 - an empty part has CE = 0, and so has every part at the first block: `literal` takes CE as printed, and lets
@@ -19,9 +20,9 @@ Decisions
 - the printed order, descending max(|B(train)|, |B(val)|, |B(test)|), read as the block's own vertices of each
   split, is one tie under the printed centres, since a block's only labelled vertex is its centre. So blocks
   go by size, largest first; `literal` takes the printed key. Ties go by the centre's id.
-- alpha, beta, gamma are not given. 1/3 each keeps BS at 0 or more while a part's three quotas are full in the
-  mean at most; with 1 each it turns negative when they are a third full, and then prefers the part that
-  shares the fewest edges.
+- alpha, beta, gamma are not given. 1/3 each keeps BS at 0 or more as long as a part's three quotas are, on
+  average, at most full; with 1 each it turns negative when they are a third full, and then prefers the part
+  that shares the fewest edges.
 - vertices that no centre reaches come last, in ascending order, each to the part of highest
   (1 + CE[j]) (1 - |P_j| parts / V).
 - where every vertex is in a split and `centres=labelled`, each block is one vertex; `centres=train` takes the
@@ -48,8 +49,8 @@ class Neighbourhood(EdgeCutPartitioner):
 
     hops      K: how far a block reaches from its centre
     centres   "labelled": every vertex of a split; "train": training vertices
-    literal   CE instead of 1 + CE, and the order of blocks, as printed; ties, which are not, go to the lowest
-              part
+    literal   CE instead of 1 + CE, and the order of blocks, as printed. For ties nothing is printed: the
+              lowest part wins
     alpha     weight of the balance of training vertices
     beta      weight of the balance of validation vertices
     gamma     weight of the balance of test vertices

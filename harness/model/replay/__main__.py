@@ -178,9 +178,6 @@ def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[di
 
 def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:
     runs, replayer, given = parse(words, crossover.KEYS)
-    if out is not None:
-        with writing(out, "give another --out"):
-            out.mkdir(parents=True, exist_ok=True)
     found = crossover.search(load(runs)[0], replayer, crossover.Grid.of(given))
     console = unfolded()
     console.say(crossover.text(found))

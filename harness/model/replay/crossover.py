@@ -157,19 +157,16 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
     target = None if grid.reaches is None else _target(grid.reaches, groups)
     needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
     programs = {
-        group.label: [(run.trace, _program(run.trace, replayer, grid.epochs)) for run in group.runs]
+        group.label: [_program(run.trace, replayer, grid.epochs) for run in group.runs]
         for group in groups
         if group.label not in never
     }
-    replayed = {max(len(program.epochs) - 1, 1) for own in programs.values() for _, program in own}
+    replayed = {max(len(program.epochs) - 1, 1) for own in programs.values() for program in own}
 
     def seconds(name: str, latency: float, bandwidth: float) -> float:
         """An epoch of a system, or all until the score, mean over its runs."""
         changed = with_link(cluster, link, bandwidth, latency)
-        made = []
-        for trace, program in programs[name]:
-            with refused_spans(trace):
-                made.append(replayer.on(changed, program))
+        made = [replayer.on(changed, program) for program in programs[name]]
         each = [times_of(timeline).epoch for timeline in made]
         if target is not None:
             first = map(first_epoch, made)
@@ -346,8 +343,9 @@ def text(found: Map) -> str:
 
 
 def draw(found: Map, folder: Path) -> Path:
-    """Epoch time over bandwidth, a panel per latency and a line per system. The folder has to be there."""
+    """Epoch time over bandwidth, a panel per latency and a line per system."""
     grid = found.grid
+    folder.mkdir(parents=True, exist_ok=True)
     by_row = strokes_of(found.groups)
     strokes = {group.label: {**by_row[row_of(group)], "markevery": []} for group in found.groups}
     with matplotlib.rc_context(STYLE):

@@ -157,11 +157,7 @@ def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> l
     """Each worker's device: in their order, or the first `per_host` of each host in turn. InputError where
     the cluster has too few, or `per_host` leaves too few."""
     devices = cluster.devices
-    if workers > len(devices):
-        raise InputError(
-            f"workers={workers} is more than cluster={cluster.name} has devices ({len(devices)}): give"
-            " another cluster, or a run of fewer workers"
-        )
+    cluster.check_workers(workers, "give another cluster, or a run of fewer workers")
     if per_host is not None:
         hosts = sorted({device.host for device in devices})
         of_host = [[device for device in devices if device.host == host] for host in hosts]

@@ -164,6 +164,8 @@ def _experiment(name: str, given: Any) -> Experiment:
     if cause:
         choice("cause", cause, CAUSES)
     fits = _shaped("fits", given.get("fits"), list, "of printed rows (harness.papers.claims.fit)")
+    for i, each in enumerate(fits):
+        _shaped(f"fits[{i}]", each, dict, "entry, printed, ...")
     needs = _shaped("needs", given.get("needs"), list, "each with entry, part and needs")
     for i, each in enumerate(needs):
         _shaped(f"needs[{i}]", each, dict, "entry, part and needs")

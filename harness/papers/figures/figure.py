@@ -93,7 +93,7 @@ def _check_options(where: str, module: ModuleType, options: set[str]) -> None:
         raise InputError(f"{where}: {module.__file__} has no function draw(groups): write one")
     try:
         inspect.signature(module.draw).bind([], **dict.fromkeys(options))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # the latter of what has no signature
         raise InputError(f"{where}: {error}; give the options of draw in {module.__file__}") from None
 
 
