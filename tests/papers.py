@@ -4,23 +4,28 @@ docs/papers/PAPER.md says by hand what held, what did not and why. docs/papers/v
 here as a whole: a row per part of each published figure, table and claim, one per series of a table's cells,
 and one for all of an entry's parts that lack the same run.
 docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676;
-docs/artefact.md has a row for each entry of which runs are kept.
+docs/artefact.md has a row for each entry of which runs are kept. Kept pictures of claims are drawn again
+where they say something else than the verdicts; with --pictures all are.
 """
 
 import itertools
 import re
 import sys
+import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import matplotlib
 import pandas as pd
+from PIL import Image
 
-from harness.papers.claims import published, reference, table
+from harness.papers.claims import picture, published, reference, table
 from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
 from harness.papers.claims.reference import decided
 from harness.papers.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
+from harness.results.report import style
 from harness.run.runner import Places
 from tests import experiments
 from tests.kept import with_tables
@@ -270,8 +275,37 @@ def readme(text: str, found: Sequence[Result]) -> str:
     return COUNTS.sub(lambda _: outcomes(found), text)
 
 
-def main(root: Path = ROOT) -> int:
+def pictures(found: Sequence[Result], root: Path = ROOT) -> dict[Path, list[Result]]:
+    """The kept pictures of claims, each with the kept results of its experiment."""
+    kept: dict[Path, list[Result]] = {}
+    for each in found:
+        path = root / reference.FOLDER / each.experiment / f"{each.experiment}-claims.png"
+        if each.size.endswith("reference") and path.is_file():
+            kept.setdefault(path, []).append(each)
+    return kept
+
+
+def description(path: Path) -> str | None:
+    """What a picture says that it shows."""
+    with Image.open(path) as read:
+        return read.info.get(reference.DESCRIPTION)
+
+
+def redraw(path: Path, drawn: Sequence[Result]) -> None:
+    plan = experiments.all_of_them()[drawn[0].experiment]
+    graphs = plan.sizes[drawn[0].size.partition(",")[0]].graphs
+    with matplotlib.rc_context(style.STYLE), tempfile.TemporaryDirectory() as folder:
+        figure = picture.draw(plan.title, drawn, graphs)
+        assert figure is not None
+        new = style.save(figure, Path(folder) / path.name, described=picture.described(drawn))
+        reference.write_small(new, path)
+
+
+def main(root: Path = ROOT, every_picture: bool = False) -> int:
     found = results(root)
+    for path, drawn in pictures(found, root).items():
+        if every_picture or description(path) != picture.described(drawn):
+            redraw(path, drawn)
     path = root / "docs" / "papers" / "verdicts" / "moved.csv"
     parts = moved(found, path)
     parts.to_csv(path, index=False)
@@ -290,4 +324,4 @@ def main(root: Path = ROOT) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(every_picture="--pictures" in sys.argv[1:]))

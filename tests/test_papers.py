@@ -7,7 +7,7 @@ import pytest
 
 from harness import cli
 from harness.papers.claims import __main__ as claims
-from harness.papers.claims import experiment, published
+from harness.papers.claims import experiment, picture, published
 from harness.papers.claims.verdict import DECIDED, DIRECTION, FAILS, HOLDS, NO_EFFECT, UNKNOWN
 from tests import experiments, papers
 
@@ -43,6 +43,12 @@ def test_the_artefacts_table_is_up_to_date(found):
     page = (papers.ROOT / "docs" / "artefact.md").read_text()
     made = papers.with_tables(page, papers.COMMAND, papers.artefact(found))
     assert page == made, "run python -m tests.papers"
+
+
+def test_kept_pictures_of_claims_say_what_the_verdicts_say(found):
+    drawn = papers.pictures(found)
+    other = [path.name for path in drawn if papers.description(path) != picture.described(drawn[path])]
+    assert len(drawn) > 50 and other == [], "run python -m tests.papers"
 
 
 def test_the_command_prints_what_readme_says(found, capsys, monkeypatch, tmp_path):

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 from PIL import Image, ImageChops
+from PIL.PngImagePlugin import PngInfo
 
 from harness import cli
 from harness.base.errors import InputError
@@ -47,7 +48,9 @@ def made(tmp_path_factory, ahead) -> Path:
     plan = plan_of(folder)
     found = [each for each in evaluate.results({"mine": plan}, ahead) if each.experiment == "mine"]
     picture = folder / "mine-claims.png"
-    Image.effect_noise((60, 40), 90).convert("RGBA").save(picture)
+    described = PngInfo()
+    described.add_text(reference.DESCRIPTION, "holds: a scores above b")
+    Image.effect_noise((60, 40), 90).convert("RGBA").save(picture, pnginfo=described)
     reference.keep(folder / "kept", plan, found, ahead, [picture])
     return folder
 
@@ -170,6 +173,7 @@ def test_each_run_stands_there_in_full_with_its_machine_and_pictures(kept):
     assert set(ALL) <= set(runs.columns) and runs["mb_epoch"].notna().all()
     assert json.loads((place / "environment.json").read_text())["cores"] > 0
     few, drawn = (Image.open(folder / "mine-claims.png") for folder in (place, kept.parent))
+    assert few.info[reference.DESCRIPTION] == "holds: a scores above b"
     assert few.mode == "P"  # as drawn, but for colours that lie near each other
     assert ImageChops.difference(few.convert("L"), drawn.convert("L")).getextrema()[1] <= 2
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from harness.papers.claims import table
 from harness.papers.claims.evaluate import Result
 from harness.results.report.style import COLOURS, STROKES
 
@@ -31,9 +32,7 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
     """A panel per unit of the claims of one experiment, with a row for each that has a value of ours: a dot
     with its 95 % interval, the published number or range, and no difference as a dashed line; below them a
     panel per series of two or more cells. None where nothing has a value."""
-    # A part that a figure and a claim of a paper both say is drawn once.
-    known = list({result.says: result for result in results if result.ours is not None}.values())
-    if not known:
+    if not (known := _drawn(results)):
         return None
     units: dict[str, list[Result]] = {}
     series: dict[str, list[Result]] = {}
@@ -74,6 +73,20 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
         list(named.values()), list(named), loc="outside lower right", ncols=3, frameon=False, fontsize=9
     )
     return figure
+
+
+def described(results: Sequence[Result]) -> str:
+    """What `draw` draws of these results in words, a line for each: they go into the picture's file."""
+    return "\n".join(
+        f"{each.verdict.word}: {each.says}: here {table.value(each.ours)}"
+        + (f", published {said}" if (said := table.said(each.claim.published)) else "")
+        for each in _drawn(results)
+    )
+
+
+def _drawn(results: Sequence[Result]) -> list[Result]:
+    """Those with a value; a part that a figure and a claim of a paper both say is drawn once."""
+    return list({result.says: result for result in results if result.ours is not None}.values())
 
 
 def _said(result: Result) -> str:

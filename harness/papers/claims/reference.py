@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from harness.base import yaml_text
 from harness.base.errors import InputError, writing
@@ -48,6 +49,7 @@ from harness.run import runner
 from harness.run.runner import Places
 
 FOLDER = Path("results/reference")
+DESCRIPTION = "Description"  # of a PNG: the words of `style.save`
 CLUSTER = re.compile(r"\bcluster=([\w/]+)")
 MEND = "give another --keep"
 # `order` is the verdict's word on the steps of a "descending" claim. `why` is the reason of that verdict, or
@@ -115,7 +117,7 @@ def keep(
             _, first = next(iter(runs.values()))[0]
             files.write_json_atomic(new / "environment.json", first.trace.environment)
             for picture in pictures:
-                _small(picture, new / picture.name)
+                write_small(picture, new / picture.name)
             before = Path(made) / "before"
             if place.exists():
                 place.rename(before)
@@ -127,12 +129,15 @@ def keep(
                 raise
 
 
-def _small(picture: Path, target: Path) -> None:
-    """Write a picture in 256 colours: it looks the same and takes two fifths of the bytes, which are kept for
-    ever."""
+def write_small(picture: Path, target: Path) -> None:
+    """Write a picture with its description in 256 colours: it looks the same and takes two fifths of the
+    bytes, which are kept for ever."""
     with Image.open(picture) as read:
         few = read.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        few.save(target, "PNG", optimize=True, dpi=read.info.get("dpi", (150, 150)))
+        words = PngInfo()
+        if DESCRIPTION in read.info:
+            words.add_itxt(DESCRIPTION, read.info[DESCRIPTION])
+        few.save(target, "PNG", optimize=True, dpi=read.info.get("dpi", (150, 150)), pnginfo=words)
 
 
 def check(place: Path, size: str) -> None:

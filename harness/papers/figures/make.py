@@ -109,17 +109,17 @@ def _decide(
     with matplotlib.rc_context(style.STYLE):
         if (drawing := picture.draw(plan.title, own, graphs)) is not None:
             out.mkdir(parents=True, exist_ok=True)
-            pictures = [*pictures, _save(drawing, out / f"{plan.name}-claims")]
+            pictures.append(_save(drawing, out / f"{plan.name}-claims", picture.described(own)))
     if keep is not None:
         reference.keep(keep, plan, own, folders.__getitem__, pictures)
 
 
-def _save(picture, stem: Path) -> Path:
+def _save(picture, stem: Path, described: str = "") -> Path:
     """Save a picture as PDF and PNG, with what is drawn as CSV. Prints and returns the path of the PNG."""
     from harness.results.report import plot_data, style
 
     for ending in (".pdf", ".png"):
-        path = style.save(picture, stem.with_name(stem.name + ending))
+        path = style.save(picture, stem.with_name(stem.name + ending), described=described)
     plot_data.write(picture, path)
     print(path)
     return path

@@ -223,13 +223,17 @@ def stroke(number: int) -> dict[str, Any]:
     return {"color": COLOURS[place], "linestyle": STROKES[rounds % len(STROKES)]}
 
 
-def save(figure: Figure, path: Path, titled: bool = True) -> Path:
+def save(figure: Figure, path: Path, titled: bool = True, described: str = "") -> Path:
     """Write the figure in the format that the path's ending names, the same bytes whenever it is made.
     Returns the path.
 
-    titled   whether to keep the texts of `title`
+    titled      whether to keep the texts of `title`
+    described   what the picture shows, in words that a PNG keeps as its description
     """
-    when = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[path.suffix]
+    said: dict[str, str | None] = {"Software": None}
+    if described:
+        said["Description"] = described
+    metadata = {".png": said, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[path.suffix]
     box = None
     if not titled:
         for text in [text for text in figure.texts if text.get_gid() == TITLE]:
@@ -240,5 +244,5 @@ def save(figure: Figure, path: Path, titled: bool = True) -> Path:
         else:
             box = "tight"
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):
-        figure.savefig(path, dpi=150, metadata=when, bbox_inches=box)
+        figure.savefig(path, dpi=150, metadata=metadata, bbox_inches=box)
     return path
