@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -312,16 +313,14 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
         near = did_you_mean(named, [*beside, *presets])
         raise InputError(f'cluster="{name}" {nothing}{near}')
     try:
-        text = yaml_text.read(path)
-        keyed = isinstance(yaml_text.parsed(text), dict | None)
-        made_of = [OmegaConf.create(text if keyed else ""), OmegaConf.from_dotlist(list(changes))]
-        values = cast(dict[Any, Any], OmegaConf.to_container(OmegaConf.merge(*made_of)))
+        made = _described(yaml_text.read(path), tuple(changes))
+    except InputError:
+        raise
     except (OmegaConfBaseException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
-    if not keyed:
+    if made is None:
         raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
-    made = typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
     if made.measured:
         traced = ", or cluster=traced for the machine that the run was made on" if TRACED in beside else ""
         raise InputError(
@@ -329,3 +328,14 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
             f" file that ends in .yaml{traced}"
         )
     return made
+
+
+@functools.lru_cache(maxsize=256)
+def _described(text: str, changes: tuple[str, ...]) -> Cluster | None:
+    """The cluster that a file's text describes, changed by words; None where it holds no keys. Cached, since
+    it takes 50 ms, and claims ask for one cluster in many words. What `cluster_of` catches is raised."""
+    if not isinstance(yaml_text.parsed(text), dict | None):
+        return None
+    merged = OmegaConf.merge(OmegaConf.create(text), OmegaConf.from_dotlist(list(changes)))
+    values = cast(dict[Any, Any], OmegaConf.to_container(merged))
+    return typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")

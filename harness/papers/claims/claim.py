@@ -5,6 +5,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from harness.base.errors import InputError, choice
@@ -115,21 +116,22 @@ class Claim:
         """Where a picture has its line of no difference; None where the paper has no direction."""
         return None if self.direction is None else self.no_difference
 
-    @property
+    @cached_property
     def value(self) -> Measure:
         """What is taken of each run."""
         return measure_of(self.measure)
 
     def of(self, row: str) -> Measure:
         """What is taken of a row's runs."""
-        return measure_of(self.measure, row=row)
+        own = isinstance(self.measure, Mapping) and row in (self.measure.get("more") or ())
+        return measure_of(self.measure, row=row) if own else self.value
 
     @property
     def measurement(self) -> tuple[Any, ...]:
         """What is measured, whatever the paper prints of it."""
         return repr(self.measure), tuple(self.rows), self.compare, self.graph, self.across
 
-    @property
+    @cached_property
     def needed(self) -> list[str]:
         """Every row whose runs decide it."""
         more = (self.control, self.value.reference)

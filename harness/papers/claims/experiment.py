@@ -72,16 +72,7 @@ class Experiment:
         Where several say something of one key, the row wins over the graph, and the graph over the size.
         EPOCHS/5 stands for a fifth of the size's epochs, GPUS/4 for a fourth of its workers, and so on.
         """
-        option, *words = f"dataset={graph}".split()
-        runs, more = key_values(self.sizes[size].runs.split()), key_values(words)
-        own = self.rows[row].split()
-        both = {**runs, **more}
-        for key in {"epochs", "gpus", "workers"} & both.keys():
-            own = [_part(word, _one_name(key).upper(), int(both[key])) for word in own]
-        keys, of_graph = set(map(_one_name, key_values(own))), set(map(_one_name, more))
-        beside = [f"{key}={value}" for key, value in more.items() if _one_name(key) not in keys]
-        common = [f"{k}={value}" for k, value in runs.items() if _one_name(k) not in keys | of_graph]
-        return " ".join([*own, option, *beside, *common])
+        return _sweep(self.rows[row], graph, self.sizes[size].runs)
 
     def on(self, size: str, graph: str | None) -> list[str]:
         """The graphs of a size that a claim's graph means: by all of its overrides or else by its name, or
@@ -90,6 +81,21 @@ class Experiment:
         if graph is None or graph in graphs:
             return [graph] if graph else graphs
         return [each for each in graphs if named(each) in graph.split(",")]
+
+
+@functools.lru_cache(maxsize=4096)
+def _sweep(row: str, graph: str, size: str) -> str:
+    """What `Experiment.sweep` says of these words; kept, since every claim asks for those of its rows."""
+    option, *words = f"dataset={graph}".split()
+    runs, more = key_values(size.split()), key_values(words)
+    own = row.split()
+    both = {**runs, **more}
+    for key in {"epochs", "gpus", "workers"} & both.keys():
+        own = [_part(word, _one_name(key).upper(), int(both[key])) for word in own]
+    keys, of_graph = set(map(_one_name, key_values(own))), set(map(_one_name, more))
+    beside = [f"{key}={value}" for key, value in more.items() if _one_name(key) not in keys]
+    common = [f"{k}={value}" for k, value in runs.items() if _one_name(k) not in keys | of_graph]
+    return " ".join([*own, option, *beside, *common])
 
 
 def _one_name(key: str) -> str:

@@ -46,6 +46,7 @@ from harness.results.report.columns import ALL
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Run
 from harness.run import runner
+from harness.run.config import graph_folder
 from harness.run.runner import Places
 
 FOLDER = Path("results/reference")
@@ -182,8 +183,8 @@ def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[
 @functools.lru_cache(maxsize=256)
 def _graph_folders(graph: str, own: Path | None) -> list[str]:
     """The names of the folders that hold runs on a sweep's graphs, with configs of the folder `own`. They
-    depend on the graphs' names alone. Cached, since composing a run takes a tenth of a second."""
-    return [run.directory.parent.name for run in runner.composed(runner.expand(graph))]
+    depend on the graphs' names alone. Cached, since composing takes a hundredth of a second."""
+    return [graph_folder(dataset) for dataset in runner.datasets(runner.expand(graph))]
 
 
 def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
@@ -194,12 +195,14 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
     count. InputError that names a damaged file.
     """
     kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
+    planned = {id(claim) for plan in experiments.values() for claim in plan.claims}
 
     def taken(result: Result) -> Result:
         own = kept.get(result.experiment)
-        if own is None or result.claim not in (plan := experiments[result.experiment]).claims:
+        if own is None or id(result.claim) not in planned:
             return result
-        claim, runs = result.claim, folder / plan.name / "runs.csv"
+        plan, claim = experiments[result.experiment], result.claim
+        runs = folder / plan.name / "runs.csv"
         size = next((row["size"] for row in own.values()), None) or str(_runs(runs)["size"].iloc[0])
         if size not in plan.sizes or _rank(size) <= _rank(result.size):
             return result
