@@ -199,6 +199,10 @@ class Capgnn(FitsDevices, System):
         elif not sizes:
             reserved = ["reserved_device_mb", "reserved_host_mb"]
             said += without_effect(self, reserved, "the tiers' sizes are given")
+            if self.policy not in FIXED:
+                said += without_effect(
+                    self, ["top_k"], f"system.policy={self.policy} takes what is asked for"
+                )
             if both:
                 why = "system.local_capacity and system.global_capacity are given"
                 said += without_effect(self, ["capacity", "capacity_share"], why)

@@ -1,6 +1,7 @@
 """Coded sums of gradients: their oracle, their bytes, and what must stay exact."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.core.combine import Combiner, Quantised
 from harness.core.draws import draws
+from harness.core.topk import TopK
 from harness.dev.conformance.checks import same_bits
 from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
@@ -94,6 +97,11 @@ def test_a_worker_alone_rounds_nothing(pool):
     assert all(each.losses == exact.losses for each in coded)
 
 
+def test_a_model_without_a_matrix_is_summed_exactly():
+    vector = torch.nn.Parameter(torch.ones(3))
+    assert type(Quantised(bits=4).make([vector], SimpleNamespace(size=2), seed=0)) is Combiner
+
+
 def test_what_a_low_rank_lacks_is_kept_for_later(pool):
     """The sums and the errors together are all gradients; a sum has the rank, and is the same everywhere."""
     found = pool.run(jobs.sums, 3, POWER)
@@ -125,6 +133,11 @@ def test_the_largest_values_are_sent_and_the_others_kept(pool):
             np.testing.assert_array_equal(np.concatenate([g.numpy().ravel() for g in made[t]]), want)
     for memory, (_, _, state) in zip(memories, found):
         np.testing.assert_array_equal(state["memory"].numpy(), memory)
+
+
+def test_a_share_of_a_tenth_is_three_of_thirty_values():
+    vector = torch.nn.Parameter(torch.ones(30))
+    assert TopK(share=0.1).make([vector], SimpleNamespace(size=2), seed=0).count == 3
 
 
 def test_a_way_of_its_own_is_refused():

@@ -45,6 +45,7 @@ IDLE = [
     ("capgnn", {"jaca": False, "rapa": False}, TIERS | RESERVED | COSTS | {"beta_mb": 1.0}),
     ("capgnn", {"jaca": False}, {"tiers": "exclusive", "capacity_share": 0.5, "gradients": "fresh"}),
     ("capgnn", {"capacity": 3}, RESERVED),
+    ("capgnn", {"capacity": 3, "policy": "lru"}, {"top_k": 1}),
     ("capgnn", {"local_capacity": 2, "global_capacity": 4}, {"capacity": 3} | RESERVED),
     ("capgnn", {"local_capacity": 2, "global_capacity": 4}, {"capacity_share": 0.5}),
     ("cdfgnn", {"cache": False}, RULE | {"epsilon": 0.1, "lambda1": 2.0, "lambda2": 0.5}),

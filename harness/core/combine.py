@@ -96,10 +96,9 @@ class Quantised(Combine):
     bits: int = one_of(4, 4, 8)
 
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
-        # A worker alone sends nothing, and nothing is to be rounded.
-        return (
-            Owners(parameters, comm, seed, self.bits) if comm.size > 1 else Combiner(parameters, comm, seed)
-        )
+        # A worker alone sends nothing, and without a matrix nothing is rounded.
+        coded = comm.size > 1 and any(p.dim() == 2 for p in parameters)
+        return Owners(parameters, comm, seed, self.bits) if coded else Combiner(parameters, comm, seed)
 
 
 @dataclass

@@ -31,14 +31,14 @@ from harness.core.combine import LAYER, Combine, Combiner
 class TopK(Combine):
     """Each worker sends the largest values of its gradient alone, and keeps the others for later epochs.
 
-    share   of all values that a worker sends
+    share   of all values that a worker sends, rounded up to whole values
     """
 
     share: float = number(0.01, 0, 1, above=True)
 
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         values, size = sum(p.numel() for p in parameters), parameters[0].element_size()
-        count = math.ceil(self.share * values)
+        count = math.ceil(round(self.share * values, 9))  # 0.1 * 30 is more than 3 as a float
         fewer = comm.size * count * (size + 4) < 2 * values * size
         return (
             Largest(parameters, comm, seed, count)

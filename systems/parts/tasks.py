@@ -23,7 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from harness.base.errors import InputError
 from harness.comm.comm import Comm
@@ -274,7 +274,12 @@ class Scheduler(Generic[Work]):
         while not self.stopped.wait(POLL):
             with self.changed:
                 if 0 <= self.next < self.end and self._due():
-                    self._launch_until(self.next + 1)
+                    try:
+                        self._launch_until(self.next + 1)
+                    except Exception as error:  # `take` raises it once this batch is asked for
+                        number = self.next - 1
+                        self.dags.setdefault(number, Dag(number, cast(Work, None))).error = error
+                        return
 
     def _due(self) -> bool:
         now, cpu = time.monotonic(), time.process_time()
