@@ -9,6 +9,7 @@ in the caches anyway, are gathered from where they are. None of this changes a b
 one accumulator, to which the entries are added in ascending order.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -26,9 +27,12 @@ FEW = 8  # entries per row of x: with fewer, packing it does not pay
 HELD, WIDE = 16 << 20, 4 * LINE  # nor does it for at most HELD bytes of x in rows of at least WIDE
 NEXT, MOST = 4, 64  # output rows whose entries are read ahead, and the cache lines of each, at most
 
-# Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
-# combination.
-NONE = np.empty(0, np.float32)
+
+@functools.cache
+def none(dtype: np.dtype) -> np.ndarray:
+    """Stands for "no scale" and "no values" beside rows of this type: an array like the others, so that one
+    compiled form serves every combination."""
+    return np.empty(0, dtype)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -256,7 +260,7 @@ class NumbaProduct:
         memory: HugePages | None = None,
     ):
         self._block, self._tilings, self._memory = block, tilings or Tilings(), memory or HugePages()
-        self._values = NONE if values is None else np.ascontiguousarray(values)
+        self._values = None if values is None else np.ascontiguousarray(values)
         self._bounds: dict[int, np.ndarray] = {}
         self._ways: dict[tuple[int, int, bool], _Way] = {}
 
@@ -284,20 +288,28 @@ class NumbaProduct:
         way = self._ways.get(key)
         if way is None:
             way = self._ways[key] = self._way(*key)
-        scale = NONE if row is None else row.numpy()
+        nothing = none(given.dtype)
+        # Scales and values that have another type than the rows, as in a test, get theirs here and not in the
+        # loops, which would be compiled for each combination of types.
+        scale = nothing if row is None else row.numpy().astype(given.dtype, copy=False)
+        values = nothing if self._values is None else self._values.astype(given.dtype, copy=False)
         bounds = self._parts(width)
         if way.unpacked:
             _unpacked(
-                bounds, block.indptr, block.indices, self._values, given, scale, self_loops, target,
-                accumulate, way.tiling.ahead, way.taken,
+                bounds, block.indptr, block.indices, values, given, scale, self_loops, target, accumulate,
+                way.tiling.ahead, way.taken,
             )  # fmt: skip
         elif way.whole and x.data_ptr() % LINE == 0:
             # Rows that are whole cache lines, and are not scaled, are gathered from where they lie.
-            self._sum(given, scale, NONE, self_loops, target, accumulate, given[None], False, way, bounds)
+            self._sum(
+                values, given, scale, nothing, self_loops, target, accumulate, given[None], False, way, bounds
+            )
         else:
-            columns = NONE if column is None else column.numpy()
+            columns = nothing if column is None else column.numpy().astype(given.dtype, copy=False)
             packed = self._memory.array((way.passes, len(given), way.taken), given.dtype)
-            self._sum(given, scale, columns, self_loops, target, accumulate, packed, True, way, bounds)
+            self._sum(
+                values, given, scale, columns, self_loops, target, accumulate, packed, True, way, bounds
+            )
 
     def _way(self, width: int, itemsize: int, unscaled: bool) -> _Way:
         """How a product with rows of `width` values is computed; unscaled: it has no column scale."""
@@ -313,6 +325,7 @@ class NumbaProduct:
 
     def _sum(
         self,
+        values,
         x,
         row,
         column,
@@ -330,7 +343,7 @@ class NumbaProduct:
         kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
         partial = (buffer if kept else np.empty)((kept, way.taken), packed.dtype)
         _product(
-            bounds, block.indptr, block.indices, self._values, x, row, column, self_loops, out, accumulate,
+            bounds, block.indptr, block.indices, values, x, row, column, self_loops, out, accumulate,
             packed, packs, way.tiling.ahead, block_rows, partial, np.empty(kept, np.int64),
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.comm.recorder import cpu_count
 from harness.core.kernels.gather import LINE, LINES
-from harness.core.kernels.numba_kernel import NONE, balanced_bounds, buffer, sum_rows
+from harness.core.kernels.numba_kernel import balanced_bounds, buffer, none, sum_rows
 from harness.core.kernels.tiling import AHEAD, Tiling, Tilings, Timed
 from harness.data.partition.cache import Cache
 from harness.data.partition.shard import Csr
@@ -74,13 +74,13 @@ def _fastest(block: Csr, lines: int, memory: np.ndarray, threads: ThreadPoolExec
     packed = memory[: block.num_columns * lines * LINE // 4].reshape(block.num_columns, -1)
     out, partial = np.zeros((2, block.num_rows, packed.shape[1]), np.float32)
     cursor = np.empty(block.num_rows, np.int64)
-    bounds = balanced_bounds(block.indptr, cpu_count())
+    bounds, nothing = balanced_bounds(block.indptr, cpu_count()), none(packed.dtype)
 
     def seconds(first: int, last: int, tiling: Tiling) -> float:
         start = time.thread_time()
         sum_rows(
-            first, last, block.indptr, block.indices, NONE, packed, 0, NONE, False, out, False,
-            tiling.ahead, tiling.block_rows(block.num_columns), partial, cursor,
+            first, last, block.indptr, block.indices, nothing, packed, 0, nothing, False, out,
+            False, tiling.ahead, tiling.block_rows(block.num_columns), partial, cursor,
         )  # fmt: skip
         return time.thread_time() - start
 
