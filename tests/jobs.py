@@ -67,7 +67,7 @@ def counted_apart(comm, *given) -> dict:
             return made
 
     def sparse(product, x, row, column, loops, out, accumulate):
-        block, valued = product._block, len(product._values) > 0
+        block, valued = product._block, product._values is not None
         flops, read = 0, block.indptr.nbytes
         for v in range(block.num_rows):
             for u in block.indices[block.indptr[v] : block.indptr[v + 1]]:
