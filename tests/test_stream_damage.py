@@ -40,6 +40,28 @@ def test_a_changed_bit_of_a_stream_is_refused_or_changes_no_row(going, tmp_path_
     assert all(row in whole for row in found)
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_run_that_is_finalised_while_it_is_read_keeps_its_rows(going, tmp_path, monkeypatch, listed):
+    folder, streams = tmp_path / "run", reader.streams
+    shutil.copytree(going, folder)
+    whole = {table: reader.Tables(going).table(table).to_pylist() for table in reader.TABLES}
+
+    def finalised(run_dir):
+        found = list(streams(run_dir))
+        monkeypatch.setattr(reader, "streams", streams)
+        writer.finalise(run_dir)
+        return found
+
+    if listed:  # else while the epochs of each stream are read
+        tables = reader.Tables(folder)
+        writer.finalise(folder)
+    else:
+        monkeypatch.setattr(reader, "streams", finalised)
+        tables = reader.Tables(folder)
+    assert not (folder / "stream").exists()
+    assert {table: tables.table(table).to_pylist() for table in reader.TABLES} == whole
+
+
 def test_a_value_that_was_changed_in_place_is_refused_before_the_run_goes_on(going, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(going, folder)

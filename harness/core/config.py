@@ -33,7 +33,7 @@ class ModelConfig:
     """
 
     name: str = ""
-    layers: int = number(2, 1, 1000)
+    layers: int = number(2, 1, 256)
     hidden: int = number(64, 1, 2**20)
     dropout: float = number(0.5, 0.0, 0.99)
     norm: str = word(*NORMS)

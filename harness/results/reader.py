@@ -188,10 +188,17 @@ class Tables:
 
     An attempt goes on from a checkpoint and computes the epochs after it again. So rows of a worker's epochs
     from the first of the attempt on are dropped where an earlier attempt wrote them. Rows of the epoch in
-    which a worker died are dropped too."""
+    which a worker died are dropped too.
+
+    A run may be finalised while it is read: its streams are then gone, and their rows are in the parquet
+    files. So whoever misses a stream lists them again."""
 
     def __init__(self, run_dir: Path):
         self.run_dir = Path(run_dir)
+        self._list()
+
+    def _list(self) -> None:
+        """List the streams, and read which epochs each has."""
         self.attempts: dict[int, dict[int, dict[str, Path]]] = {}  # attempt -> worker -> table -> path
         self.first: dict[int, dict[int, int | None]] = {}  # attempt -> worker -> epoch in the file's name
         for named, path in streams(self.run_dir):
@@ -202,17 +209,28 @@ class Tables:
         # attempt -> worker -> first and last finished epoch
         self.epochs: dict[int, dict[int, tuple[int, int]]] = {}
         for attempt, workers in self.attempts.items():
-            read = {
-                w: _read_stream(paths["epochs"], TABLES["epochs"])["epoch"]
-                for w, paths in workers.items()
-                if "epochs" in paths
-            }
+            try:
+                read = {
+                    w: _read_stream(paths["epochs"], TABLES["epochs"])["epoch"]
+                    for w, paths in workers.items()
+                    if "epochs" in paths
+                }
+            except FileNotFoundError:
+                self._list()
+                return
             self.epochs[attempt] = {
                 w: (pc.min(e).as_py(), pc.max(e).as_py()) for w, e in read.items() if len(e)
             }
 
     def table(self, name: str) -> pa.Table:
         """One table, in order of epoch and worker; empty where nothing has been written yet."""
+        while True:
+            try:
+                return self._overlaid(name)
+            except FileNotFoundError:
+                self._list()
+
+    def _overlaid(self, name: str) -> pa.Table:
         path, schema = self.run_dir / f"{name}.parquet", TABLES[name]
         parts = [_read_parquet(path, schema)] if path.is_file() else []
         for attempt in sorted(self.attempts):
@@ -240,7 +258,7 @@ def streams(run_dir: Path) -> Iterator[tuple[re.Match[str], Path]]:
     """The streams of a run that has not finished, each with what its name says (STREAM)."""
     for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
         named = STREAM.fullmatch(path.name)
-        if named and named["table"] in TABLES:
+        if named and named["table"] in TABLES and path.exists():
             yield named, path
 
 
@@ -284,7 +302,8 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
-    """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
+    """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before.
+    FileNotFoundError where it is gone."""
     batches: list[pa.RecordBatch] = []
     try:
         check_file(path)
@@ -295,6 +314,8 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
             batches.extend(_bounded(sealed_batches(stream), path))
     except (Damaged, UnicodeDecodeError) as error:  # UnicodeDecodeError: a column's name is damaged
         raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
         check_machine(error, path)  # else the writer died, or is writing now
     return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()
