@@ -4,9 +4,12 @@ models that."""
 import bisect
 import contextlib
 import ctypes
+import os
+import sys
 import threading
 
 MAPPED = 1 << 30  # bytes from which on a block is mapped by itself, and unmapped when it is freed
+TUNABLES, CACHE = "GLIBC_TUNABLES", "glibc.malloc.tcache_count"  # pieces of a size that a thread keeps
 PLANNED = threading.local()  # .heap: the `Heap` of the dry run in this thread
 
 
@@ -15,9 +18,26 @@ def keep_freed_memory() -> None:
     in again costs more than the products that fill them."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
-        M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+        M_MXFAST, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = 1, -1, -3
         libc.mallopt(M_MMAP_THRESHOLD, MAPPED)
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+        libc.mallopt(M_MXFAST, 0)
+
+
+def start_without_cache() -> None:
+    """Start this process anew, with the same words, where glibc would let threads keep small pieces that are
+    freed (its tcache). It cuts such pieces off the memory of every tensor; one that is kept does not join the
+    gap beside it when the tensor is freed, and the next tensor of this size does not fit. A worker's peak was
+    6 to 22 % larger so.
+
+    glibc reads this setting only when a process starts; processes that this one starts inherit it. To be
+    called before anything else is done. A setting of the user's own stays.
+    """
+    given = os.environ.get(TUNABLES, "")
+    if CACHE not in given and sys.orig_argv:
+        os.environ[TUNABLES] = f"{given}:{CACHE}=0".lstrip(":")
+        with contextlib.suppress(OSError):
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def give_back_freed_memory() -> None:
@@ -37,54 +57,58 @@ class Heap:
     """A model of glibc's heap with freed memory kept, as a dry run fills it: where blocks lie, and how much
     freed memory stays resident between them.
 
-    A block goes into the smallest gap that it fits into, at the gap's beginning, else to the end. To align a
-    tensor, glibc asks for SLACK bytes more and cuts them off again. Small objects, which live beside tensors,
-    take the first PINNED of these pieces. Beside such an object, the gap of a freed tensor is too small for a
-    new tensor of the same size, and does not join the next gap. PINNED is fitted to measured peaks
-    (docs/howto/plan.md).
+    A block goes into the smallest gap that it fits into, else to the end. To align a tensor, glibc asks for
+    112 bytes more, begins the tensor where its alignment says, and frees what is left before and behind it.
+    So a tensor may not fit into the gap of another one of its size, unless a gap beside it has joined that.
     """
 
     LEAST = 1 << 16  # bytes of the smallest block that is followed: smaller ones fit nearly everywhere
-    SLACK = 96
-    PINNED = 48
+    ALIGNED, HEADER, SMALLEST = 64, 16, 32  # bytes: of an alignment, before a block's content, of a block
 
     def __init__(self) -> None:
         self.idle = 0  # bytes that nobody holds and that are still resident
         self._gaps: list[tuple[int, int, int]] = []  # (begin, size, resident bytes), in ascending order
         self._end = self._touched = 0  # where the last block ends; up to where memory is resident
-        self._pinned = 0  # tensors so far
 
     def take(self, size: int, tensor: bool) -> Block | None:
         """A new block of `size` bytes, for a tensor or not; None where its size is not modelled (smaller than
         LEAST, or mapped by itself)."""
         if not self.LEAST <= size < MAPPED:
             return None
-        kept = size
-        if tensor:
-            size += self.SLACK
-            kept = kept if self._pinned < self.PINNED else size
-            self._pinned += 1
-        gap = min((each for each in self._gaps if each[1] >= size), key=lambda each: each[1], default=None)
+        size = -(-(size + self.HEADER // 2) // self.HEADER) * self.HEADER
+        asked = size + (self.ALIGNED + self.SMALLEST + self.HEADER if tensor else 0)
+        gap = min((each for each in self._gaps if each[1] >= asked), key=lambda each: each[1], default=None)
+        begin, room, resident = gap or (self._end, asked, self._touched - self._end)
+        # Find where the block begins, and what is left behind it.
+        before = -(begin + self.HEADER) % self.ALIGNED if tensor else 0
+        if 0 < before < self.SMALLEST:
+            before += self.ALIGNED
+        behind = room - before - size
+        if behind <= self.SMALLEST:  # too small to be a block
+            size, behind = size + behind, 0
+        # Take the memory, and free what is left on the two sides.
         if gap is None:
-            begin, self._end = self._end, self._end + size
-            self.idle -= min(size, self._touched - begin)
+            self._end += before + size
             self._touched = max(self._touched, self._end)
+            resident = min(resident, before + size)
+            self.idle -= resident
         else:
-            begin, room, resident = gap
-            left = max(resident - size, 0)
-            place = self._gaps.index(gap)
-            # A gap that is filled is none: left here, it would keep the gaps on its two sides apart.
-            self._gaps[place : place + 1] = [(begin + size, room - size, left)] if room > size else []
-            self.idle -= resident - left
-        return begin, kept
+            self._gaps.remove(gap)
+            self.idle -= resident
+            if behind:
+                self._free(begin + before + size, behind, max(resident - before - size, 0))
+        if before:
+            self._free(begin, before, min(resident, before))
+        return begin + before, size
 
     def give(self, block: Block | None) -> None:
         """Free a block, and join it with the gaps beside it."""
-        if block is None:
-            return
-        begin, size = block
-        self.idle += size
-        place, resident = bisect.bisect(self._gaps, (begin,)), size
+        if block is not None:
+            self._free(*block, block[1])
+
+    def _free(self, begin: int, size: int, resident: int) -> None:
+        self.idle += resident
+        place = bisect.bisect(self._gaps, (begin,))
         for near in (place, place - 1):
             if 0 <= near < len(self._gaps):
                 start, room, more = self._gaps[near]

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 import harness
+from harness.base.heap import start_without_cache
 from harness.base.loading import load
 from harness.base.places import OWN_CONFIG
 
@@ -84,6 +85,8 @@ COMPLETION = ("-sc", "--shell-completion")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command with these words (None: this process's); returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and words and words[0] not in COMPLETION:
+        start_without_cache()
     _open_streams()
     try:
         return _answered(words)

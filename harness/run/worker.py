@@ -5,6 +5,11 @@ import signal
 import sys
 from pathlib import Path
 
+from harness.base.heap import start_without_cache
+
+if __name__ == "__main__":
+    start_without_cache()  # before a second is spent on importing torch
+
 from harness.base.errors import InputError
 from harness.base.machine import LimitReached
 from harness.base.terminal import printable
