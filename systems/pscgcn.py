@@ -68,6 +68,7 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.base.hollow import Unknown, either, hollow
 from harness.comm.crossing import Crossing
+from harness.comm.segments import RECORDS
 from harness.comm.work import copied, moved, pack, sample, stream
 from harness.core.adjacency import Propagation
 from harness.core.features import Rows, precision, rows_times
@@ -123,6 +124,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
                 "pscgcn keeps one norm per vertex for its sampling probabilities, and edges of this graph"
                 " have weights of their own; give another system, or leave edge_weight out of the file"
             )
+        if self.tau > (most := RECORDS // (2 * run.layers) - 1):
+            return f"system.tau={self.tau} has too many messages under way; give at most {most}"
         return super().supports(run)
 
     @property

@@ -99,8 +99,11 @@ def test_the_command_names_workers_the_critical_path_and_what_is_assumed(tmp_pat
     assert rows["epoch_s"].tolist() == [pytest.approx(timed(run, *words).epoch)] * 2
     faster = recorded(tmp_path / "faster", [[0.001, 0.002]] * 3)
     assert main([str(run), str(faster), *words]) == 0
-    last = capsys.readouterr().out.partition("modelled epoch, ms")[2]
+    said, _, last = capsys.readouterr().out.partition("modelled epoch, ms")
+    assert said.count("mean over epochs without the first") == 2
     assert last.index(str(faster)) < last.index(str(run))
+    assert main([str(recorded(tmp_path / "one", [[0.01, 0.02]])), *words]) == 0
+    assert "the slowest worker's, of the one epoch (measured" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

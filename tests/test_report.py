@@ -3,6 +3,7 @@ each column marked, and the clock that they show.
 """
 
 import io
+import math
 import re
 import textwrap
 from pathlib import Path
@@ -141,6 +142,21 @@ def test_where_no_vertex_validates_the_last_evaluation_counts_and_where_none_tes
     )
     run = scored_run(tmp_path / "b", [traces.scored(0.5, 0.5, float("nan"))])
     assert rows_of(capsys, run)[0]["test acc %"] == "-"
+
+
+@pytest.mark.parametrize(
+    "scores, leads",
+    [
+        ({"val": 0.5, "val_auc": 0.6, "test_auc": 0.7}, "auc"),
+        ({"val": 0.5, "val_auc": 0.6}, "acc"),
+        ({"val": 0.5, "test_auc": 0.7}, "acc"),
+        ({"val": math.nan, "test_auc": 0.7}, "auc"),  # no vertex validates
+    ],
+)
+def test_two_classes_are_led_by_auc_where_each_split_with_vertices_has_one(tmp_path, scores, leads):
+    scores = {"val_auc": math.nan, "test_auc": math.nan, **scores}
+    given = [traces.scored(0.5, scores.pop("val"), 0.5, **scores)]
+    assert Trace(scored_run(tmp_path, given, stats={"classes": 2})).summary["score"] == leads
 
 
 def test_nothing_traced_is_one_sentence(tmp_path, capsys):

@@ -86,6 +86,17 @@ def test_a_graph_with_two_classes_goes_by_its_auc(pool):
         assert found["ends"] == [expected.over(s.auc[0]) for s in found["scores"]]
 
 
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_it_goes_by_accuracy_where_a_split_has_one_class_of_two(pool, split):
+    graph = random_graph(40, 4, seed=2)
+    labels = graph.labels % 2
+    labels[getattr(graph, split)] = 1
+    graph = dataclasses.replace(graph, labels=labels, num_classes=2)
+    for found in training.run(pool, graph, 2, evaluate={"patience": 1}):
+        expected = EarlyStopping(1)
+        assert found["ends"] == [expected.over(s.accuracy[1]) for s in found["scores"]]
+
+
 def test_an_asynchronous_system_refuses_it():
     facts = RunFacts(model="gcn", matrix=True, num_workers=2, symmetric=True, multilabel=False, patience=2)
     assert "give evaluate.patience=0" in DigestA().supports(facts)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.data.partition.build import build_shards
+from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from systems.parts.sampling import Edges
 from tests import systems
@@ -161,3 +162,9 @@ def test_batch_norm_over_drawn_edges_takes_every_vertex_once(pool):
         for name, knobs in (("pscgcn", {"tau": 0, "rate": 1.0}), ("vanilla", {}))
     )
     np.testing.assert_allclose(drawn.losses, exact.losses, rtol=1e-9)
+
+
+def test_more_messages_under_way_than_there_is_room_for_are_refused():
+    facts = replace(facts_of("gcn"), layers=2)
+    assert make_system(systems.block("pscgcn", tau=255)).supports(facts) is None
+    assert "give at most 255" in make_system(systems.block("pscgcn", tau=256)).supports(facts)

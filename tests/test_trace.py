@@ -109,6 +109,19 @@ def test_an_operation_across_epochs_counts_in_both_and_is_written_once(tmp_path)
     assert flights["end_s"].iloc[0] == 101.25 and np.isnan(flights["end_s"].iloc[1])
 
 
+def test_what_has_completed_since_is_written_before_a_checkpoint_and_once(tmp_path):
+    out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
+    epoch = traces.epoch(0, begin=100.0, flights=[(0.5, 0), (0.6, 0)])
+    out.write(epoch, loss=0, scores=None, peak_rss_bytes=0)
+    epoch.spans[-2].end = 101.25
+    out.settle()
+    ends = reader.Trace(tmp_path).spans.query("kind == 'comm'")["end_s"]
+    assert ends.tolist() == [101.25]
+    out.close()
+    ends = reader.Trace(tmp_path).spans.query("kind == 'comm'")["end_s"]
+    assert ends.iloc[0] == 101.25 and len(ends) == 2 and np.isnan(ends.iloc[1])
+
+
 @pytest.fixture(scope="module")
 def going(tmp_path_factory):
     """A worker's four epochs, and all tables of them."""

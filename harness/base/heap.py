@@ -32,10 +32,11 @@ def start_without_cache() -> None:
     6 to 22 % larger so.
 
     glibc reads this setting only when a process starts; processes that this one starts inherit it. To be
-    called before anything else is done. A setting of the user's own stays.
+    called before anything else is done. A setting of the user's own stays, and so does a process that was not
+    started with the words of `sys.argv`, in which a command is only called.
     """
-    given = os.environ.get(TUNABLES, "")
-    if CACHE not in given and sys.orig_argv:
+    given, words = os.environ.get(TUNABLES, ""), sys.argv[1:]
+    if CACHE not in given and sys.orig_argv[len(sys.orig_argv) - len(words) :] == words:
         os.environ[TUNABLES] = f"{given}:{CACHE}=0".lstrip(":")
         with contextlib.suppress(OSError):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

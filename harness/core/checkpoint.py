@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -140,13 +141,16 @@ class Checkpoints:
                 raise Damaged(f"it is of {name} {state['of'][name]}, not {value}")
         return state
 
-    def save(self, trainer: Trainer, next_epoch: int) -> None:
+    def save(self, trainer: Trainer, next_epoch: int, settle: Callable[[], object] = lambda: None) -> None:
         """Write a checkpoint from which a run goes on at `next_epoch`; all but it and the one before it are
         removed.
+
+        settle   called before it counts, when the operations that the state waited for are through
 
         Raises InputError where it cannot be written: the one before it still counts then.
         """
         state = trainer.state_dict()
+        settle()
         weights = _mark(state.get("model", {}))
         same = self.comm.total([weights]) == [weights * self.comm.size]
         of = {"run": self.run, "rank": self.rank, "epoch": next_epoch, "same_weights": same}

@@ -48,9 +48,9 @@ class Scores:
     more: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def leading(self, two_classes: bool) -> float:
-        """The validation score that a run is judged by: the AUC of a graph with two classes, else the
-        accuracy (as `harness.results.summary.leading_score`)."""
-        return self.auc[0] if two_classes else self.accuracy[1]
+        """The validation score that a run is judged by: the AUC of a graph with two classes, where both
+        splits have vertices of both, else the accuracy (as `harness.results.summary.leading_score`)."""
+        return self.auc[0] if two_classes and not any(map(math.isnan, self.auc)) else self.accuracy[1]
 
     def named(self) -> dict[str, float]:
         """`more`, by the names of a trace's `metrics`."""

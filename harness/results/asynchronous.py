@@ -29,6 +29,10 @@ class AsynchronousTrace:
         # This worker's share of the loss in its latest round, and its share of the training vertices.
         self.latest = (0.0, 0.0)
 
+    def settle(self) -> None:
+        """As `TraceWriter.settle`, of this worker's rounds."""
+        self.own.settle()
+
     def epochs(
         self, rounds: Sequence[tuple[Epoch, SupportsFloat]], first: int, done: int, peak_rss_bytes: int
     ) -> list[tuple[Epoch, float | None]]:

@@ -224,10 +224,12 @@ def _attempts(trace: Trace) -> list[str]:
 def leading_score(trace: Trace) -> str:
     """The score by which the run is judged and its best epoch is chosen: "auc" for a graph with two classes,
     of which one may be most of the graph, else "acc" (accuracy, or micro-F1 where vertices have several
-    labels). Where the run was evaluated but has no AUC, as with test vertices of one label, it is "acc"."""
+    labels). Where the run was evaluated but a split with vertices has no AUC, since all have one label, it is
+    "acc"."""
     shards, epochs = _shards(trace), trace.epochs
     two = shards.get("classes") == 2 and not shards.get("multilabel")
-    lacking = epochs["train_acc"].notna().any() and not epochs["test_auc"].notna().any()
+    there = epochs.notna().any()
+    lacking = there["train_acc"] and not (there["test_auc"] and there["val_auc"] >= there["val_acc"])
     return "auc" if two and not lacking else "acc"
 
 

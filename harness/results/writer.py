@@ -106,6 +106,13 @@ class TraceWriter:
             ],
         )
 
+    def settle(self) -> None:
+        """Append the operations that have completed since their epochs were written: a run that goes on from
+        a checkpoint keeps the epochs before it as they were written."""
+        landed = [(epoch, s) for epoch, s in self.in_flight if s.end]
+        self.in_flight = [(epoch, s) for epoch, s in self.in_flight if not s.end]
+        self._append(spans=[self._span(epoch, s) for epoch, s in landed])
+
     def close(self) -> None:
         """End the streams. Operations that never completed are kept, without an end."""
         if self.in_flight:

@@ -358,7 +358,7 @@ def train(
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:
                 started = time.monotonic()
-                checkpoints.save(trainer, done)
+                checkpoints.save(trainer, done, trace.settle)
                 saving = time.monotonic() - started
         if beats:
             beats.end(rank)

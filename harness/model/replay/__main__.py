@@ -111,8 +111,9 @@ def _print(
     if timeline.program.updates is not None:
         made = ", ".join(str(len(own)) for own in timeline.begins)
         whose = f"{counted(timeline.program.workers, 'update')} from whoever is first (rounds made: {made})"
+    over = "mean over epochs without the first" if len(timeline.program.epochs) > 1 else "of the one epoch"
     console.say(
-        f"epoch {_ms(times.epoch)} ms, {whose}, mean over epochs without the first"
+        f"epoch {_ms(times.epoch)} ms, {whose}, {over}"
         f" (measured on the machine of the run, waits and all: {_ms(run.summary['epoch_s'])} ms of wall"
         " time)"
     )
