@@ -182,8 +182,8 @@ def work_until_saved(comm, run_dir) -> int:
 
     save = Checkpoints.save
 
-    def save_and_stop(checkpoints, trainer, next_epoch):
-        save(checkpoints, trainer, next_epoch)
+    def save_and_stop(checkpoints, trainer, *given):
+        save(checkpoints, trainer, *given)
         trainer.closing.close()
         raise Stopped(trainer.next_epoch)
 

@@ -229,7 +229,8 @@ class Comm(Wire):
         return [*heard[: self.rank], 0, *heard[self.rank :]]
 
     def all_gather(self, tensor: torch.Tensor, layer: int, purpose: str) -> list[torch.Tensor]:
-        """Every worker's tensor [n_j], in rank order; the lengths n_j may differ, the types may not."""
+        """Every worker's tensor [n_j], in rank order; the lengths n_j may differ, the types may not. Recorded
+        as two exchanges, of lengths and of tensors."""
         receive = self.exchange_counts([len(tensor)] * self.size, layer, "forward", purpose)
         send = [len(tensor) if p != self.rank else 0 for p in range(self.size)]
         mine = tensor.repeat(self.size - 1)[:, None]
