@@ -46,7 +46,8 @@ print(len({torch.relu(x).data_ptr() for _ in range(20)}))
 def test_a_tensor_lies_where_the_last_one_of_its_size_did_unless_threads_are_told_to_keep_pieces():
     usual = fresh_python(PLACES, GLIBC_TUNABLES="")
     own = fresh_python(PLACES, GLIBC_TUNABLES="glibc.malloc.tcache_count=7")
-    assert (int(usual.stdout), int(own.stdout) > 1) == (1, True)
+    taken_away = fresh_python(PLACES, GLIBC_TUNABLES="", HALOBENCH_STARTED="1")
+    assert int(usual.stdout) == 1 and int(own.stdout) > 1 and int(taken_away.stdout) > 1
 
 
 MB = 1 << 20

@@ -10,6 +10,7 @@ import threading
 
 MAPPED = 1 << 30  # bytes from which on a block is mapped by itself, and unmapped when it is freed
 TUNABLES, CACHE = "GLIBC_TUNABLES", "glibc.malloc.tcache_count"  # pieces of a size that a thread keeps
+STARTED = "HALOBENCH_STARTED"  # in the environment of a process that was started anew, and of its children
 PLANNED = threading.local()  # .heap: the `Heap` of the dry run in this thread
 
 
@@ -33,11 +34,13 @@ def start_without_cache() -> None:
 
     glibc reads this setting only when a process starts; processes that this one starts inherit it. To be
     called before anything else is done. A setting of the user's own stays, and so does a process that was not
-    started with the words of `sys.argv`, in which a command is only called.
+    started with the words of `sys.argv`, in which a command is only called. It is started anew once at most:
+    where an interpreter has privileges of its own, the loader takes the setting away.
     """
     given, words = os.environ.get(TUNABLES, ""), sys.argv[1:]
-    if CACHE not in given and sys.orig_argv[len(sys.orig_argv) - len(words) :] == words:
-        os.environ[TUNABLES] = f"{given}:{CACHE}=0".lstrip(":")
+    called = sys.orig_argv[len(sys.orig_argv) - len(words) :] != words
+    if CACHE not in given and STARTED not in os.environ and not called:
+        os.environ[TUNABLES], os.environ[STARTED] = f"{given}:{CACHE}=0".lstrip(":"), "1"
         with contextlib.suppress(OSError):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
