@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from harness.base.bounds import number, word
+from harness.base.bounds import LAYERS, number, word
 from harness.base.splitmix import GOLDEN, mix_int
 from harness.comm.work import moved, stream
 from harness.core.system import Refuses, Traits, without_effect
@@ -104,7 +104,7 @@ class Varco(CodedSystem):
 
 def columns(seed: int, epoch: int, layer: int, width: int, count: int) -> torch.Tensor:
     """S: `count` of `width` columns [count] int64, ascending; every worker draws the same."""
-    key = (seed * 1_000_003 + epoch) * 257 + layer
+    key = (seed * 1_000_003 + epoch) * (LAYERS + 1) + layer
     first = mix_int(key & MASK)
     order = sorted(range(width), key=lambda column: mix_int((first + column * GOLDEN) & MASK))
     return torch.tensor(sorted(order[:count]))

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,8 @@ from harness.base.bounds import Bounds, bounds_of
 from harness.base.errors import InputError, typed
 from harness.base.places import CONF
 from harness.base.target import target_class
+from harness.core.config import ModelConfig
+from harness.core.draws import draws
 from harness.run import config, runner
 from harness.run.settings import RunConfig
 
@@ -95,6 +98,14 @@ def test_a_number_beyond_its_bounds_is_refused_with_the_whole_range():
                 with pytest.raises(InputError, match=said):
                     typed(cls, {**named, key: given}, "block")
                     pytest.fail(f"{cls.__name__}.{key}={value} is taken")
+
+
+def test_a_model_is_no_deeper_than_draws_tell_layers_apart():
+    """The layer after the deepest one would draw what the first layer draws in the next epoch."""
+    most = int(bounds_of(ModelConfig)["layers"].high)
+    drawn = functools.partial(draws, 1, direction="forward", sender=0, shape=(4,), dtype=torch.float64)
+    noise = {str(drawn(epoch=epoch, layer=layer)) for epoch in (0, 1) for layer in range(most + 1)}
+    assert len(noise) == 2 * (most + 1)
 
 
 NUMBERS = st.one_of(

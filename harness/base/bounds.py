@@ -11,6 +11,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 KEY, WORDS = "bounds", "words"
 MOST = 2**31 - 1  # what libraries take for a count
 SEED = 2**32 - 1
+LAYERS = 256  # of a model; draws tell epochs and so many layers apart
 ROUNDS = 10**6  # epochs, and whatever is counted in them
 WAIT = 10**6  # seconds, which is 11 days
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from harness.base.bounds import ROUNDS, number, word
+from harness.base.bounds import LAYERS, ROUNDS, number, word
 from harness.base.errors import InputError
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "gelu", "tanh")
@@ -33,7 +33,7 @@ class ModelConfig:
     """
 
     name: str = ""
-    layers: int = number(2, 1, 256)
+    layers: int = number(2, 1, LAYERS)
     hidden: int = number(64, 1, 2**20)
     dropout: float = number(0.5, 0.0, 0.99)
     norm: str = word(*NORMS)

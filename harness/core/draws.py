@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import torch
 
+from harness.base.bounds import LAYERS
 from harness.base.hollow import hollow
 from harness.base.splitmix import GOLDEN, mix, mix_int, mix_tensor, signed
 
@@ -28,7 +29,9 @@ def draws(
     """Uniform numbers of this shape in [0, 1), multiples of 2^-24: the noise for all messages of worker
     `sender`, in the order in which it sends them. Made on `device`, where one is given, with the same bits.
     """
-    key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
+    key = (
+        ((seed * 1_000_003 + epoch) * (LAYERS + 1) + layer) * 2 + (direction == "backward")
+    ) * 65_537 + sender
     base = mix_int(key & (2**64 - 1))
     if device is not None and device.type != "cpu":
         return draw_with_torch(base, shape, dtype, device)
