@@ -196,6 +196,32 @@ def work_until_saved(comm, run_dir) -> int:
         Checkpoints.save = save
 
 
+def traced_when_saved(comm, run_dir) -> tuple[dict[int, int], dict[int, int]]:
+    """As `work`. Returns the bytes of this worker's operations, and those in the table `comm`, by epoch, as
+    they were on the disk when the first checkpoint had been written. Operations end when they are waited for,
+    so that some are under way."""
+    from harness.comm.flight import InFlight
+    from harness.core.checkpoint import Checkpoints
+    from harness.results.reader import Trace
+
+    save, look, found = Checkpoints.save, InFlight.look, []
+
+    def save_and_read(checkpoints, *given):
+        save(checkpoints, *given)
+        trace = Trace(run_dir)
+        found.extend(
+            rows[rows.worker == comm.rank].groupby("epoch")["bytes"].sum().to_dict()
+            for rows in (trace.spans.query("kind == 'comm'"), trace.comm)
+        )
+
+    Checkpoints.save, InFlight.look = save_and_read, lambda flight: None
+    try:
+        work(comm, run_dir)
+    finally:
+        Checkpoints.save, InFlight.look = save, look
+    return found[0], found[1]
+
+
 @dataclass
 class Behind(DigestA):
     """Before its round r, worker 1 waits until the server has `pace` r updates, or the next multiple of

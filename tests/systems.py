@@ -24,13 +24,16 @@ from omegaconf import DictConfig
 from harness.base import places
 from harness.core.draws import draws
 from harness.core.mixins import AsynchronousSystem
+from harness.data.partition import io
 from harness.data.partition.vertexcut import EdgeAssignment
 from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
 from harness.dev.conformance.subject import facts_of
+from harness.results import files
 from harness.run import config
 from harness.run.config import make_system
-from tests import variants
+from tests import traces, variants
 from tests.oracles import dense, gat
+from tests.oracles.samples import random_graph
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
@@ -203,3 +206,14 @@ def drawer(seed: int) -> Callable[..., np.ndarray]:
 def of_the_system(metrics: dict[tuple[int, str], float]) -> dict[tuple[int, str], float]:
     """An epoch's metrics of a worker, without those that the model itself reports."""
     return {key: value for key, value in metrics.items() if key[1] not in ("transform_first", "needed_rows")}
+
+
+def ready(folder: Path, composed: dict[str, Any]) -> Path:
+    """The folder of a run of two workers on a small graph, ready for `tests.jobs.work`."""
+    traces.prepare(folder, composed)
+    (folder / "shards").mkdir()
+    for shard in shards_of(random_graph(6, vertices=30), np.arange(30) % 2, 2):
+        io.save(shard, folder / "shards")
+    described = {"folder": str(folder / "shards"), "stats": {"graph": "random"}}
+    files.write_json_atomic(folder / "shards.json", described)
+    return folder

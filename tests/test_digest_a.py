@@ -23,8 +23,6 @@ from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.server import ParameterServer, Settings
 from harness.comm.service import ServiceLost
-from harness.data.partition import io
-from harness.results import files
 from harness.results.reader import Trace
 from harness.results.schema import RUN, UPDATE
 from tests import jobs, systems, traces
@@ -248,13 +246,7 @@ def prepared(folder: Path, epochs: int, pace: int, meeting: int, checkpoint_ever
         model__hidden=4,
         optimiser={"lr": 0.01, "weight_decay": 0.0},
     )
-    traces.prepare(folder, composed)
-    (folder / "shards").mkdir()
-    for shard in systems.shards_of(random_graph(6, vertices=30), np.arange(30) % 2, 2):
-        io.save(shard, folder / "shards")
-    described = {"folder": str(folder / "shards"), "stats": {"graph": "random"}}
-    files.write_json_atomic(folder / "shards.json", described)
-    return folder
+    return systems.ready(folder, composed)
 
 
 def rounds_of(trace: Trace) -> dict[int, list[int]]:

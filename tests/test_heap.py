@@ -1,12 +1,19 @@
 """Memory that is freed stays with the process, until it is given back."""
 
+import contextlib
+import functools
+import os
+import runpy
+import sys
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.base.heap import MAPPED, Heap
+from harness import cli
+from harness.base.heap import CACHE, MAPPED, STARTED, TUNABLES, Heap
 from harness.core.kernels.huge_pages import PAGE, HugePages
 from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.data.partition.shard import Csr
@@ -34,20 +41,60 @@ def test_what_is_freed_is_kept_and_given_back_when_asked_for():
 
 
 PLACES = """
-from harness.base.heap import keep_freed_memory, start_without_cache
+import ctypes, os
+from harness.base.heap import TUNABLES, keep_freed_memory, start_without_cache
 start_without_cache()
 import torch
 keep_freed_memory()
 x = torch.rand(1 << 20)
-print(len({torch.relu(x).data_ptr() for _ in range(20)}))
+places = len({torch.relu(x).data_ptr() for _ in range(20)})
+libc = ctypes.CDLL("libc.so.6")
+info = libc.mallinfo2
+fields = {"_fields_": [(name, ctypes.c_size_t) for name in "abcdefghij"]}
+info.restype = type("Info", (ctypes.Structure,), fields)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+for piece in [libc.malloc(56) for _ in range(50)][::2]:
+    libc.free(piece)
+print(os.environ[TUNABLES], places, info().c)  # the last: pieces in fast bins
 """
 
 
-def test_a_tensor_lies_where_the_last_one_of_its_size_did_unless_threads_are_told_to_keep_pieces():
-    usual = fresh_python(PLACES, GLIBC_TUNABLES="")
-    own = fresh_python(PLACES, GLIBC_TUNABLES="glibc.malloc.tcache_count=7")
-    taken_away = fresh_python(PLACES, GLIBC_TUNABLES="", HALOBENCH_STARTED="1")
-    assert int(usual.stdout) == 1 and int(own.stdout) > 1 and int(taken_away.stdout) > 1
+def test_a_process_starts_anew_once_and_a_tensor_then_lies_where_the_last_one_of_its_size_did():
+    """A setting of one's own stays. How many places a size takes with it depends on glibc."""
+    said = {given: fresh_python(PLACES, GLIBC_TUNABLES=given).stdout for given in ("", "a=1", f"{CACHE}=7")}
+    assert (said[""], said["a=1"]) == (f"{CACHE}=0 1 0\n", f"a=1:{CACHE}=0 1 0\n")
+    assert said[f"{CACHE}=7"].startswith(f"{CACHE}=7 ")
+    taken_away = fresh_python(PLACES, GLIBC_TUNABLES="", **{STARTED: "1"})
+    assert taken_away.stdout.startswith(" ")
+
+
+def test_commands_and_workers_of_torchrun_start_anew_and_what_only_calls_them_does_not(monkeypatch):
+    """Nor does a shell that asks for completion, which must not wait."""
+    started: list[list[str]] = []
+
+    def execv(_, words):
+        started.append(words)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execv", execv)
+    for name in (TUNABLES, STARTED):
+        monkeypatch.setenv(name, "")  # so that it is afterwards as it was
+
+    def words_of(call, *words, typed=None):
+        monkeypatch.setattr(sys, "argv", ["it", *words])
+        monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "it", *(words if typed is None else typed)])
+        for name in (TUNABLES, STARTED):
+            os.environ.pop(name, None)
+        with contextlib.suppress(SystemExit):
+            call()
+        return started.pop()[1:] if started else None
+
+    assert words_of(cli.main, "--version") == ["-m", "it", "--version"]
+    assert words_of(lambda: cli.main(["--version"]), "--version") is None
+    assert words_of(cli.main, "-sc", "query=bash") is None
+    worker = functools.partial(runpy.run_module, "harness.run.worker", run_name="__main__")
+    assert words_of(worker, "RUN_DIR") == ["-m", "it", "RUN_DIR"]
+    assert words_of(cli.main, "--version", typed=["notebook"]) is None
 
 
 MB = 1 << 20

@@ -17,7 +17,7 @@ from harness.base.errors import InputError
 from harness.comm import work
 from harness.comm.recorder import Epoch, Recorder, Span
 from harness.results import environment, files, reader, schema, writer
-from tests import traces
+from tests import jobs, systems, traces
 
 TIMES = st.integers(0, 40).map(float)
 INTERVALS = st.lists(st.tuples(TIMES, TIMES).map(sorted), max_size=12)
@@ -120,6 +120,14 @@ def test_what_has_completed_since_is_written_before_a_checkpoint_and_once(tmp_pa
     out.close()
     ends = reader.Trace(tmp_path).spans.query("kind == 'comm'")["end_s"]
     assert ends.iloc[0] == 101.25 and len(ends) == 2 and np.isnan(ends.iloc[1])
+
+
+def test_a_checkpoint_counts_once_the_operations_before_it_are_on_the_disk(pool, tmp_path):
+    block = {"system": systems.block("pipegcn"), "epochs": 4, "checkpoint_every": 2, "threads": 1}
+    given = {"evaluate": {"every": 1}, "optimiser": {"lr": 0.01, "weight_decay": 0.0}}
+    composed = traces.config(**block, **given, kernel="numba", model__hidden=4)
+    for spans, comm in pool.run(jobs.traced_when_saved, 2, systems.ready(tmp_path, composed)):
+        assert spans == comm and set(comm) == {0, 1} and all(comm.values())
 
 
 @pytest.fixture(scope="module")

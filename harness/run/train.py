@@ -363,7 +363,7 @@ def train(
         if beats:
             beats.end(rank)
         if run.settings.keep_checkpoint and not diverged:
-            checkpoints.save(trainer, met)
+            checkpoints.save(trainer, met, trace.settle)
         trainer.closing.close()
         comm.drain()
     comm.barrier()
