@@ -21,9 +21,9 @@ Decisions
 - the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round,
   exact).
 - start: the store begins with one exact forward pass, outside the clock, recorded as `start_bytes`;
-  `zeros`: the halo is 0 until the first pull. Under `literal` the start is also read outside the clock,
-  since Algorithm 1 pulls nothing before round N; those pulls are not in `start_bytes`, nor are the features
-  that the exact forward pass exchanges, as it does in every evaluation.
+  `zeros`: the halo is 0 until the first pull. Under `literal` with N > 1 the start is also read outside the
+  clock, since Algorithm 1 pulls nothing before round N; those pulls are not in `start_bytes`, nor are the
+  features that the exact forward pass exchanges, as it does in every evaluation.
 - a layer joins own and halo rows by eq. 5, with the whole graph's degrees. Line 8's concatenation is not
   built: it gives a layer three weights whose meaning depends on the partition, another model than any other
   system trains.
@@ -35,7 +35,8 @@ Decisions
   labels to learn from); `global` divides the sum by the number of
   training vertices of all workers.
 - means over workers are unweighted; `weighting=train` weighs them by training vertices. Under `loss=global`,
-  `aggregate=gradients` sums the gradients, which is the gradient of the global mean.
+  `aggregate=gradients` sums the gradients, which is the gradient of the global mean. With
+  `aggregate=weights` it is refused: the mean of steps by parts of a loss is a part of the step.
 - gradients to remote vertices: none, pulled rows are constants.
 - two slots per slice in the store: a worker that is further on in a round pushes into one while a slower
   worker still pulls from the other.
@@ -83,9 +84,12 @@ class Digest(StaleSystem):
 
     def traits(self):
         common = super().traits()
-        idle = ["weighting"] if self.loss == "global" and self.aggregate == "gradients" else []
+        idle = ["weighting"] if self.loss == "global" else []
         why = "at system.loss=global gradients are summed as they are"
-        return replace(common, ineffective=common.ineffective + without_effect(self, idle, why))
+        late = ["schedule"] if self.interval == 1 else []
+        both = "at system.interval=1 every round pulls what the round before pushed"
+        ineffective = without_effect(self, idle, why) + without_effect(self, late, both)
+        return replace(common, ineffective=common.ineffective + ineffective)
 
     def supports(self, run):
         if run.combine != "exact" and self.aggregate == "weights":
@@ -93,13 +97,19 @@ class Digest(StaleSystem):
                 f"combine={run.combine} codes gradients, and system.aggregate=weights sums weights; give"
                 " combine=exact or system.aggregate=gradients"
             )
+        if self.loss == "global" and self.aggregate == "weights":
+            return (
+                "system.loss=global divides a worker's loss by the training vertices of all, so the mean of"
+                " weights after such steps (system.aggregate=weights) moves too little; give"
+                " system.loss=partition or system.aggregate=gradients"
+            )
         return super().supports(run)
 
     def setup(self, context):
         super().setup(context)
         local, total = len(context.train_rows), int(self.shard.split_counts[0])
         self.share = local / total if self.weighting == "train" else 1 / self.comm.size
-        if self.aggregate == "gradients" and self.loss == "global":
+        if self.loss == "global":
             self.share = 1.0
 
     def before_training(self):

@@ -111,13 +111,12 @@ class DigestA(StaleSystem, AsynchronousSystem):
 
     def before_training(self):
         n, widths = self.shard.num_inner, {l: rows.shape[1] for l, rows in self.representations.rows.items()}
-        exact = self.start == "exact"
         inputs = (
             self.context.exact_inputs()
-            if exact
+            if self.start == "exact"
             else {layer: torch.zeros(n, width, device=self.device) for layer, width in widths.items()}
         )
-        self.representations.begin(inputs, n, exact)
+        self.representations.begin(inputs, n)
 
     # -- a worker's round --
 

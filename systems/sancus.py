@@ -16,6 +16,8 @@ last due (that of Ht_j, but where epoch 0 or `warmup` broadcast it before its tu
 dL/dZ.
 
 Decisions
+- equations (4) and (5) are printed with delta before A and H, an order in which shapes do not fit; here
+  dL/dH = A^T delta W^T and dL/dW = H^T A^T delta, as (2) gives them.
 - norm of ||H - Ht|| > eps_H, which the paper leaves open: Frobenius, divided by the norm of the cached block
   (`relative`). Absolute: `max`, the largest |entry|; `fro`, Frobenius; `mean`, the mean of |H - Ht| over the
   block's entries. A norm that is not a number exceeds every bound.

@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from harness.dev.conformance.subject import facts_of
+from harness.run.config import make_system
 from tests import systems
 from tests.oracles import dense, digest
 from tests.oracles.samples import random_graph
@@ -32,9 +34,13 @@ def metric(outcome, name, layer=-1):
     )
 
 
-def test_zeros_are_read_until_the_first_pull(pool):
-    _, outcome = run(pool, {"start": "zeros", "interval": 2}, epochs=4)
-    np.testing.assert_array_equal(np.isnan(metric(outcome, "staleness", 1))[:, 0], [True, True, False, False])
+@pytest.mark.parametrize("name, knobs, ages", [
+    ("digest", {}, [np.nan, np.nan, 1, 2]),
+    ("digest_a", {"order": "rotation"}, [np.nan, np.nan, 1, 2]),
+])  # fmt: skip
+def test_zeros_of_the_start_have_no_age(pool, name, knobs, ages):
+    _, outcome = run(pool, {"start": "zeros", "interval": 2, **knobs}, name=name, epochs=4)
+    np.testing.assert_array_equal(metric(outcome, "staleness", 1)[:, -1], ages)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +83,11 @@ def test_staleness_is_what_the_schedule_says_and_bytes_are_the_closed_form(
         np.isnan(metric(outcome, "start_bytes")[1:]).all()
         and np.isnan(metric(outcome, "store_bytes")[1:]).all()
     )
+
+
+def test_weights_after_steps_by_parts_of_a_global_loss_are_not_averaged():
+    system = make_system(systems.block("digest", aggregate="weights", loss="global"))
+    assert "give system.loss=partition or system.aggregate=gradients" in system.supports(facts_of("gcn"))
 
 
 def test_one_layer_has_nothing_stale_and_nothing_dropped(pool):

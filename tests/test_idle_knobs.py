@@ -33,6 +33,7 @@ IDLE = [
     ("ecgraph", {"period": 1, "backward_bits": 32}, {"compensate": False}),
     ("ecgraph", {"compensate": False}, {"period": 4, "tune": False, "rate": "computed"}),
     ("digest", {"loss": "global"}, {"weighting": "train"}),
+    ("digest", {"interval": 1, "start": "zeros"}, {"schedule": "literal"}),
     ("sancus", {}, {"norm": "max", "flags": "worker", "phase": "paper", "clip_scale": "inverse"}),
     ("sancus", {"staleness": "epoch_adaptive"}, {"norm": "max", "flags": "worker"}),
     ("sancus", {"staleness": "variation_gap", "bound": 0.1}, {"phase": "paper"}),

@@ -202,7 +202,7 @@ CASES = {
             "schedule": sampled_from(["after", "literal"]),
             "aggregate": sampled_from(["weights", "gradients"]),
             "weighting": sampled_from(["uniform", "train"]),
-        }),
+        }).filter(lambda knobs: knobs["loss"] == "partition" or knobs["aggregate"] == "gradients"),
         named=for_digest,
         epochs=8,
         examples=8,

@@ -40,12 +40,14 @@ def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, model, seed, parts,
         loss=knobs["loss"], model=model, **how.optimiser)  # fmt: skip
     delays = [worker["metrics"][e][-1, "delay"] for e in range(epochs) for worker in outcome.workers]
     assert delays == history.delays
-    # Ages of the rows used, in rounds; those of the start were computed with the weights of round 1.
+    # Ages of the rows used, in rounds; those of the start were computed with the weights of round 1, or are
+    # zeros, which have none.
     halo = count.halo_rows(graph, outcome.assignment)
     for at, read in enumerate(history.read):
         epoch, m = divmod(at, parts)
         for layer, made in read.items():
-            ages = [epoch + 1 - max(made[j], 1) for j in range(parts) if halo[j, m]]
+            aged = [made[j] for j in range(parts) if halo[j, m] and (made[j] or knobs["start"] == "exact")]
+            ages = [epoch + 1 - max(stamp, 1) for stamp in aged]
             told = outcome.workers[m]["metrics"][epoch]
             assert told.get((layer, "staleness")) == max(ages, default=None)
             assert not ages or told[layer, "staleness_mean"] == np.mean(ages)

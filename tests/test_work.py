@@ -52,7 +52,7 @@ def test_what_passes_over_rows_is_counted_in_both_passes():
         z = counting.streamed(torch.relu(x), recorder, reads=1, writes=1, back=(2, 1))
         BackwardMark.apply(z, recorder, 0).sum().backward()
         recorder.segment("compute", "optimiser")
-        made = torch.optim.Adam([x])
+        made = torch.optim.Adam([x, torch.ones(7, requires_grad=True)])  # one of them takes no step
         made.step()
         recorder.work(*counting.stepped(made))
     counting.streamed(torch.relu(x), recorder, reads=1, writes=1)

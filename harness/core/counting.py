@@ -53,11 +53,11 @@ def lost(rows: int, logits: torch.Tensor) -> tuple[Work, Work]:
 
 
 def stepped(optimiser: torch.optim.Optimizer) -> list[Work]:
-    """The work of an optimiser's step: each parameter, its gradient and what the optimiser keeps in the
-    parameter's shape are read, and all but the gradient written."""
+    """The work of an optimiser's step: each parameter that has a gradient, the gradient and what the
+    optimiser keeps in the parameter's shape are read, and all but the gradient written."""
     made = []
     for group in optimiser.param_groups:
-        for parameter in group["params"]:
+        for parameter in (each for each in group["params"] if each.grad is not None):
             state = optimiser.state.get(parameter, {}).values()
             kept = sum(getattr(each, "shape", None) == parameter.shape for each in state)
             size = parameter.element_size()

@@ -25,10 +25,12 @@ class Representations:
 
     rows  {layer: [m, F]} as last pulled, zeros before; read {layer: [stamp of each owner]} of these rows
     address, slots   of the store
+    exact   whether the store begins with the rows of an exact forward pass
     """
 
-    def __init__(self, context: Context, address: str, slots: int):
-        self.recorder, self.comm, self.sends = context.recorder, context.comm, sum(context.plan.send_counts)
+    def __init__(self, context: Context, address: str, slots: int, exact: bool):
+        self.recorder, self.comm, self.exact = context.recorder, context.comm, exact
+        self.sends = sum(context.plan.send_counts)
         widths = dict(enumerate(context.widths[1:-1], 1))
         m = context.plan.num_halo
         self.rows = {layer: torch.zeros(m, width, device=context.device) for layer, width in widths.items()}
@@ -41,7 +43,7 @@ class Representations:
         self.pushing: list[Operation[None]] = []
         self.pulling: dict[int, Operation[Pulled]] = {}
 
-    def begin(self, inputs: dict[int, torch.Tensor], inner: int, exact: bool = True) -> None:
+    def begin(self, inputs: dict[int, torch.Tensor], inner: int) -> None:
         """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective,
         outside the clock; the pushes, and what an exact forward pass sent of these layers where one was made,
         is the metric `start_bytes`."""
@@ -52,7 +54,7 @@ class Representations:
         self.pushed()
         self.comm.barrier()
         width_bytes = sum(h.shape[1] * h.element_size() for h in inputs.values())
-        self.recorder.metric("start_bytes", (self.sends * exact + inner) * width_bytes)
+        self.recorder.metric("start_bytes", (self.sends * self.exact + inner) * width_bytes)
         self.recorder.metric("store_bytes", self.store.nbytes)
 
     def push(self, layer: int, h: torch.Tensor, stamp: int) -> None:
@@ -82,10 +84,10 @@ class Representations:
     def report(self, now: int, per_round: int = 1) -> None:
         """Metrics of what a worker at stamp `now` read, where a round is `per_round` stamps: by layer, the
         oldest row's staleness and the mean over owners, in rounds. The exact forward pass of stamp 0 had the
-        weights of stamp 1, and counts as theirs."""
+        weights of stamp 1, and counts as theirs. Zeros of stamp 0 have no age, and are left out."""
         for layer, stamps in self.read.items():
-            if stamps:
-                staleness = [(now - max(stamp, 1)) / per_round for stamp in stamps]
+            staleness = [(now - max(stamp, 1)) / per_round for stamp in stamps if stamp or self.exact]
+            if staleness:
                 self.recorder.metric("staleness", max(staleness), layer)
                 self.recorder.metric("staleness_mean", sum(staleness) / len(staleness), layer)
 
@@ -141,7 +143,7 @@ class StaleSystem(OwnLoss, BesideClock, System):
         super().setup(context)
         self.context, self.round, self.pulling = context, 0, False
         self.wanted: list[int | None] = []  # by owner, the stamp of the push to pull; None: of its last one
-        self.representations = Representations(context, self.store, self.slots)
+        self.representations = Representations(context, self.store, self.slots, self.start == "exact")
         context.closing.callback(self.representations.close)
 
     def pushes(self) -> int | None:

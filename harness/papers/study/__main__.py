@@ -243,7 +243,7 @@ def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
     runs = f"gpus=4 epochs={extent.epochs} seed={extent.seeds} evaluate.every=10"
     ours = {*key_values([*runs.split(), *study.graph.split()[1:]]), "dataset", "workers"}
     words = [word for word in asked.split() if key_of(word) not in ours or "=EPOCHS/" in word]
-    asked, system = " ".join(words), " ".join(word for word in words if word.startswith("system"))
+    asked, system = " ".join(words), " ".join(word for word in words if word.startswith("system="))
     if not runner.brings_partition(system):
         runs += f" partition={extent.partitions}"
     plan = Experiment("study", rows={"row": asked}, sizes={"small": Size([study.graph], runs, 0)})
