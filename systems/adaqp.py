@@ -12,15 +12,18 @@ gradients backward. With B bits, u uniform in [0, 1) and low, high the least and
 w_k Var_k is made small at a mean over rows of at most `bits` bits per value, with w_k = sum_v alpha_vk^2 over
 the rows v that use k (forward) or 1 (gradients).
 
+Bytes: ceil(F B / 8) + 8 per row, layer and direction; under `assignment=adaptive` one more per row in every
+epoch that assigns, and in the first of these 4 per halo row, its weight.
+
 Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
 
 Decisions
 - the quantiser is linear per row (harness/core/quantise.py); its two constants travel with the row and are
   counted.
 - adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte per row,
-  counted. The paper's solver weighs variance against time; here time is fixed by the budget and the best rows
-  are upgraded first, which is optimal but for the last upgrade that does not fit. The period, and weight 1
-  for gradients, are ours.
+  counted. What w_k needs of the receiver it sends to the owner once, counted too. The paper's solver weighs
+  variance against time; here time is fixed by the budget and the best rows are upgraded first, which is
+  optimal but for the last upgrade that does not fit. The period, and weight 1 for gradients, are ours.
 - layer 0: features once (fetched exactly, once) | refetch (quantised anew every epoch).
 Departures: the paper's text was not at hand. `assignment=uniform` at 8 bits, the default, is the caption of
 CaPGNN's Table 6, whose row says adaptive. The overlap of inner ("central") vertices with communication is

@@ -34,7 +34,7 @@ Decisions
   part. `even` as in DistDGL.
 - batch size, fan-outs and learning rate are not given: those of DGL's example, as in `distdgl`.
 - a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
-  one.
+  one. Its cost is the sum of their in-degrees: of a graph whose edges have weights, that of the weights.
 - what two seeds' neighbourhoods have in common is drawn and fetched once per batch, as in DistDGL: a hop's
   tasks begin when the hop before is whole. With `dedup=task` every group of `task` seeds is drawn and fetched
   by itself, from the seeds to the inputs, and what two groups have in common is drawn and fetched twice: R_lj

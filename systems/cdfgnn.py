@@ -41,8 +41,8 @@ Decisions
 - weight gradients are not quantised: section 5 leaves the parameters' traffic alone, though section 2.2 has
   their gradients among the messages that are quantised. Loss on masters; self-loop at the master; global
   degrees; (3) and (4) by autograd.
-- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's
-  Baseline and exact.
+- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is exact, and
+  with `features=refetch` besides it is the paper's Baseline.
 - which replica is a vertex's master is the partition's (`partition.masters=host`, on the host with most of
   them): the paper does not say, and its Table 3 fits it (docs/partition.md).
 - bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of

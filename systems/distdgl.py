@@ -26,6 +26,7 @@ Bytes of a worker and step, 4 bytes per id and value:
     features    4 f_0 |X_j|
     labels      8 per seed that another worker owns (4 + C with C labels per vertex)
     weights     2 (P - 1) 4 |W| over all workers
+and once, in epoch 0, 4 (1 + f_0) for every row that `cache` keeps.
 Under `service=exchange` also 8 per exchange and peer, `counts`.
 
 Decisions
@@ -38,9 +39,9 @@ Decisions
   short batch weighs as a whole one. The loss that is reported is in either case the mean over the epoch's
   seeds.
 - a draw depends on (seed, epoch, step, hop, global vertex id) alone, and dropout on (seed, epoch, step,
-  layer, global id). So with `batches=global`, `scale=global` and `loss=global` P workers with batch B train
-  as one with batch P B, to rounding, whatever the partition. `key=worker` draws apart: two workers that
-  expand one vertex in the same step and hop draw by themselves.
+  layer, global id). So with `batches=global`, `scale=global`, `loss=global`, `redraw=hop` and `remote=all` P
+  workers with batch B train as one with batch P B, to rounding, whatever the partition. `key=worker` draws
+  apart: two workers that expand one vertex in the same step and hop draw by themselves.
 - unbiased: what a vertex draws is weighed by d_v / k_v, with degrees of the whole graph. For GraphSAGE that
   is the mean over the sample. GAT's softmax is over the sample, unweighed, and not unbiased. `scale=block`
   counts degrees anew inside the block, as DGL's GraphConv does.
@@ -173,6 +174,7 @@ class Distdgl(SampledBatches):
             self.asked_for = np.zeros(len(self.names.ids), np.int32)
         else:
             self.fill(self.out_degrees if self.policy == "degree" else None)
+            self.out_degrees = np.empty(0)
 
     def after_epoch(self, epoch):
         if self.asked_for is not None:

@@ -1,16 +1,19 @@
 """EC-Graph: its buckets, its choices and its tuner; its oracle by hand."""
 
+import numba
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.kernels import quantise_loops as loops
 from harness.run.config import make_system
 from systems.ecgraph import (
     chosen,
     coded,
     compensated,
+    compile_loops,
     fill,
     message,
     message_bytes,
@@ -71,6 +74,25 @@ def test_compiled_loops_choose_what_is_nearest_and_give_what_torch_operations_do
     assert torch.equal(wire, message(codes, bits, ends)) and torch.equal(left, x - c)
     read_middles(h, wire, bits)
     assert torch.equal(h, c)
+
+
+def test_what_an_exact_first_epoch_does_not_call_is_compiled_before_it(monkeypatch):
+    seen: dict[str, set] = {}
+
+    def spied(name):
+        real, types = getattr(loops, name), seen.setdefault(name, set())
+        return lambda *values: types.add(tuple(map(numba.typeof, values))) or real(*values)
+
+    for name in ("nearest", "code", "restore", "restore_nearest"):
+        monkeypatch.setattr(loops, name, spied(name))
+    compile_loops(torch.zeros(1, 1), 2)
+    before = {name: set(types) for name, types in seen.items()}
+    x = torch.arange(12.0).view(6, 2)
+    for rows, p in zip(x.split([2, 4]), x.flip(1).split([2, 4])):
+        choices, ends, wire, _ = chosen(rows, p, 4)
+        choices, ends = parted(message(choices, 2, ends), len(rows), 2, x.dtype)
+        fill(p, wire, choices, ends, 4)
+    assert seen == before and all(seen.values())
 
 
 @pytest.mark.parametrize(

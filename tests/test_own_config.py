@@ -1,11 +1,13 @@
 """A folder with configs of one's own, beside every command or in the environment."""
 
 import os
+from pathlib import Path
 
 import pytest
+import yaml
 
 from harness import cli
-from harness.base.places import OWN_CONFIG
+from harness.base.places import CONF, OWN_CONFIG
 from harness.model.plan import advise
 from harness.run import runner
 from tests import traces
@@ -41,6 +43,15 @@ def test_advise_plans_it_beside_the_trees_systems_and_says_how_to_run_it(words, 
     _, (exact, own), refused = advise.candidates(words[1:])
     assert exact.name == "vanilla" and not own.why and not refused
     assert own.command.startswith(f"halobench run --config-dir {place.folder / 'conf'} system=trouble ")
+
+
+def test_a_preset_has_every_key_of_its_system():
+    """Else a command could not set it."""
+    root = Path(CONF) / "system"
+    for path in root.glob("*/*.yaml"):
+        paths = path, path.parent.with_suffix(".yaml")
+        preset, system = (yaml.safe_load(each.read_text()) for each in paths)
+        assert preset.keys() == system.keys() or preset["_target_"] != system["_target_"], path
 
 
 def test_a_page_has_the_command_of_a_system_of_ones_own(words, place, tmp_path):

@@ -1,12 +1,14 @@
 """DistDGL against an oracle that draws and counts by itself, and its two exact knobs."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.comm import pulls
 from systems.parts.seeds import Seeds
 from tests import systems
 from tests.oracles import bytes as count
@@ -138,14 +140,36 @@ def test_drawing_ahead_changes_no_bit_and_no_byte_and_is_booked_where_it_is_used
         for mine, theirs in zip(outcome.workers, plain.workers):
             assert mine["sent"] == theirs["sent"]
             for (_, spans), (_, before) in zip(mine["spans"], theirs["spans"]):
-                pulls, were = (
+                taken, were = (
                     [s for s in each if s.name == "pull" and s.kind == "comm"] for each in (spans, before)
                 )
-                assert sorted((s.layer, s.bytes) for s in pulls) == sorted((s.layer, s.bytes) for s in were)
-                assert len({s.id for s in pulls}) == len(pulls) and sum(s.bytes for s in pulls) > 0
+                assert sorted((s.layer, s.bytes) for s in taken) == sorted((s.layer, s.bytes) for s in were)
+                assert len({s.id for s in taken}) == len(taken) and sum(s.bytes for s in taken) > 0
                 assert any(s.kind == "wait" and s.name == "batch" for s in spans)
                 assert not any(s.name == "sample" for s in spans), "the training thread draws nothing"
     assert all(epoch[-1, "sampler_s"] > 0 for worker in outcomes[50].workers for epoch in worker["metrics"])
+
+
+def test_a_thread_that_draws_books_reads_of_other_workers_alone(monkeypatch):
+    """Time stands still but while lists are read, a second per row."""
+    now, arrays = [0.0], [{"rows": np.arange(9)}] * 3
+    monkeypatch.setattr(pulls.time, "monotonic", lambda: now[0])
+
+    def draw(owned, rows, asker):
+        now[0] += len(rows)
+        return np.ones(len(rows), np.int32), owned["rows"][rows][:, None]
+
+    def drawn(rank: int, number: int):
+        peers = [p for p in range(number) if p != rank]
+        beside = pulls.Beside(SimpleNamespace(rank=rank, size=number, peers=peers), arrays[:number])
+        asked = [np.arange(2 + p) for p in range(number)]
+        lists = beside.lists(draw, lambda counts: counts, asked, pulls.Purpose("sample", "neighbours", 1))
+        assert [items[:, 0].tolist() for _, items in lists] == [rows.tolist() for rows in asked]
+        return beside.take_reads()
+
+    (read,) = drawn(rank=1, number=3)
+    assert (read.end - read.start, [taken[:2] for taken in read.taken]) == (2 + 4, [(0, 2), (2, 4)])
+    assert drawn(rank=0, number=1) == []
 
 
 @pytest.mark.parametrize("remote, model", [("zero", "gcn"), ("drop", "sage")])

@@ -177,11 +177,15 @@ class Beside(Local):
     def _answers(
         self, answer: Callable[[Arrays, np.ndarray], Answer], asked: Asked, purpose: Purpose
     ) -> list[Answer]:
-        start = time.monotonic()
-        answers = super()._answers(answer, asked, purpose)
-        if all(self.arrays):  # others are there to read from
-            taken = [(p, len(asked[p]), _size(answers[p])) for p in self.comm.peers]
+        rank, peers = self.comm.rank, self.comm.peers
+        own = answer(self.own, asked[rank])
+        start, nothing = time.monotonic(), np.empty(0, np.int32)
+        others = [nothing if p == rank else rows for p, rows in enumerate(asked)]
+        answers = super()._answers(answer, others, purpose)
+        if peers and all(self.arrays):  # there are others to read from
+            taken = [(p, len(asked[p]), _size(answers[p])) for p in peers]
             self.reads.append(Read(purpose, start, time.monotonic(), taken))
+        answers[rank] = own
         return answers
 
     def take_reads(self) -> list[Read]:

@@ -87,7 +87,7 @@ COMM = _schema(
     _column("peer", RANK, "",
             "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce "
             "the next worker of the ring"),
-    _column("rows", COUNT, "rows", "vertex rows sent; 0 for weights"),
+    _column("rows", COUNT, "rows", "rows sent: of vertices, else one per word or flag; 0 for weights"),
     _column("bytes", COUNT, "B", "bytes handed to the transport, or moved to or from a store"),
 )  # fmt: skip
 SPANS = _schema(

