@@ -33,6 +33,7 @@ group of workers has a broadcast of its own here. The formulas of the 1.5D algor
 paper; its code was not at hand.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,7 +57,7 @@ class Cagnet(BlockSystem[Adjacency | ReplicatedRows]):
     def supports(self, run):
         square = self.replication**2
         if run.num_workers % square:
-            fits = max(c for c in range(1, self.replication) if run.num_workers % c**2 == 0)
+            fits = max(c for c in range(1, math.isqrt(run.num_workers) + 1) if run.num_workers % c**2 == 0)
             return (
                 f"system.replication={self.replication} needs workers that {square} divides, and"
                 f" workers={run.num_workers}: give system.replication={fits} or workers="

@@ -30,7 +30,8 @@ Decisions
 - rows are sent before dropout, which the receiver draws: dropped rows could not be predicted.
 - ties are resolved in the order c, p, (c + p) / 2. A message of equal values has c = h.
 - `rate=sent` is what the public code does, though both ends can compute d.
-- period=1: every row is exact, and no rate is needed. backward_bits=32: gradients as they are.
+- period=1: every row is exact, at compensate=false too, and no rate is needed. backward_bits=32: gradients
+  as they are.
 - compensate=false leaves out what makes up for errors: in every epoch, the first too, a row is sent as its
   code c in B bits, and a gradient as C(g); k F values of a message in ceil(k F B / 8) + 8 bytes.
 - layer 0: features once (fetched exactly, once) | refetch (as other layers).
@@ -61,7 +62,8 @@ class Ecgraph(CodedSystem):
     bits           bits per value of a coded row, at first: 1, 2, 4 or 8
     backward_bits  bits per value of a gradient: 1, 2, 4 or 8; 32: not coded
     tune           true: the bits of rows follow from how many rows send values; false: `bits` throughout
-    compensate     false: no row is predicted or sent exactly, and no error is added to the next gradient
+    compensate     false: no row is predicted or sent exactly (but all at period=1), and no error is added to
+                   the next gradient
     rate           "sent": rows' rates of change travel with them; "computed": at both ends
     features       "once": layer 0's halo rows are fetched once, exactly; "refetch": in every epoch
     """

@@ -76,7 +76,7 @@ class Varco(CodedSystem):
     def count(self, width: int) -> int:
         """|S| of `width` columns in this epoch."""
         # A quotient of floats may lie just above the whole number that it stands for.
-        return math.ceil(round(width / self.rate(), 9))
+        return max(1, math.ceil(round(width / self.rate(), 9)))
 
     def start(self, layer, direction, rows):
         width = rows.shape[1]

@@ -107,6 +107,7 @@ def test_dropout_is_that_of_one_worker(pool):
         (2, 6, "system.replication=1 or workers=8"),
         (4, 8, "system.replication=2 or workers=16"),
         (3, 1, "system.replication=1 or workers=9"),
+        (2**31 - 1, 4, f"system.replication=2 or workers={(2**31 - 1) ** 2}"),
     ],
 )
 def test_workers_that_its_square_does_not_divide_are_refused(replication, workers, mend):
@@ -116,4 +117,5 @@ def test_workers_that_its_square_does_not_divide_are_refused(replication, worker
         f"system.replication={replication} needs workers that {replication**2} divides, and"
         f" workers={workers}: give {mend}"
     )
-    assert system.supports(dataclasses.replace(facts, num_workers=144)) is None
+    fits = dataclasses.replace(facts, num_workers=replication**2)
+    assert system.supports(fits) is None

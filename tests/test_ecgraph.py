@@ -1,5 +1,7 @@
 """EC-Graph: its buckets, its choices and its tuner; its oracle by hand."""
 
+from unittest.mock import MagicMock
+
 import numba
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from systems.ecgraph import (
     chosen,
     coded,
     compensated,
-    compile_loops,
     fill,
     message,
     message_bytes,
@@ -85,7 +86,7 @@ def test_what_an_exact_first_epoch_does_not_call_is_compiled_before_it(monkeypat
 
     for name in ("nearest", "code", "restore", "restore_nearest"):
         monkeypatch.setattr(loops, name, spied(name))
-    compile_loops(torch.zeros(1, 1), 2)
+    make_system(systems.block("ecgraph")).setup(MagicMock(device="cpu"))
     before = {name: set(types) for name, types in seen.items()}
     x = torch.arange(12.0).view(6, 2)
     for rows, p in zip(x.split([2, 4]), x.flip(1).split([2, 4])):

@@ -22,6 +22,12 @@ def test_the_system_keeps_as_many(width, epochs, compression, slope, data):
     assert system.count(width) == varco.kept(width, system.epoch, epochs, compression, slope)
 
 
+def test_one_column_is_kept_whatever_the_compression():
+    system = Varco(compression=2.0**31 - 1, slope=0.0)
+    system.epochs, system.epoch = 2, 0
+    assert system.count(1) == 1
+
+
 def test_columns_are_drawn_anew_for_every_epoch_and_layer():
     """Ascending, as many as asked for, each of 12 about as often as the others."""
     drawn = [columns(3, epoch, layer, 12, 4).tolist() for epoch in range(200) for layer in range(3)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from harness.data.partition.build import build_shards
 from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
+from systems.parts import sampling
 from systems.parts.sampling import Edges
 from tests import systems
 from tests.oracles import pscgcn as oracle
@@ -37,6 +39,15 @@ def draws(graph, seed: int):
         return drawn
 
     return mask
+
+
+def test_what_the_first_renewal_calls_is_compiled_with_the_edges(monkeypatch):
+    loop = numba.njit(sampling._water_fill.py_func)
+    monkeypatch.setattr(sampling, "_water_fill", loop)
+    edges = whole(random_graph(1, vertices=20))
+    (compiled,) = loop.signatures
+    edges.probabilities(np.ones(20), 0.5)
+    assert loop.signatures == [compiled]
 
 
 @given(seed=SEEDS, rate=st.floats(0.05, 1.0), zeros=st.floats(0, 1), directed=st.booleans())

@@ -162,10 +162,12 @@ def test_a_finished_run_without_a_table_is_refused(run):
             getattr(Trace(run), table)
 
 
-def test_a_finished_run_that_lost_what_it_ran_on_is_refused(tmp_path):
-    run = traces.sealed(traces.finished(tmp_path / "run", ran_on={"role": ""}))
-    (run / "resolved.json").unlink()
-    with pytest.raises(InputError, match="resolved.json cannot be read"):
+@pytest.mark.parametrize("name", ["resolved.json", "shards.json"])
+def test_a_finished_run_that_lost_what_it_ran_on_is_refused(name, tmp_path):
+    run = traces.finished(tmp_path / "run", ran_on={"role": ""})
+    (run / "shards.json").write_text('{"stats": {}}')
+    (traces.sealed(run) / name).unlink()
+    with pytest.raises(InputError, match=f"{name} cannot be read"):
         told_of(run)
 
 

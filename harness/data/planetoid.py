@@ -221,18 +221,22 @@ OPCODES = {
     *("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NEWOBJ"),
 }
 MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
+REFERRING = ("GET", "BINGET", "LONG_BINGET", "DUP")
 CALLS = 100  # calls that one file may make; a sparse matrix makes 7
 # Tuples that one file may make: a hundred thousand, nested in each other and used as a key, overrun the stack
 # when they are hashed.
 TUPLES = 1000
+# References to an earlier object that one file may make; a sparse matrix makes 6. Of n tuples or lists that
+# each hold the one before twice, a hash or a text takes 2^n steps.
+REFERENCES = 16
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Raise an error where executing the opcodes could take far more memory than the file's own size: a far
-    place in the memo, for which all places before it are allocated; more than CALLS calls, each of which may
-    copy what the file holds once; more than TUPLES tuples; any opcode that is not in OPCODES. A length beyond
-    the end of the file makes `genops` itself raise ValueError."""
-    calls = tuples = 0
+    """Raise an error where executing the opcodes could take far more memory or time than the file's own
+    size: a far place in the memo, for which all places before it are allocated; more than CALLS calls, each
+    of which may copy what the file holds once; more than TUPLES tuples or REFERENCES references; any opcode
+    that is not in OPCODES. A length beyond the end of the file makes `genops` itself raise ValueError."""
+    calls = tuples = references = 0
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name not in OPCODES:
             raise InputError(f"its opcode {opcode.name} is one that no Planetoid file needs")
@@ -244,6 +248,9 @@ def _check_opcodes(content: bytes) -> None:
         tuples += opcode.name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
         if tuples > TUPLES:
             raise damaged(f"it makes more than {TUPLES} tuples")
+        references += opcode.name in REFERRING
+        if references > REFERENCES:
+            raise damaged(f"it refers to an earlier object more than {REFERENCES} times")
 
 
 def planetoid_set(name: str, **known: Any) -> RealSet:

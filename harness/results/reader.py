@@ -95,6 +95,12 @@ class Trace:
         """Optimiser steps per epoch."""
         return int((self.resolved or {}).get("steps", 1))
 
+    @property
+    def has_shards(self) -> bool:
+        """Whether the folder has statistics of the partition, or had some when the run finished."""
+        name = "shards.json"
+        return (self.run_dir / name).is_file() or name in (self.summary or {}).get("files", {})
+
     @cached_property
     def shards(self) -> dict[str, Any]:
         """Statistics of the partition the run used."""
@@ -107,9 +113,7 @@ class Trace:
     def graph(self) -> dict[str, Any]:
         """The fingerprint that the run's graph had when the run began: its raw files, its generator, its keys
         (docs/trace.md). Empty where shards.json does not say."""
-        if not (self.run_dir / "shards.json").is_file():
-            return {}
-        return self._json("shards.json").get("graph") or {}
+        return (self._json("shards.json").get("graph") or {}) if self.has_shards else {}
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:

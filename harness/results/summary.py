@@ -194,8 +194,8 @@ def graph_name(trace: Trace) -> str:
 
 
 def _shards(trace: Trace) -> dict[str, Any]:
-    """Statistics of the partition; none where the run folder has none."""
-    return trace.shards if (trace.run_dir / "shards.json").is_file() else {}
+    """Statistics of the partition; none where the run folder has never had any."""
+    return trace.shards if trace.has_shards else {}
 
 
 def diverged_at(trace: Trace) -> int | None:

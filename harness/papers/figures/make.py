@@ -134,7 +134,7 @@ def name_on(name: str, graph: str) -> str:
     given = key_values(more)
     block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
     called = name_of(block)
-    return "-".join([name, re.sub(r"[^\w.]+", "-", called)])
+    return "-".join([name, re.sub(r"[^\w]+", "-", called)])
 
 
 def here(figure: Figure, places: Places, console: Terminal) -> list[str]:
