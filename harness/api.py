@@ -74,6 +74,7 @@ def load(folder: Path | str) -> Trace:
     Of a run that has not finished the tables hold every epoch that all its workers have finished so far.
     Raises InputError where the folder is not a run folder.
     """
+    _check_path(folder)
     return Trace(folder)
 
 
@@ -144,6 +145,8 @@ def _trained(
     from harness.run import overrides, prepare, refused, runner
 
     for word in words:
+        if not isinstance(word, str):
+            raise InputError(f'{word!r} is no text: give words KEY=VALUE, as "workers=4"')
         if word.startswith("-"):
             raise InputError(f'"{word}" is an option of the command line: give words KEY=VALUE')
     given = [*runner.searchpath(config_dir), *words]
@@ -163,7 +166,7 @@ def _trained(
         if not prepare.anew(each) and (other := prepare.other_code(each)):
             warnings.warn(f"{each.directory} was {other}; stale=rerun computes it again", stacklevel=3)
     if any(prepare.anew(each) or not prepare.is_finished(each) for each in made):
-        _command(command, say)
+        _command(["run", *command], say)
     return [Trace(each.directory.absolute()) for each in made]
 
 
@@ -210,13 +213,21 @@ def _process(command: Sequence[str], say: Callable[[str], object] | None) -> tup
         process.wait()
 
 
+def _check_path(path: object) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{path!r} is no path: give a run folder, or a folder above some")
+
+
 def _grouped(runs: Runs, x: str | None = None) -> list[Group]:
     from harness.results.report import groups
 
-    given = [runs] if isinstance(runs, Trace | Path | str) else list(runs)
+    given = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not given:
         raise InputError("runs is empty: give traces, run folders, or a folder above some")
-    compared, empty = groups.load([each.run_dir if isinstance(each, Trace) else each for each in given], x)
+    paths = [each.run_dir if isinstance(each, Trace) else each for each in given]
+    for path in paths:
+        _check_path(path)
+    compared, empty = groups.load(paths, x)
     for path in empty:
         warnings.warn(f"left out {path}: it has not finished an epoch", stacklevel=3)
     return compared

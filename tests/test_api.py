@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
 def test_a_run_is_the_commands_and_is_trained_once(place, forked):
     words = place.arguments("system=sancus", "system.bound=2", "seed=5")
     trace = halobench.run(*words)
-    assert [trace.run_dir] == place.runs() and forked == [words]
+    assert [trace.run_dir] == place.runs() and forked == [["run", *words]]
     assert trace.finished and trace.summary["epochs"] == 6 and trace.config["system"]["bound"] == 2
     assert trace.epochs.groupby("worker").size().tolist() == [6, 6]
     assert len(trace.comm) > 0 and {"epoch", "worker", "name"} <= set(trace.metrics)
@@ -67,7 +67,7 @@ def test_a_sweep_gives_its_runs_in_order_and_resumes(place, forked):
     assert [bound for _, bound in told] == [None, 1, 2] and all(trace.finished for trace in found)
     (found[1].run_dir / "summary.json").unlink()
     assert [trace.finished for trace in halobench.sweep(*words)] == [True] * 3
-    assert forked == [["-m", *words]] * 2
+    assert forked == [["run", "-m", *words]] * 2
 
 
 def test_a_system_of_ones_own_and_a_run_that_fails(place, forked, monkeypatch):
@@ -85,6 +85,7 @@ def test_a_system_of_ones_own_and_a_run_that_fails(place, forked, monkeypatch):
     [
         (["seed=1,2"], "seed has several values: sweep() trains a run for each"),
         (["-m", "seed=1,2"], '"-m" is an option of the command line: give words KEY=VALUE'),
+        ([{"seed": 1}], "{'seed': 1} is no text: give words KEY=VALUE"),
     ],
 )
 def test_words_that_make_no_run_are_one_sentence_before_anything_starts(forked, words, sentence):
@@ -100,6 +101,20 @@ def test_values_that_something_else_would_have_to_choose_are_to_be_listed(forked
         asked(word, "epochs=1,2")
     said = "values that a pattern or a sweeper chooses cannot be given here; list the values of each key"
     assert str(error.value) == f"{word}: {said}" and not forked
+
+
+def test_a_run_without_words_is_the_default_one(forked, monkeypatch):
+    monkeypatch.setattr(halobench, "_process", lambda command, say: (1, [f"error: {command[3:]}"]))
+    with pytest.raises(halobench.InputError, match=re.escape("['run']")):
+        halobench.run()
+
+
+@pytest.mark.parametrize("read", [halobench.load, halobench.compare, lambda given: halobench.plot([given])])
+def test_what_is_no_path_is_one_sentence(read):
+    none = "give [a-z ]+ that a run has written"
+    for wrong, said in ((5, "^5 is no path: give a run folder, or"), ("", none)):
+        with pytest.raises(halobench.InputError, match=said):
+            read(wrong)
 
 
 @pytest.mark.nightly(25)

@@ -312,6 +312,10 @@ def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, m
     monkeypatch.setattr(claims, "decided", functools.cache(reference.decided))  # for both it takes seconds
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(RULE))
     given = ["report", "claims", str(tmp_path / "results"), f"--reference={tmp_path / 'none'}"]
+    for folder in ("results", "none"):
+        assert cli.main([*given, "--from", str(tmp_path)]) == 2
+        assert f"{tmp_path / folder} is no folder: give one that is there" in capsys.readouterr().err
+        (tmp_path / folder).mkdir()
     assert cli.main([*given, "--from", str(tmp_path)]) == 0
     said = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert all(f"{name}: " in said for name in published.experiments())

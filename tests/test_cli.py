@@ -50,7 +50,9 @@ def test_what_argparse_refuses_is_one_sentence(capsys):
         ("submit chek b", '"submit chek" is not a command; did you mean "submit check"?'),
         ("runs extend nowhere", "KEY=VALUE must be given; "),
         ("runs list system=topk", "system=topk does not exist, and keys choose no runs; "),
+        ("report perfetto run --out=", "argument --out: an empty text is no path; "),
         ("bench --only nothing", "argument --only: invalid choice: 'nothing'"),
+        ("report compare", "A, B must be given; "),
         ("runs extend nowhere --epochs 40", "--epochs is not an option: a key is given as epochs=VALUE\n"),
         ("runs extend nowhere --epochs=40", "--epochs=40 is not an option: a key is given as epochs=40\n"),
     ):

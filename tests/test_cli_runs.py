@@ -76,6 +76,12 @@ def test_compare_has_the_keys_that_differ_how_far_losses_agree_and_which_run_is_
     assert "give two or more" in refused(capsys, "compare", one)
 
 
+def test_compare_counts_the_epochs_of_an_asynchronous_run_and_not_its_rounds(tmp_path, capsys):
+    order = [0, 0, 0, 1, 0, 0, 0, 1]
+    one, other = (traces.apart(tmp_path / name, order) for name in ("a", "b"))
+    assert "equal to the first run's in 4 of 4 epochs" in said(capsys, "compare", one, other)
+
+
 def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
     one, two = (traces.finished(tmp_path / name) for name in ("one", "two"))
     assert "would remove" in said(capsys, "remove", tmp_path) and one.exists() and two.exists()

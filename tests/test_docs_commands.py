@@ -184,12 +184,12 @@ def test_what_pages_ask_of_figures_is_known(monkeypatch, tmp_path, capsys):
 
 
 def test_what_pages_ask_of_the_study_is_known(tmp_path, capsys):
-    """Graphs, rows and kinds: without any run, that nothing has finished is all that is wrong."""
+    """Graphs, rows and kinds: without any graph, that there is none is all that is wrong."""
     for each in of("study"):
         command = each.values[0]
         own = ["--data-dir", str(tmp_path), "--results", str(tmp_path), "--out", str(tmp_path / "page.md")]
         assert study.main([*command.rest, *own, "--only-there"]) == 2
-        assert "no run has finished" in capsys.readouterr().err, command.line
+        assert "holds none of these graphs" in capsys.readouterr().err, command.line
 
 
 @pytest.mark.nightly(300)

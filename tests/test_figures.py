@@ -111,7 +111,7 @@ def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch):
 def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, capsys):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, graphs, *_: made.append((figure.name, graphs)))
-    small = ["--size", "small", "--data-dir", str(tmp_path)]
+    small = ["--size", "small", "--data-dir", str(tmp_path), "--out", str(tmp_path / "figures")]
     assert figures.main(["pscgcn_hits", "systems", *small]) == 0
     assert made == [("systems", ["twin/reddit dataset.scale=0.02"])]
     said = " ".join(capsys.readouterr().err.split())
@@ -174,12 +174,17 @@ def test_what_has_no_runs_says_what_it_waits_for(name, size, says, monkeypatch, 
 
 
 @pytest.mark.parametrize("words, where", [((), "results/started"), (("--size", "small"), "results")])
-def test_runs_of_size_smoke_stand_where_tables_and_pages_leave_them_out(words, where, monkeypatch, capsys):
+def test_runs_of_size_smoke_stand_where_tables_and_pages_leave_them_out(
+    words, where, tmp_path, monkeypatch, capsys
+):
     given = []
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(figures, "here", lambda *_: ["cora"])
     monkeypatch.setattr(figures, "make", lambda figure, graphs, places, *_: given.append(places.results))
     assert figures.main(["systems", *words]) == 0
     assert [str(path) for path in given] == [where]
+    assert figures.main(["systems", *words, f"--out={__file__}"]) == 2 and len(given) == 1
+    assert f"{__file__} cannot be written: File exists; give another --out" in capsys.readouterr().err
 
 
 def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):

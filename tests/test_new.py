@@ -1,6 +1,7 @@
 """`halobench new`: files of one's own that run as they are."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,15 @@ def test_the_page_of_data_shows_the_files_of_a_new_data_set():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_are_written_once_and_the_next_commands_are_said(kind, tmp_path, capsys):
-    folder = tmp_path / "mine"
+    folder = tmp_path / "of mine"
     words = ["new", kind, "my_idea", "--out", str(folder)]
     assert cli.main(words) == 0
     said = capsys.readouterr().out
     for path, text in rendered(kind, "my_idea").items():
         assert (folder / path).read_text() == text and "$" not in text
         assert str(folder / path) in said
-    assert said.partition("next:")[2].count("halobench") >= 1
+    _, _, after = said.partition("next:")
+    assert after.count("halobench") >= 1 and str(folder) not in after.replace(shlex.quote(str(folder)), "")
     assert cli.main(words) == 2
     assert "is there already: give another name" in capsys.readouterr().err
 

@@ -127,5 +127,8 @@ def test_different_code_of_one_system_is_told_and_of_two_systems_is_not(tmp_path
     for number, (system, code) in enumerate([("a", "x1"), ("b", "x2"), ("b", "x3")]):
         composed = traces.config(seed=number, system___target_=f"systems.{system}.S")
         traces.finished(tmp_path / str(number), composed, ran_on={"code": code})
+    for system in ("a", "b"):  # under one label
+        composed = traces.config(seed=4, system___target_=f"systems.{system}.S", label="mine")
+        traces.finished(tmp_path / f"mine {system}", composed, ran_on={"code": f"x4{system}"})
     text = run_markdown(capsys, tmp_path)
-    assert "Runs of b were computed by different code: x2, x3." in text and "Runs of a" not in text
+    assert "Runs of b were computed by different code: x2, x3." in text and text.count("different code") == 1

@@ -44,7 +44,7 @@ def test_differences_are_paired_over_seeds_and_end_in_a_verdict(two, capsys):
     assert verdict.startswith(
         f"A is not told apart from B in test accuracy (+2.00 ± {half:.2f} points), sends"
     )
-    assert "sends 90.0" in verdict and "is not told apart from it in time" in verdict
+    assert "sends 90.0" in verdict and "is not told apart from B in time" in verdict
     assert verdict.endswith("paired over 3 seeds.")
 
 
@@ -120,6 +120,22 @@ def test_one_seed_says_that_it_has_no_interval(two):
     assert found.notes[0].startswith("One seed in common has no interval")
     assert [line.told for line in found.lines] == [0, 0, 0]
     assert found.verdict.startswith("A is not told apart from B") and found.verdict.endswith("over 1 seed.")
+
+
+def test_a_side_that_sends_nothing_has_no_ratio(two):
+    for name in ("silent", "quiet"):
+        runs(two, name, [0.7, 0.6, 0.8], size=[0, 0, 0])
+    said = [versus(side(str(two / a)), side(str(two / "silent*"))).verdict for a in ("a*", "quiet*")]
+    assert "sends bytes, where B sends none" in said[0] and "sends no bytes, nor does B" in said[1]
+
+
+def test_a_damaged_run_is_named_and_no_neighbour(tmp_path):
+    for number, name in enumerate(("good", "bad", "worse")):
+        traces.finished(tmp_path / name, traces.config(seed=number))
+    for name in ("bad", "worse"):
+        (tmp_path / name / "config.yaml").write_text("- 1")
+    with pytest.raises(InputError, match=f"^{tmp_path}/worse/config.yaml"):
+        side(str(tmp_path / "worse"))
 
 
 def test_times_of_other_machines_are_left_out(two):

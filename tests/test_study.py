@@ -240,9 +240,20 @@ def test_what_is_no_place_for_a_study_is_refused_before_anything_runs(tmp_path, 
     for out, said in (
         (page, "study.csv holds no tables of a study: move it away, or give another --out"),
         (folder, f"out={folder} is no place for a file"),
+        (
+            tmp_path / "study.csv" / "page.md",
+            "page.md cannot be written: File exists; give another --out",
+        ),
     ):
         assert study.main(["--out", str(out)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_the_graphs_is_named(tmp_path, capsys):
+    words = ["--only-there", "--graphs", "cora", "--out", str(tmp_path / "page.md")]
+    assert study.main([*words, "--data-dir", str(tmp_path)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"error: --data-dir {tmp_path} holds none of these graphs; give another" in said
 
 
 def test_the_page_in_the_tree_is_what_its_table_makes():

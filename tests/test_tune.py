@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
+from harness.base.words import key_of
 from harness.cli import tune
 from harness.cli.page import content
 from harness.results import track
@@ -28,7 +29,7 @@ from tests import commands, spaces, traces
 from tests.kept import with_tables
 
 SYSTEMS = runner.configured()
-WORDS = ("dataset=npz", "dataset.path=none.npz", "workers=1", "epochs=2", "trials=4")
+WORDS = ("dataset=twin/flickr", "workers=1", "epochs=2", "trials=4")
 
 
 class Trained:
@@ -182,7 +183,7 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
     assert [label.split(" model")[0] for label in rows.index] == [
         *("plain", "bns fixed", "bns tuned", "vanilla fixed", "vanilla tuned"),
     ]
-    assert set(ours.dataset) == {"none (fixed and tuned)"}
+    assert set(ours.dataset) == {"twin/flickr (fixed and tuned)"}
     gains = ours.less_fixed[["tuned" in label for label in ours.index]]
     # The test score is the worse the better that of validation is.
     assert gains.tolist() == pytest.approx([100 * (0.00113 - 0.01), 100 * (0.00689 - 0.01)])
@@ -193,7 +194,7 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
     assert "minus fixed" in [heading for heading, *_ in part.table.headings]
     assert " tuned " in part.advice.sentence and " fixed " not in part.advice.sentence
     trials, _ = groups.load([str(both.results / "*" / "bns-trial-*")])
-    assert {group.dataset for group in trials} == {"none (trials)"} and len(trials) == 4
+    assert {group.dataset for group in trials} == {"twin/flickr (trials)"} and len(trials) == 4
 
 
 @pytest.mark.parametrize(
@@ -211,6 +212,10 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
         (("system=vanilla", "partition=metis,random"), "partition has several values: tune each in a"),
         ((), "system is not given by name: give system=NAME,NAME,..."),
         (
+            ("system=vanilla", "dataset=debian", "data_dir=nowhere"),
+            'debian: file "debian/debian.npz" is missing from data_dir="nowhere"',
+        ),
+        (
             ("system=vanilla", "optimiser.lr=0.1", "model.dropout=0", "model.hidden=8"),
             "are all given: leave one out",
         ),
@@ -218,7 +223,8 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
 )
 def test_a_mistake_is_one_sentence_before_any_run(monkeypatch, capsys, words, sentence):
     monkeypatch.setattr(runner, "start", lambda *_: pytest.fail("a run was started"))
-    assert tune.main([*words, *(word for word in WORDS if "trials" not in word)]) == 2
+    given = {key_of(word) for word in [*words, "trials"]}
+    assert tune.main([*words, *(word for word in WORDS if key_of(word) not in given)]) == 2
     told = capsys.readouterr().err
     assert sentence in told and told.count("\n") == 1
 

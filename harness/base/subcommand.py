@@ -5,6 +5,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from harness.base.errors import FULL, InputError, did_you_mean
@@ -37,9 +38,20 @@ def check_options(words: Iterable[str], parser: argparse.ArgumentParser, keys: b
             raise InputError(f"{word} is not an option{nearest}")
 
 
+def _path(given: str) -> Path:
+    """A path as it was typed; `Path` would take an empty text for the working directory."""
+    if not given:
+        raise argparse.ArgumentTypeError("an empty text is no path")
+    return Path(given)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser, with errors as InputError. A misspelt option is told of first, with the nearest
-    option, before any argument that is missing."""
+    option, before any argument that is missing; an empty text is no path."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register("type", Path, _path)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args or ())

@@ -7,6 +7,7 @@ halobench new experiment NAME    rows to compare and what is claimed of them, fo
 
 import keyword
 import re
+import shlex
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -63,7 +64,7 @@ def main(words: list[str], program: str) -> None:
         print(folder / path)
     print("next:")
     for line in NEXT[given.kind]:
-        print(f"  {Template(line).substitute(at=folder, name=name)}")
+        print(f"  {Template(line).substitute(at=shlex.quote(str(folder)), name=name)}")
 
 
 def rendered(kind: str, name: str) -> dict[Path, str]:

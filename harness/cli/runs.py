@@ -28,6 +28,7 @@ from harness.results.report.compare import differing
 from harness.results.report.groups import Group, Run, knob
 from harness.results.report.labels import labels
 from harness.results.report.table import leading
+from harness.results.rounds import epochs_of_run
 from harness.results.summary import graph_name
 from harness.run import config as configs
 from harness.run import extend, jobs, prepare
@@ -217,7 +218,9 @@ def _losses(run: Run, first: Run) -> str:
     """In how many epochs from the start a run's losses equal those of the first run, bit for bit."""
     if run is first:
         return "-"
-    ours, theirs = ([*r.trace.epochs.groupby("epoch")["loss"].first()] for r in (run, first))
+    ours, theirs = (
+        [*epochs_of_run(each.trace.epochs).groupby("epoch")["loss"].first()] for each in (run, first)
+    )
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
     return f"equal to the first run's in {same} of {len(ours)} epochs"
 

@@ -21,7 +21,7 @@ from harness.results import kinds, objective, track
 from harness.results.report import formats, groups
 from harness.results.report.groups import knob
 from harness.results.schema import AGAIN
-from harness.run import overrides, runner, space
+from harness.run import overrides, prepare, runner, space
 from harness.run.config import Run
 from harness.run.process import until_stopped
 from harness.run.runner import Places
@@ -199,6 +199,7 @@ def _asked(words: Sequence[str], config_dir: Path | None) -> tuple[Budget, list[
     runs = runner.expand([*rest, "progress=false"])
     names = [key_value(next(word for word in run if key_of(word) == "system"))[1] for run in runs]
     bases = [space.changed(run, {}, label=name) for name, run in zip(names, runner.composed(runs))]
+    prepare.fingerprint(bases[0])  # a graph that cannot be had would fail every trial
     seed = bases[0].settings.seed
     budget.seeds = budget.seeds or [seed + 1 + more for more in range(SEEDS)]
     if twice := [each for each in budget.seeds if budget.seeds.count(each) > 1]:

@@ -361,6 +361,8 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     itself (STARTED) count only where a path names them. InputError for a path that holds no run."""
     found: dict[Path, None] = {}
     for given in paths:
+        if not str(given):  # as a path it would be the working directory
+            raise InputError('"" names no run: give a folder that a run has written, or one above some')
         path = Path(given)
         matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(given), recursive=True)))
         if matches != [path] and not SET_ASIDE.search(str(given)):

@@ -152,7 +152,7 @@ def other_code(run: Run) -> str | None:
     others = [code for code in dict.fromkeys(attempts) if code != now]
     said = " and ".join("unknown code" if code == "unknown" else f"code {code}" for code in others)
     said = f"computed by {said}; this is code {now}" if others else ""
-    if run.dataset.changed_note and _begun_on(run.directory) not in (None, _graph(run)):
+    if run.dataset.changed_note and _begun_on(run.directory) not in (None, fingerprint(run)):
         said = f"{said or 'computed'}, on {run.dataset.changed_note}"
     return said or None
 
@@ -173,7 +173,7 @@ def is_finished(run: Run) -> bool:
     if run.dataset.refuses_changed:
         begun = _begun_on(run_dir)
         with contextlib.suppress(InputError):  # the graph's files may be gone
-            changed = begun not in (None, _graph(run))
+            changed = begun not in (None, fingerprint(run))
     if changed:
         raise _changed(run_dir)
     return True
@@ -252,16 +252,16 @@ def _changed(run_dir: Path) -> InputError:
     )
 
 
-def _graph(run: Run) -> dict:
-    """The graph's fingerprint, in the form that it has after writing and reading JSON. InputError where the
-    graph is not there."""
+def fingerprint(run: Run) -> dict:
+    """The fingerprint of a run's graph, in the form that it has after writing and reading JSON. InputError
+    where the graph is not there."""
     return json.loads(json.dumps(run.dataset.fingerprint(Path(run.settings.data_dir), run.settings.seed)))
 
 
 def shards_of(run: Run) -> tuple[Path, dict]:
     """The folder of the shards of a run's graph, from the cache or partitioned now; and the fingerprint by
     which the cache knows the graph."""
-    data_dir, seed, graph = Path(run.settings.data_dir), run.settings.seed, _graph(run)
+    data_dir, seed, graph = Path(run.settings.data_dir), run.settings.seed, fingerprint(run)
     folder = shards_for(
         Cache(Path(run.settings.cache)),
         graph,

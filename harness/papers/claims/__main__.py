@@ -16,12 +16,14 @@ from harness.papers.claims.evaluate import Result
 from harness.papers.claims.reference import decided
 from harness.run.runner import Places
 
+RESULTS = Path("results")  # may lack: what is kept stands in for all runs then
+
 
 @command("halobench report claims")
 def main(words: list[str], program: str) -> None:
     parser = Parser(prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1])
     parser.add_argument(
-        "results", nargs="?", type=Path, default=Path("results"), help="where the runs are (default results)"
+        "results", nargs="?", type=Path, default=RESULTS, help=f"where the runs are (default {RESULTS})"
     )
     parser.add_argument("--paper", metavar="PAPER", help="one paper only")
     parser.add_argument(
@@ -48,6 +50,9 @@ def main(words: list[str], program: str) -> None:
     asked = parser.parse_args(words)
     if asked.paper:
         choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
+    for given, usual in ((asked.results, RESULTS), (asked.reference, reference.FOLDER)):
+        if given != usual and not given.is_dir():
+            raise InputError(f"{given} is no folder: give one that is there")
     places = Places(asked.results, asked.results / "cache", Path("data"))
     found = decided(asked.folder, places, asked.reference)
     if asked.paper:

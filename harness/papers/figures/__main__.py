@@ -9,7 +9,7 @@ that decide a part of it. Figures of one's own are in a folder that `--from` nam
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.base.errors import InputError, choice
+from harness.base.errors import InputError, choice, writing
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment, published
@@ -86,6 +86,8 @@ def _main(words: list[str], program: str) -> int:
         return 0
     # One figure after another: one that fails leaves the others to be made.
     places, failed = Places.of(asked), False
+    with writing(asked.out, "give another --out"):
+        asked.out.mkdir(parents=True, exist_ok=True)
     total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen)
     if len(chosen) > 1 and total:
         console.say(

@@ -138,13 +138,15 @@ def _main(words: list[str], program: str) -> int:
     # For each graph and kind: run what is lacking, then write the table and the page anew.
     console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(asked.out, "give another --out"):
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
     check_place("out", asked.out)
     made = read_table(asked.out.with_name(TABLE))
+    here = [name for name in asked.graphs if runner.is_here(GRAPHS[name].graph, places.data_dir)]
     for name in asked.graphs:
-        if not runner.is_here(GRAPHS[name].graph, places.data_dir):
+        if name not in here:
             console.say(f"{name} is not in {places.data_dir}, left out")
-            continue
+    for name in here:
         for kind in asked.kinds:
             extent = extent_of(name, kind, asked)
             there, unmade, bad = gather(name, kind, extent, asked, places, console)
@@ -160,8 +162,11 @@ def _main(words: list[str], program: str) -> int:
                 made = ordered(made, list(GRAPHS), list(ROWS))
                 _write(asked.out.with_name(TABLE), made.to_csv(index=False, lineterminator="\n"))
                 _write(asked.out, page(made))
+    if made.empty and not here:
+        raise InputError(f"--data-dir {places.data_dir} holds none of these graphs; give another")
     if made.empty:
-        raise InputError(f"no run has finished in {places.results}; leave out --only-there")
+        mend = "; leave out --only-there" if asked.only_there else ""
+        raise InputError(f"no run has finished in {places.results}{mend}")
     print(asked.out)
     return int(failed)
 

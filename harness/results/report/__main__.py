@@ -60,7 +60,8 @@ def main(words: list[str], program: str) -> None:
             help="a run folder (its repeats with other seeds beside it count too), a folder above some, or a"
             " glob pattern",
         )
-    compare.add_argument("more", nargs="*", help=argparse.SUPPRESS)  # folders from a pattern without quotes
+    # Folders from a pattern without quotes. With a default, no error about what is missing names them.
+    compare.add_argument("more", nargs="*", default=[], help=argparse.SUPPRESS)
     compare.add_argument(
         "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )

@@ -134,6 +134,8 @@ def repeats(path: Path) -> list[Path]:
     beside = sorted(each.parent for each in path.parent.glob("*/summary.json"))
     beside = [each for each in beside if not SET_ASIDE.search(each.name)]
     own = _unseeded(path)
+    if own is None:  # damaged, as many of its neighbours may be
+        return [path]
     alike = (each for each in beside if each != path and each.name.startswith(begin))
     return [path, *(each for each in alike if _unseeded(each) == own)]
 

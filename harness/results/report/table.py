@@ -170,10 +170,11 @@ class Section:
             )
         said += [diverged(group, _row(group)) for group in self.groups if group.diverged]
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
-        codes: dict[str, dict[str, None]] = {}
+        codes: dict[tuple[str, object], dict[str, None]] = {}  # two systems may have one label
         for group in self.groups:
-            codes.setdefault(group.first.name, {}).update(dict.fromkeys(run.code for run in group.runs))
-        for name, found in codes.items():
+            system = (group.first.name, group.first.keys.get("system._target_"))
+            codes.setdefault(system, {}).update(dict.fromkeys(run.code for run in group.runs))
+        for (name, _), found in codes.items():
             if len(found) > 1:
                 said.append(f"Runs of {name} were computed by different code: {', '.join(found)}.")
         if busy := sum(any("other programs" in note for note in run.summary["notes"]) for run in self.runs):

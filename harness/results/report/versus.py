@@ -118,7 +118,7 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
         notes.append(
             f"Their systems sum gradients differently: A by {a.first.combine}, B by {b.first.combine}."
         )
-    if a.first.code != b.first.code and a.first.name == b.first.name:
+    if a.first.code != b.first.code and "system._target_" not in keys:
         notes.append(f"A was computed by code {a.first.code}, B by {b.first.code}.")
     columns = compared_by([a, b], a.clock)
     if (a.clock, a.first.machine) != (b.clock, b.first.machine):
@@ -148,9 +148,11 @@ def _said(line: PairRow, score: str) -> str:
         return f"{word} in {score} ({line.change:+.2f} points)"
     verb, what = ("sends", "bytes") if line.column.key == "mb_epoch" else ("needs", "time")
     share = line.share
+    if not share.n:
+        return f"{verb} {what}, where B {verb} none" if line.a.mean else f"{verb} no {what}, nor does B"
     more = Estimate(100 * (share.mean - 1), share.half and 100 * share.half, share.n)
     if not line.told:
-        return f"is not told apart from it in {what} ({more:+.1f} %)"
+        return f"is not told apart from B in {what} ({more:+.1f} %)"
     less = Estimate(abs(more.mean), more.half, more.n)
     return f"{verb} {less:.1f} % {'more' if line.told > 0 else 'less'}{'' if what == 'bytes' else ' ' + what}"
 
