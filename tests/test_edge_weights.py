@@ -238,6 +238,13 @@ def test_weights_that_cannot_be_used_are_one_sentence(tmp_path, weights, message
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_at_the_bounds_can_be_used(dtype):
+    weights = np.array([1e-30, 1e30], dtype)
+    got = csr.from_edges(np.array([0, 1]), np.array([1, 2]), 3, symmetrise=False, weights=weights)
+    np.testing.assert_array_equal(got.weights, weights.astype(np.float32))
+
+
 def test_a_graph_refuses_weights_of_another_shape_or_sign():
     graph = a_weighted_graph(1)
     with pytest.raises(InputError, match="one float32 per edge"):

@@ -89,7 +89,7 @@ OF_TORCH_GEOMETRIC |= {f"{part}_mask": ONES for part in ("train", "val", "test")
         ({"features": None}, "the features are missing"),
         ({**SPARSE, "attr_shape": [V, 6, 1]}, "not a matrix shape"),
         ({**SPARSE, "attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
-        ({**SPARSE, "attr_shape": [V, 1 << 33]}, "would take 1,374.4 GB of memory"),
+        ({**SPARSE, "attr_shape": [V, 1 << 33]}, "would take 34.4 GB of memory"),
         ({"labels": None}, "labels is missing"),
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
@@ -102,6 +102,10 @@ OF_TORCH_GEOMETRIC |= {f"{part}_mask": ONES for part in ("train", "val", "test")
         (
             {"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros((0, 2), int)},
             "indices has shape",
+        ),
+        (
+            {"features": np.full((V, 2), 1e39)},
+            "feature 0 of vertex 0 is 1e.39, more than float32 holds: scale",
         ),
         ({"features": np.ones(V)}, r"features of type float64 and shape \(40,\)"),
         ({"labels": np.full(V, 0.5)}, "label 0.5 is not a whole number"),
@@ -180,6 +184,8 @@ def test_mask_without_own_splits_is_refused(tmp_path):
     np.savez(tmp_path / "g.npz", **parts_of(small()))
     with pytest.raises(InputError, match="dataset.mask=1 chooses among own splits, but mine has none"):
         load(npz(tmp_path / "g.npz", mask=1), NOWHERE, seed=1)
+    with pytest.warns(UserWarning, match='dataset.mask=1 is ignored: split "random" draws its own'):
+        load(npz(tmp_path / "g.npz", mask=1, split="random"), NOWHERE, seed=1)
 
 
 def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
@@ -195,6 +201,11 @@ def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
     np.savez(tmp_path / "g.npz", **stored)
     with pytest.raises(InputError, match="dataset.normalise_features=true .* mine has -4.0 at vertex 7"):
         load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
+    stored["features"][7] = 3e38
+    for form in (stored, {**stored, "features": None, **compressed(stored["features"], "attr_")}):
+        np.savez(tmp_path / "g.npz", **{key: value for key, value in form.items() if value is not None})
+        with pytest.raises(InputError, match="the features of mine at vertex 7 have a sum beyond float32"):
+            load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
 
 
 # -- the fingerprint --

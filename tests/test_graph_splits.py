@@ -9,6 +9,7 @@ from harness.base.errors import InputError, typed
 from harness.data import csr, splits
 from harness.data.config import DatasetConfig
 from harness.data.graph import Graph, validate
+from harness.data.partition.shard import Csr
 
 
 @given(st.lists(st.integers(-1, 3), min_size=5, max_size=200), st.integers(0, 9))
@@ -91,6 +92,14 @@ NAN[2, 1] = np.nan
     ("changes", "says"),
     [
         ({"indptr": np.array([0, 1, 3, 5, 6], np.uint64)}, "g: indptr holds uint64; convert it to int32"),
+        ({"indices": np.array([1, 0, 2, 1, 3, 2], ">i4")}, "indices holds >i4; convert it to int32"),
+        ({"name": 3}, "name=3 is a int; give a str"),
+        ({"symmetric": 1}, "symmetric=1 is a int; give a bool"),
+        ({"num_classes": 2.0}, "num_classes=2.0 is a float; give a int"),
+        (
+            {"features": Csr([0, 1, 2, 3, 4], np.zeros(4, np.int32), 2)},
+            "a Csr of other things than arrays; build it with harness.data.csr.sparse_rows",
+        ),
         (
             {"indices": [1, 0, 2, 1, 3, 2]},
             r"indices is a list of shape \(6,\); give a numpy",

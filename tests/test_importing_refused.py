@@ -34,6 +34,16 @@ TABLES = [
     ({"edges": "a\nb\n"}, (), ["edges.csv", "has 1 column: give source, target"]),
     ({"edges": ""}, (), ["edges.csv", "it has no rows"]),
     ({"features": "id,x,label\na,1,1\nb,tall,0\n"}, (), ["features.csv", "line 3", '"tall"', "--drop"]),
+    (
+        {"features": "id,x,label\na,1,1\nb,1e39,0\n"},
+        (),
+        ["features.csv", "feature 0 of vertex 1 is 1e+39, more than float32 holds", "--drop"],
+    ),
+    (
+        {"features": "id,x,label\na,1,0\nb,1,0\nc,1,0\nd,1,0\ne,1,0\n"},
+        (),
+        ['file "', 'features.csv": ', "classes"],
+    ),
     ({"features": "id,x,label\na,1,1\na,2,0\n"}, (), ["line 3", 'vertex "a" has a row above']),
     (
         {"features": "id,x\na,1\nb,2\n"},
@@ -89,6 +99,7 @@ def test_a_file_that_is_there_is_kept(tmp_path, capsys):
         ({"edge_index": None}, "has no edges"),
         ({"x": None}, "has no features"),
         ({"train_mask": None}, "give all three or none"),
+        ({"train_mask": torch.arange(16)}, "the mask of train holds 2: give true or false for each vertex"),
         ({"x": torch.full((16, 2), torch.nan)}, "NaN"),
         ({"x": torch.tensor(1.0)}, "features have shape (): give [vertices, features]"),
         ({"edge_index": torch.zeros(16, 2, dtype=int)}, "edge_index has shape (16, 2): give [2, edges]"),

@@ -18,8 +18,9 @@ from harness.data.partition.shard import Csr
 if TYPE_CHECKING:
     from scipy import sparse
 
-# Weights inside these bounds have sums, and reciprocals of sums, that float32 can hold.
-SMALLEST, LARGEST = 1e-30, 1e30
+# Weights inside these bounds have sums, and reciprocals of sums, that float32 can hold. A bound counts as
+# inside, also as the float32 nearest to it.
+SMALLEST, LARGEST = np.float32(1e-30), np.float32(1e30)
 
 
 class InEdges(NamedTuple):
@@ -190,14 +191,16 @@ def _checked_weights(weights: np.ndarray | None, edges: int) -> np.ndarray | Non
             " one number per edge"
         )
     wide = weights.astype(np.float64)
-    bad = ~((wide == 0) | ((wide >= SMALLEST) & (wide <= LARGEST)))  # NaN, which fails all, is bad
+    with np.errstate(over="ignore"):
+        held = weights.astype(np.float32)
+    bad = ~((wide == 0) | ((held >= SMALLEST) & (held <= LARGEST)))  # NaN, which fails all, is bad
     if bad.any():
         edge = int(np.argmax(bad))
         raise InputError(
             f"edge_weight={wide[edge]:g} of edge {edge} cannot be used: give 0, or {SMALLEST:g} to"
             f" {LARGEST:g}"
         )
-    return None if np.all(wide == 1) else weights.astype(np.float32)
+    return None if np.all(wide == 1) else held
 
 
 def conflict(

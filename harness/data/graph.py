@@ -152,7 +152,11 @@ def _faults(graph: Graph) -> Iterator[str]:
 
 
 def _no_arrays(graph: Graph) -> Iterator[str]:
-    """A sentence for each field that is no array, has another number of dimensions, or no type of index."""
+    """A sentence for each field that is of another type than it has to be, or that is no array, has another
+    number of dimensions, or no type of index."""
+    for field, kind in (("name", str), ("symmetric", bool), ("num_classes", int)):
+        if type(value := getattr(graph, field)) is not kind:
+            yield f"{field}={value!r} is a {type(value).__name__}; give a {kind.__name__}"
     if not isinstance(graph.features, Table):
         yield f"features is a {type(graph.features).__name__}; give a numpy array, or a Csr"
     for field in ("indptr", "indices", "labels", "train", "val", "test", "weights"):
@@ -162,8 +166,18 @@ def _no_arrays(graph: Graph) -> Iterator[str]:
         if not isinstance(value, np.ndarray) or not 1 <= value.ndim <= most:
             found = f"{field} is a {type(value).__name__} of shape {np.shape(value)}"
             yield f"{found}; give a numpy array of one {'or two dimensions' if most == 2 else 'dimension'}"
-        if field in ("indptr", "indices") and value.dtype.kind != "i":
+        if field in ("indptr", "indices") and not _is_index(value):
             yield f"{field} holds {value.dtype}; convert it to int32"
+    if isinstance(features := graph.features, Csr):
+        parts = (features.indptr, features.indices, features.entries())
+        if not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts) or not all(
+            map(_is_index, parts[:2])
+        ):
+            yield "features are a Csr of other things than arrays; build it with harness.data.csr.sparse_rows"
+
+
+def _is_index(values: np.ndarray) -> bool:
+    return values.dtype.kind == "i" and values.dtype.isnative
 
 
 def _ascends(rows: Csr) -> bool:

@@ -146,13 +146,24 @@ def table(path: Path, dtype: type) -> np.ndarray:
 
 
 def features_of(values: np.ndarray) -> np.ndarray:
-    """`values` as [V, F] float32, one row after another in memory; not copied where they are that already."""
+    """`values` as [V, F] float32, one row after another in memory; not copied where they are that already.
+    InputError where they are no numbers, or finite ones that float32 cannot hold."""
     if values.ndim != 2 or values.dtype.kind not in "iufb":
         raise InputError(
             f"features of type {values.dtype} and shape {values.shape} cannot be used; give numbers in "
             "[vertices, dimension]"
         )
-    return np.ascontiguousarray(values, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        found = np.ascontiguousarray(values, dtype=np.float32)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 4:
+        beyond = np.isinf(found) & np.isfinite(values)
+        if beyond.any():
+            vertex, column = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+            raise InputError(
+                f"feature {column} of vertex {vertex} is {values[vertex, column]:g}, more than float32 holds:"
+                " scale the features"
+            )
+    return found
 
 
 def sparse_features(parts: dict[str, np.ndarray], path: Path) -> Table:
@@ -167,9 +178,12 @@ def sparse_features(parts: dict[str, np.ndarray], path: Path) -> Table:
     if indptr.size != rows + 1:
         raise InputError(f"attr_indptr has {indptr.size} entries for {rows} rows; give one more than rows")
     dense = 4 * rows * columns
-    affordable(path, dense)
+    affordable(path, 4 * columns)  # a model has a weight for each column, or more
     found = sparse_rows(indptr, indices, values, columns, "attr")
-    return found if dense >= LARGE and 2 * found.nbytes <= dense else found.dense()
+    if dense >= LARGE and 2 * found.nbytes <= dense:
+        return found
+    affordable(path, dense)
+    return found.dense()
 
 
 def check_square(shape: np.ndarray, vertices: int) -> None:

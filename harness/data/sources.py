@@ -126,7 +126,7 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
     has none."""
     if raw.masks is None:
         train = val = test = np.zeros(len(raw.features), bool)
-        if config.mask:
+        if config.mask and config.split == "own":
             raise InputError(
                 f"dataset.mask={config.mask} chooses among own splits, but {config.label} has none:"
                 " leave it at 0"
@@ -162,19 +162,25 @@ def _with_split(graph: Graph, masks: splits.Masks) -> Graph:
 def _normalise(graph: Graph) -> None:
     """Divide every row of features by its sum, in place; a row of zeros stays."""
     features = graph.features
-    if isinstance(features, Csr):
-        features.values = values = features.entries()
-        row = np.repeat(np.arange(len(features)), np.diff(features.indptr))
-        sums = features.row_sums().astype(np.float32)[row]  # [entries] the sum of each entry's row
-    else:
-        values, row = features, np.arange(len(features))
-        sums = features.sum(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        if isinstance(features, Csr):
+            features.values = values = features.entries()
+            row = np.repeat(np.arange(len(features)), np.diff(features.indptr))
+            sums = features.row_sums().astype(np.float32)[row]  # [entries] the sum of each entry's row
+        else:
+            values, row = features, np.arange(len(features))
+            sums = features.sum(axis=1, keepdims=True)
     if values.min(initial=0) < 0:
         lowest = np.unravel_index(np.argmin(values), values.shape)
         raise InputError(
             f"dataset.normalise_features=true divides by the sum of features of 0 or more, but {graph.name} "
             f"has {values[lowest]} at "
             f"vertex {row[lowest[0]]}: leave it false"
+        )
+    if np.isinf(sums).any():
+        raise InputError(
+            f"dataset.normalise_features=true divides by sums, but the features of {graph.name} at vertex"
+            f" {row[int(np.argmax(np.isinf(sums)))]} have a sum beyond float32: leave it false"
         )
     sums[sums == 0] = 1
     values /= sums

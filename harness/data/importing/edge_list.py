@@ -43,6 +43,7 @@ def read(edges: Path, features: Path, labels: Path | None, *, header: bool | Non
         vertex_ids=found.vertex_ids,
         class_names=found.class_names,
         assumed=assumed,
+        tables=[features, *([labels] if labels else [])],
     )
 
 

@@ -12,6 +12,7 @@ from harness.base.errors import InputError, writing
 from harness.data.config import DatasetConfig
 from harness.data.csr import InEdges, conflict, from_edges
 from harness.data.graph import Graph
+from harness.data.importing.text import is_number
 from harness.data.npz import SPLITS
 from harness.data.sources import load
 
@@ -24,6 +25,7 @@ class ImportedGraph:
     """A graph as its source gives it.
 
     source    what it was read from
+    tables    the files of its features, labels and split, where they are others than `source`
     edges     [E, 2] integers, source and target
     features  [V, F] numbers
     labels    [V] whole numbers, -1 or NaN for none; or [V, C] of 0 and 1
@@ -45,6 +47,7 @@ class ImportedGraph:
     vertex_ids: Sequence[str] | None = None
     class_names: Sequence[str] | None = None
     assumed: dict[str, str] = field(default_factory=dict)
+    tables: Sequence[Path] = ()
 
 
 def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = None) -> list[str]:
@@ -57,7 +60,7 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = N
             f'file "{found.source}": edges of type {found.edges.dtype} and shape {found.edges.shape} are no'
             " pairs of vertex numbers: give [edges, 2] integers"
         )
-    # Errors name the source, both those of the edges here and those of the reader that training uses below.
+    # Errors name a file: those of the edges here, and those of all else by the reader that training uses.
     try:
         src, dst = found.edges.T
         listed = from_edges(src, dst, len(found.features), symmetrise=False, weights=found.weights)
@@ -88,7 +91,8 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = N
         graph = load(made, path.parent, 0)
     except InputError as error:
         said = str(error).removeprefix(f'file "{path}": ').removeprefix("imported: ")
-        raise InputError(f'file "{found.source}": {said}') from None
+        where = " or ".join(f'"{table}"' for table in found.tables or [found.source])
+        raise InputError(f"file {where}: {said}") from None
     return _summary(found, listed, graph, out, why)
 
 
@@ -161,8 +165,8 @@ def _classes(found: ImportedGraph, graph: Graph) -> str:
         return f"0 to {graph.num_classes - 1}, as in the source"
     named = [f"{number} = {name}" for number, name in enumerate(found.class_names)]
     more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-    numbers = [name for name in found.class_names if name.isdigit()]
-    words = [name for name in found.class_names if not name.isdigit()]
+    numbers = [name for name in found.class_names if is_number(name)]
+    words = [name for name in found.class_names if not is_number(name)]
     mixed = f"; {numbers[0]} is a number and {words[0]} is not, so look at them" if numbers and words else ""
     return f"named, in order of name: {', '.join(named[:SHOWN])}{more} (kept as class_names){mixed}"
 

@@ -74,7 +74,7 @@ def read(path: Path) -> ImportedGraph:
     for split, names in MASKS.items():
         if any(stored.get(name) is not None for name in names):
             # torch_geometric has alternative splits in columns, the npz in rows.
-            masks[split] = _array(path, stored, names, split).T.astype(bool)
+            masks[split] = _mask(path, split, _array(path, stored, names, split))
     return ImportedGraph(
         source=path,
         edges=np.ascontiguousarray(edges.T),
@@ -84,6 +84,18 @@ def read(path: Path) -> ImportedGraph:
         masks=masks,
         assumed=assumed,
     )
+
+
+def _mask(path: Path, split: str, values: np.ndarray) -> np.ndarray:
+    """[V] or [K, V] bool of a mask [V] or [V, K]. InputError where it holds more than 0 and 1, as a list of
+    vertices does."""
+    if not np.isin(values, (0, 1)).all():
+        odd = values[~np.isin(values, (0, 1))][0]
+        raise InputError(
+            f'file "{path}": the mask of {split} holds {odd}: give true or false for each vertex, and no list'
+            " of vertices"
+        )
+    return values.T.astype(bool)
 
 
 def _array(path: Path, stored: Mapping[str, Any], names: Sequence[str], what: str) -> np.ndarray:

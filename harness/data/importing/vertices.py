@@ -12,7 +12,7 @@ from harness.data.importing import text
 from harness.data.importing.imported import SPLIT_WORDS
 from harness.data.importing.text import Table
 from harness.data.npz import SPLITS
-from harness.data.raw import class_count
+from harness.data.raw import class_count, features_of
 
 IDS = ("id", "ids", "node", "node_id", "nodeid", "vertex", "vertex_id", "name")
 LABEL, SPLIT = ("label", "labels", "y", "class", "target"), ("split", "fold", "set")
@@ -96,7 +96,10 @@ def read(
         raise InputError(f'file "{features}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)
     masks = {} if split is None else _masks(of_labels, split, order)
-    numbers = table.numbers(kept, ", or leave the column out with --drop").astype(np.float32)
+    try:
+        numbers = features_of(table.numbers(kept, ", or leave the column out with --drop"))
+    except InputError as error:
+        raise InputError(f'file "{features}": {error}, or leave the column out with --drop') from None
     return Vertices(ids, numbers, found, names, masks, table.path)
 
 

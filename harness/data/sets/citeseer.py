@@ -5,7 +5,7 @@ from harness.data.planetoid import planetoid_set
 SET = planetoid_set(
     "CiteSeer",
     vertices=3_327, edges=9_104, features=3_703, classes=6, homophily=0.738,
-    splits=(120, 500, 1000), size=1_000_000,
+    splits=(120, 500, 1000), size=1_005_101,
     sha256={
         "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
         "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",

@@ -5,7 +5,7 @@ from harness.data.planetoid import planetoid_set
 SET = planetoid_set(
     "Cora",
     vertices=2_708, edges=10_556, features=1_433, classes=7, homophily=0.81,
-    splits=(140, 500, 1000), size=600_000,
+    splits=(140, 500, 1000), size=550_325,
     sha256={
         "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
         "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",

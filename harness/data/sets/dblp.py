@@ -8,7 +8,7 @@ SET = RealSet(
     files=("raw/dblp.npz",),
     read=read_attributed,
     vertices=17_716, edges=105_734, features=1_639, classes=4, homophily=0.828,
-    own_split=False, size=2_300_000,
+    own_split=False, size=2_370_645,
     sha256={"dblp.npz": "733c4ec2eec712a3c2b6cf9660ba9f4e1bdf4ce27869114f1de29d8e7a5a24f5"},
     url="https://github.com/abojchevski/graph2gauss/raw/master/data/",
     licence="MIT",
