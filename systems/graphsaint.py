@@ -161,10 +161,4 @@ class Graphsaint(BatchSystem):
             x = torch.from_numpy(table[self.own[rows]]) if isinstance(table, Csr) else table[taken]
             self.recorder.work(moved(x, of=len(self.own_features)))
         weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(precision()))
-        return Batch(
-            x,
-            blocks,
-            self.labels[taken[: len(seeds)]],
-            self.total,
-            weights=weights.to(self.device),
-        )
+        return Batch(x, blocks, self.labels[taken[: len(seeds)]], self.total, weights=weights.to(self.device))

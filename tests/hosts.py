@@ -90,11 +90,7 @@ class Hosts:
     """
 
     def __init__(
-        self,
-        scratch: Path,
-        count: int = 2,
-        mbit: int | None = None,
-        bad: tuple[float, float] | None = None,
+        self, scratch: Path, count: int = 2, mbit: int | None = None, bad: tuple[float, float] | None = None
     ):
         self.scratch, self.names = scratch, [f"halobench-{os.getpid()}-{host}" for host in range(count)]
         self.commands: list[Command] = []

@@ -77,10 +77,7 @@ def test_a_value_beside_zero_has_no_ratio():
 
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
     path = tmp_path / "a.json"
-    found = [
-        line(FAST, peer_samples=[1.9, 2.0, 2.1]),
-        lines.BenchLine("epoch", "DGL", math.nan, "s"),
-    ]
+    found = [line(FAST, peer_samples=[1.9, 2.0, 2.1]), lines.BenchLine("epoch", "DGL", math.nan, "s")]
     lines.write(found, path, {"epoch": Load(before=1.0, after=2.0, others=0.25)})
     content = json.loads(path.read_text())
     assert content["lines"][0]["samples"] == FAST and content["lines"][0]["peer_samples"] == [1.9, 2.0, 2.1]

@@ -57,8 +57,7 @@ def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
 
 
 @pytest.mark.parametrize(
-    "bits, quantised, scatter",
-    [(8, True, "value"), (4, True, "fp32"), (8, False, "value")],
+    "bits, quantised, scatter", [(8, True, "value"), (4, True, "fp32"), (8, False, "value")]
 )
 def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatter):
     graph = random_graph(12, vertices=40)

@@ -117,10 +117,7 @@ def changed(**keys) -> dict:
         (changed(compare="ratio", published=-2), "published=-2 is no ratio: give more than 0"),
         (changed(compare="ratio", neutral=0), "neutral=0.0 is no ratio: give more than 0"),
         (changed(measure={**REPLAYED, "times": "x"}), "measure.times=x: give a number above 0"),
-        (
-            changed(measure={"metric": "x", "epochs": 5}),
-            "measure.epochs=5: give the first and",
-        ),
+        (changed(measure={"metric": "x", "epochs": 5}), "measure.epochs=5: give the first and"),
         (changed(measure={**REPLAYED, "more": "x"}), "measure.more=x: give rows"),
         (changed(measure={**REPLAYED, "booked": "pack"}), "measure.booked=pack: give names of segments"),
         (changed() | {"cause": "nobody"}, 'cause="nobody" is not known'),

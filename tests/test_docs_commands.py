@@ -59,12 +59,7 @@ HERE = {
 # interpreter, a GPU, or minutes of what other tests take shortened.
 BY_CI = {"env", "simgrid", "test", "lint", "site", "wheel", "nightly"}
 PRINTED = {"coverage", "test-python", "bench", "gpu", "fidelity", "size"}
-MADE = {
-    "demo": (),
-    "help": (),
-    "torture": ("SECONDS=20", "SEED=3"),
-    "figures": ("FIG=capgnn_rapa",),
-}
+MADE = {"demo": (), "help": (), "torture": ("SECONDS=20", "SEED=3"), "figures": ("FIG=capgnn_rapa",)}
 
 
 def test_no_command_is_tried_by_nobody():

@@ -93,10 +93,7 @@ def written(words: list[str]) -> list[Path]:
 
 
 REPORTS = fewest(
-    [
-        *of("report", "report claims", "replay", "runs"),
-        *of("report html", nightly=("docs/howto/page",)),
-    ],
+    [*of("report", "report claims", "replay", "runs"), *of("report html", nightly=("docs/howto/page",))],
     lambda command: {(command.name, word) for word in command.rest},
 )
 

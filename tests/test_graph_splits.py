@@ -100,10 +100,7 @@ NAN[2, 1] = np.nan
             {"features": Csr([0, 1, 2, 3, 4], np.zeros(4, np.int32), 2)},
             "a Csr of other things than arrays; build it with harness.data.csr.sparse_rows",
         ),
-        (
-            {"indices": [1, 0, 2, 1, 3, 2]},
-            r"indices is a list of shape \(6,\); give a numpy",
-        ),
+        ({"indices": [1, 0, 2, 1, 3, 2]}, r"indices is a list of shape \(6,\); give a numpy"),
         ({"val": np.arange(4)[:, None] == 2}, r"val is a ndarray of shape \(4, 1\)"),
         ({"features": [[1.0]] * 4}, "features is a list; give a numpy array, or a Csr"),
         ({"indptr": np.array([0], np.int32)}, "g: the graph has no vertices"),

@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import dense, pscgcn
-from tests.oracles.samples import (
-    DEEP,
-    random_blocks,
-    random_graph,
-    random_weights,
-)
+from tests.oracles.samples import DEEP, random_blocks, random_graph, random_weights
 
 SCORES = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=1, max_size=12).map(np.array)
 RATES = st.floats(0.01, 1.0)

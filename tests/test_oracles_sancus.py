@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from tests.oracles import dense, sancus, sanqus
-from tests.oracles.samples import (
-    case,
-    draw,
-    random_blocks,
-    random_graph,
-    random_weights,
-)
+from tests.oracles.samples import case, draw, random_blocks, random_graph, random_weights
 
 
 def active_epochs(run: sancus.SancusHistory, layer: int, block: int) -> list[int]:

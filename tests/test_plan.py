@@ -119,8 +119,7 @@ def test_memory_is_planned_where_data_is_as_much_as_the_process(system, place, h
 
 
 @pytest.mark.parametrize(
-    "name, range_said",
-    [("cdfgnn", True), pytest.param("distdgl", False, marks=pytest.mark.nightly(5))],
+    "name, range_said", [("cdfgnn", True), pytest.param("distdgl", False, marks=pytest.mark.nightly(5))]
 )
 def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path, capsys):
     words = [f"system={name}", *SMALL, *here, *APART]
@@ -270,10 +269,7 @@ def test_who_reads_another_hosts_memory_is_said(system, reads, made):
         (["system=vanilla", *SMALL, "cluster=hosts/1g"], 'did you mean "hosts/10g"'),
         ([*SMALL, *APART], "system is not given: add system=NAME"),
         (["system=vanila", *SMALL, *APART], 'did you mean "vanilla"'),
-        (
-            ["system=vanilla", *SMALL, *APART, "probe=ten"],
-            "probe=ten is not a whole number: give one",
-        ),
+        (["system=vanilla", *SMALL, *APART, "probe=ten"], "probe=ten is not a whole number: give one"),
         (["system=vanilla", *SMALL, *APART, "probe=1"], "probe=1"),
         (["system=vanilla", *SMALL, *APART, "probe="], 'probe="" is not a whole number: give one'),
         (["system=vanilla", *SMALL, *APART, "probe=1:30"], "probe=1:30 is not a whole number: give one"),

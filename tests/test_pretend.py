@@ -111,11 +111,7 @@ def test_cuda_is_as_it_was_afterwards():
         (groups.strided, (), "all_reduce: Tensors must be contiguous"),
         (groups.short, (), "all_reduce: torch.int16 is no type of NCCL's"),
         (groups.another_order, (), "worker 1 is in broadcast .*, its operation 1; worker 0 is in another"),
-        (
-            groups.another_size,
-            (),
-            r"all_to_all.*: worker 0 sends 3 rows, of which worker 1 expects 2",
-        ),
+        (groups.another_size, (), r"all_to_all.*: worker 0 sends 3 rows, of which worker 1 expects 2"),
         (groups.written_in_flight, (0,), "what it receives was written while it was in flight"),
         (groups.written_in_flight, (1,), "what it sends was written while it was in flight"),
     ],

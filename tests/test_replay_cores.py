@@ -171,11 +171,7 @@ def test_a_larger_graphs_batches_take_as_much_longer():
 
 
 def sampled(
-    folder: Path,
-    sampler: list[float],
-    ahead: float | None = 0.0,
-    transport: float = 0.0,
-    threads: int = 1,
+    folder: Path, sampler: list[float], ahead: float | None = 0.0, transport: float = 0.0, threads: int = 1
 ) -> Trace:
     """A run of one worker with two batches per epoch, waited for for 5 ms each, and 10 ms of work after each,
     which posts an operation; `sampler` CPU seconds of the thread beside it, by epoch, and those of the

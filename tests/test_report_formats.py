@@ -156,11 +156,7 @@ def test_a_row_says_in_its_name_what_rows_do_not_share(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "scores, note",
-    [
-        ([0.7, 0.6, 0.8], "not told from exact"),
-        ([0.81, 0.69, 0.9], "ahead of exact"),
-        ([0.2, 0.1, 0.3], ""),
-    ],
+    [([0.7, 0.6, 0.8], "not told from exact"), ([0.81, 0.69, 0.9], "ahead of exact"), ([0.2, 0.1, 0.3], "")],
 )
 def test_a_note_says_where_exact_training_is_not_ahead_of_the_control(tmp_path, capsys, scores, note):
     runs(tmp_path, "exact", [0.71, 0.59, 0.80], role="reference")

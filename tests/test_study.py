@@ -240,10 +240,7 @@ def test_what_is_no_place_for_a_study_is_refused_before_anything_runs(tmp_path, 
     for out, said in (
         (page, "study.csv holds no tables of a study: move it away, or give another --out"),
         (folder, f"out={folder} is no place for a file"),
-        (
-            tmp_path / "study.csv" / "page.md",
-            "page.md cannot be written: File exists; give another --out",
-        ),
+        (tmp_path / "study.csv" / "page.md", "page.md cannot be written: File exists; give another --out"),
     ):
         assert study.main(["--out", str(out)]) == 2
         assert said in capsys.readouterr().err

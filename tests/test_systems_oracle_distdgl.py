@@ -96,10 +96,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(
     assert_booked(outcome, want, steps)
 
 
-@pytest.mark.parametrize(
-    "model, draws",
-    [("gcn", {}), ("gat", {"replace": True})],
-)
+@pytest.mark.parametrize("model, draws", [("gcn", {}), ("gat", {"replace": True})])
 def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(pool, model, draws):
     graph = random_graph(4, vertices=40, directed=False)
     how = Settings(model=systems.small(model, 3, dropout=0.4), epochs=3)

@@ -111,10 +111,7 @@ def test_weights_are_unbiased_over_the_counted_sets(graph, kind, budget, length,
 
 @settings(max_examples=25)
 @given(
-    graph=graphs(min_vertices=2),
-    seed=SEEDS,
-    mixed=st.booleans(),
-    index=st.sampled_from([np.int32, np.int64]),
+    graph=graphs(min_vertices=2), seed=SEEDS, mixed=st.booleans(), index=st.sampled_from([np.int32, np.int64])
 )
 def test_an_induced_graph_has_the_edges_between_its_vertices(graph, seed, mixed, index):
     """Numbered as they are given: two ascending runs, as a batch has them, or one."""

@@ -6,11 +6,7 @@ import torch
 from systems.llcg import Llcg
 from tests.graphs import random_graph as larger_graph
 from tests.oracles import dense, llcg
-from tests.oracles.samples import (
-    assert_same_run,
-    random_graph,
-    random_weights,
-)
+from tests.oracles.samples import assert_same_run, random_graph, random_weights
 from tests.oracles.split import blocks_of
 
 

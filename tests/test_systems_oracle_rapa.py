@@ -67,10 +67,7 @@ def test_rapa_equals_its_oracle(
         "features": features,
     }
     settings = Settings(
-        model=systems.small(model, layers),
-        epochs=5,
-        seed=seed % 100,
-        cluster={"devices": devices},
+        model=systems.small(model, layers), epochs=5, seed=seed % 100, cluster={"devices": devices}
     )
     outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), parts, settings=settings)
     passed = asked(graph, outcome.assignment, devices, knobs).partition()

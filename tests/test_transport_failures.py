@@ -159,10 +159,7 @@ def memory_without(comm, what, folder, transport) -> tuple[str, str]:
     [
         ("own", "gets no memory: Permission denied"),
         ("others", "cannot open the others' memory: Permission denied"),
-        (
-            "another process",
-            "cannot open the others' memory: their process ids mean other processes here",
-        ),
+        ("another process", "cannot open the others' memory: their process ids mean other processes here"),
     ],
 )
 def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker_or_sockets(pool, what, reason, tmp_path):

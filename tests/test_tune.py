@@ -181,7 +181,7 @@ def test_tables_and_the_page_show_both_tracks_and_trials_only_alone(both, tmp_pa
     rows = formats.numbers(compared).set_index("system")
     ours = rows[rows.dataset != "cora"]
     assert [label.split(" model")[0] for label in rows.index] == [
-        *("plain", "bns fixed", "bns tuned", "vanilla fixed", "vanilla tuned"),
+        *("plain", "bns fixed", "bns tuned", "vanilla fixed", "vanilla tuned")
     ]
     assert set(ours.dataset) == {"twin/flickr (fixed and tuned)"}
     gains = ours.less_fixed[["tuned" in label for label in ours.index]]

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def end_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the kernel was asked
         os._exit(1)
+
+
+def limit(which: int, value: int) -> None:
+    """Set a limit of this process (`resource.RLIMIT_*`) to `value`, where it is not lower already."""
+    _, hard = resource.getrlimit(which)
+    resource.setrlimit(which, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 class LimitReached(RuntimeError):

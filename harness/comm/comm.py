@@ -23,6 +23,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,21 +116,13 @@ class Comm(Wire):
         if hollow(received) and not hollow(rows):  # of a dry run, which knows these values
             received = rows.new_empty(sum(receive), width)
         halved = self.halved(rows.dtype, layer, purpose)
-        outgoing, incoming = (
-            self._wire(rows, (direction, purpose, layer, slot, "out"), halved),
-            self._wire_like(received, (direction, purpose, layer, slot, "in"), halved),
-        )
+        outgoing = self._wire(rows, (direction, purpose, layer, slot, "out"), halved)
+        incoming = self._wire_like(received, (direction, purpose, layer, slot, "in"), halved)
         row_bytes = width * outgoing.element_size()
-        flight = self._post(
-            "exchange",
-            layer,
-            direction,
-            purpose,
-            {p: ((counted or send)[p], send[p] * row_bytes) for p in self.peers},
-            lambda: self.transport.exchange(incoming, outgoing, receive, send),
-            finish=self._unwire(received, incoming),
-        )
-        return flight, received
+        sends = {p: ((counted or send)[p], send[p] * row_bytes) for p in self.peers}
+        start = partial(self.transport.exchange, incoming, outgoing, receive, send)
+        finish = self._unwire(received, incoming)
+        return self._post("exchange", layer, direction, purpose, sends, start, finish=finish), received
 
     def exchange_now(self, rows: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
         """`start_exchange`, with the same arguments, waited for at once; returns the received rows."""
@@ -173,32 +166,20 @@ class Comm(Wire):
         """
         own = blocks[self.rank]
         halved = self.halved(own.dtype, layer, purpose)
-        wires = {
-            j: (
-                self._wire(blocks[j], (direction, purpose, layer, j), halved)
-                if j == self.rank
-                else self._wire_like(blocks[j], (direction, purpose, layer, j), halved)
-            )
-            for j in roots
-        }
-        sends = (
-            dict.fromkeys(self.peers, (own.shape[0], wires[self.rank].nbytes)) if self.rank in roots else {}
-        )
+        wires = {}
+        for j in roots:
+            made = self._wire if j == self.rank else self._wire_like
+            wires[j] = made(blocks[j], (direction, purpose, layer, j), halved)
+        sent = (own.shape[0], wires[self.rank].nbytes) if self.rank in roots else None
+        sends = dict.fromkeys(self.peers, sent) if sent else {}
 
         def finish() -> None:
             for j in roots:
                 if j != self.rank and (copy := self._unwire(blocks[j], wires[j])) is not None:
                     copy()
 
-        return self._post(
-            "broadcast",
-            layer,
-            direction,
-            purpose,
-            sends,
-            lambda: self.transport.broadcast(wires),
-            finish=finish,
-        )
+        start = partial(self.transport.broadcast, wires)
+        return self._post("broadcast", layer, direction, purpose, sends, start, finish=finish)
 
     def all_gather_flag(self, flag: bool, layer: int) -> list[bool]:
         """Every worker's flag, in rank order; sends one byte to every peer, and waits."""
@@ -206,15 +187,9 @@ class Comm(Wire):
             return [flag]
         mine = torch.full((self.size - 1,), flag, dtype=torch.uint8, device=self._wire_device)
         theirs, ones = torch.empty_like(mine), [int(p != self.rank) for p in range(self.size)]
-        self._post(
-            "all_gather",
-            layer,
-            "forward",
-            "flags",
-            dict.fromkeys(self.peers, (1, 1)),
-            lambda: self.transport.exchange(theirs, mine, ones, ones),
-            blocking=True,
-        ).wait()
+        sends = dict.fromkeys(self.peers, (1, 1))
+        start = partial(self.transport.exchange, theirs, mine, ones, ones)
+        self._post("all_gather", layer, "forward", "flags", sends, start, blocking=True).wait()
         flags = [bool(f) for f in theirs.tolist()]
         return [*flags[: self.rank], flag, *flags[self.rank :]]
 
@@ -253,15 +228,10 @@ class Comm(Wire):
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
         wire = self._wire(tensor, (purpose, layer))
+        start, finish = partial(self.transport.all_reduce, wire), self._unwire(tensor, wire)
+        sends = {(self.rank + 1) % self.size: (0, mine)}
         flight = self._post(
-            "all_reduce",
-            layer,
-            direction,
-            purpose,
-            {(self.rank + 1) % self.size: (0, mine)},
-            lambda: self.transport.all_reduce(wire),
-            blocking=True,
-            finish=self._unwire(tensor, wire),
+            "all_reduce", layer, direction, purpose, sends, start, blocking=True, finish=finish
         )
         if wait:
             flight.wait()

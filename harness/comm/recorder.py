@@ -267,14 +267,7 @@ class Recorder:
     # -- communication --
 
     def posted(
-        self,
-        name: str,
-        layer: int,
-        bytes: int,
-        to: Mapping[int, int],
-        id: str,
-        blocking: bool,
-        route: Route,
+        self, name: str, layer: int, bytes: int, to: Mapping[int, int], id: str, blocking: bool, route: Route
     ) -> Span | None:
         """Begin the span of an operation in flight; None outside training, where nothing is recorded. bytes:
         all that it sends; to: bytes by peer, in ascending order of peers."""

@@ -44,13 +44,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        rank: int,
-        comm: Comm,
-        run: str = "",
-        started: int = 0,
-        keeper: bool | None = None,
+        self, folder: Path, rank: int, comm: Comm, run: str = "", started: int = 0, keeper: bool | None = None
     ):
         self.keeper = rank == 0 if keeper is None else keeper
         self.folder, self.rank, self.comm, self.run = folder, rank, comm, run

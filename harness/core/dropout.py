@@ -86,15 +86,9 @@ def _drop_on_cpu(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, 
     if hollow(x):
         return out
     parts = 1 if x.numel() < SERIAL_BELOW else use_threads()
-    _drop_parts(
-        len(ids) * np.arange(parts + 1) // parts,
-        x.numpy(),
-        ids.numpy(),
-        np.uint64(base & (2**64 - 1)),
-        np.uint64(threshold),
-        x.numpy().dtype.type(scale),
-        out.numpy(),
-    )
+    bounds, rows = len(ids) * np.arange(parts + 1) // parts, x.numpy()
+    key, least = np.uint64(base & (2**64 - 1)), np.uint64(threshold)
+    _drop_parts(bounds, rows, ids.numpy(), key, least, rows.dtype.type(scale), out.numpy())
     return out
 
 

@@ -13,16 +13,7 @@ from harness.base.autograd import applied
 from harness.comm.sparse import Given
 from harness.core.adjacency import Propagation
 from harness.core.counting import times
-from harness.core.features import (
-    Rows,
-    SparseRows,
-    dense,
-    filled,
-    first_rows,
-    rows_times,
-    saves,
-    sparse_rows,
-)
+from harness.core.features import Rows, SparseRows, dense, filled, first_rows, rows_times, saves, sparse_rows
 from harness.core.kernels.spmm import Kernel, spmm
 from harness.core.propagate import HaloDropout
 
@@ -50,12 +41,7 @@ class StaticInput:
     """
 
     def __init__(
-        self,
-        adjacency: Propagation,
-        x: Given,
-        x_halo: Given | None,
-        kernel: Kernel,
-        rows_only: bool = False,
+        self, adjacency: Propagation, x: Given, x_halo: Given | None, kernel: Kernel, rows_only: bool = False
     ):
         self.adjacency, self.recorder = adjacency, kernel.recorder
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])

@@ -176,11 +176,7 @@ class Model(nn.Module):
             layer.skip = nn.Parameter(glorot(f_in, f_out, generator)) if project else None
 
     def forward(
-        self,
-        x: torch.Tensor,
-        static: Static | None,
-        strategy: Strategy,
-        drops: list[HaloDropout],
+        self, x: torch.Tensor, static: Static | None, strategy: Strategy, drops: list[HaloDropout]
     ) -> torch.Tensor:
         """Logits [n, C] of the worker's own vertices.
 

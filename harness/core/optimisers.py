@@ -79,9 +79,5 @@ class Sgd(Optimiser):
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         return torch.optim.SGD(
-            parameters,
-            lr=lr,
-            weight_decay=self.weight_decay,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
+            parameters, lr=lr, weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov
         )

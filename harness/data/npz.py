@@ -37,7 +37,7 @@ def read(path: Path, symmetrise: bool | None) -> raw.Raw:
     """The graph in `path`; `symmetrise` None adds the reverse of every edge unless the file is `directed`.
 
     Raises InputError for every way in which the file is not as documented."""
-    names = _names(path)
+    names = names_in(path)
     with raw.reading(path):
         _present(names)
     parts = raw.arrays(path, (), KEYS)
@@ -80,22 +80,8 @@ def graph_of(
     return raw.Raw(edges, features, labels, num_classes, masks)
 
 
-def is_weighted(path: Path) -> bool:
-    """Whether the file holds edge weights."""
-    return "edge_weight" in _names(path)
-
-
-def has_split(path: Path) -> bool:
-    """Whether the file holds splits of its own."""
-    return set(SPLITS) <= set(_names(path))
-
-
-def check_there(path: Path) -> None:
-    """Raise InputError where no npz file is at `path`."""
-    _names(path)
-
-
-def _names(path: Path) -> list[str]:
+def names_in(path: Path) -> list[str]:
+    """The names of the file's arrays. Raises InputError where no npz file is at `path`."""
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "not a file"
         others = (each.name for each in path.parent.glob("*.npz") if each.is_file())

@@ -35,7 +35,7 @@ class Source(DatasetConfig, Dataset):
 
     def check_there(self) -> None:
         if self.source == "npz":
-            npz.check_there(_npz(self))
+            npz.names_in(_npz(self))
 
     def load(self, data_dir: Path, seed: int) -> Graph:
         return load(self, data_dir, seed)
@@ -104,8 +104,9 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
         files: tuple[Path, ...] = ()
     elif config.source == "npz":
         files = (_npz(config),)
-        own_split = npz.has_split(files[0])
-        if npz.is_weighted(files[0]):
+        names = npz.names_in(files[0])
+        own_split = set(npz.SPLITS) <= set(names)
+        if "edge_weight" in names:
             found["weights"] = True
     else:
         files = real.find(config.name, Path(data_dir).expanduser())

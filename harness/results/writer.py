@@ -21,6 +21,9 @@ from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
 ORDER = ("comm", "spans", "metrics", "epochs")
+SENT = TABLES["comm"].names[2:]  # the columns after epoch and worker
+# What a span and the table call alike.
+ALIKE = ("kind", "name", "layer", "bytes", "flops", "id", "blocking", "route")
 
 
 class TraceWriter:
@@ -67,18 +70,7 @@ class TraceWriter:
         compute, exposed = _seconds(thread, "compute"), _seconds(thread, "wait")
         key = {"epoch": epoch.epoch, "worker": self.worker}
         self._append(
-            comm=[
-                {
-                    **key,
-                    "layer": layer,
-                    "direction": direction,
-                    "purpose": purpose,
-                    "peer": peer,
-                    "rows": r,
-                    "bytes": b,
-                }
-                for (layer, direction, purpose, peer), (r, b) in epoch.sent.items()
-            ],
+            comm=[{**key, **dict(zip(SENT, (*of, *counts)))} for of, counts in epoch.sent.items()],
             spans=[self._span(epoch.epoch, s) for s in thread]
             + [self._span(number, s) for number, s in landed],
             metrics=[
@@ -134,20 +126,13 @@ class TraceWriter:
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:
         return {
+            **{name: getattr(s, name) for name in ALIKE},
             "epoch": epoch,
             "worker": self.worker,
-            "kind": s.kind,
-            "name": s.name,
-            "layer": s.layer,
             "start_s": s.start,
             "end_s": s.end or None,
             "cpu_s": s.cpu,
-            "bytes": s.bytes,
-            "flops": s.flops,
             "peers": list(s.peers),
-            "id": s.id,
-            "blocking": s.blocking,
-            "route": s.route,
             "peer_bytes": list(s.peer_bytes),
             "work": [{**done._asdict(), "launches": n} for done, n in Counter(s.work).items()],
         }

@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -262,15 +263,8 @@ def shards_of(run: Run) -> tuple[Path, dict]:
     """The folder of the shards of a run's graph, from the cache or partitioned now; and the fingerprint by
     which the cache knows the graph."""
     data_dir, seed, graph = Path(run.settings.data_dir), run.settings.seed, fingerprint(run)
-    folder = shards_for(
-        Cache(Path(run.settings.cache)),
-        graph,
-        lambda: run.dataset.graph(data_dir, seed),
-        run.partition,
-        run.settings.workers,
-        seed,
-    )
-    return folder, graph
+    cache, load = Cache(Path(run.settings.cache)), partial(run.dataset.graph, data_dir, seed)
+    return shards_for(cache, graph, load, run.partition, run.settings.workers, seed), graph
 
 
 def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from harness.base.machine import end_with, memory_bytes
+from harness.base.machine import end_with, limit, memory_bytes
 
 FORKING = 300  # seconds; a fork takes some milliseconds
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -103,7 +103,5 @@ def limit_memory() -> int:
     """
     memory = memory_bytes()
     held = psutil.Process().memory_info().data  # what the parent had mapped
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = held + memory
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+    limit(resource.RLIMIT_DATA, held + memory)
     return memory

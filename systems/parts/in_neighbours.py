@@ -28,11 +28,7 @@ def lists_of(shard: Shard, local: bool) -> dict[str, np.ndarray]:
         starts, inner.indptr, inner.indices, bits[0], halo.indptr, halo.indices, bits[1],
         np.asarray(shard.inner), np.asarray(shard.halo), own, far, lists,
     )  # fmt: skip
-    return {
-        "starts": np.stack([starts[:-1], starts[1:]], 1),
-        "lists": lists,
-        "ids": np.asarray(shard.inner),
-    }
+    return {"starts": np.stack([starts[:-1], starts[1:]], 1), "lists": lists, "ids": np.asarray(shard.inner)}
 
 
 @numba.njit(cache=True, nogil=True)

@@ -221,13 +221,7 @@ class CodedMessages(Messages):
             noise = draws(*key, (count * width,), rows.dtype, rows.device)
             wire = send.quantise(rows, noise)
             self.flight, self.received = self.comm.start_exchange(
-                wire[:, None],
-                send.sizes,
-                self.come.sizes,
-                self.layer,
-                direction,
-                "halo",
-                counted=send.counts,
+                wire[:, None], send.sizes, self.come.sizes, self.layer, direction, "halo", counted=send.counts
             )
             self.wire = wire  # stays untouched until it has been sent
             self.recorder.work(code(count, width, rows.nbytes + noise.nbytes, wire.nbytes))

@@ -96,18 +96,8 @@ def metis_clusters(shard: Shard, clusters: int, seed: int) -> np.ndarray:
     count, edges = min(clusters, shard.num_inner), shard.inner_edges
     if count <= 1:
         return np.zeros(shard.num_inner, np.int64)
-    own = Graph(
-        shard.graph_name,
-        edges.indptr,
-        edges.indices,
-        shard.features,
-        shard.labels,
-        shard.num_classes,
-        shard.train,
-        shard.val,
-        shard.test,
-        shard.symmetric,
-    )
+    known = shard.features, shard.labels, shard.num_classes, shard.train, shard.val, shard.test
+    own = Graph(shard.graph_name, edges.indptr, edges.indices, *known, shard.symmetric)
     found: np.ndarray = np.unique(Metis().vertex_owners(own, count, seed), return_inverse=True)[1].reshape(-1)
     return found
 

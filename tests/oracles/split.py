@@ -14,16 +14,7 @@ arriving = Rᵀ E the pass is exact. GraphSAGE adds H[l] R_root, always an own r
 
 import numpy as np
 
-from tests.oracles.dense import (
-    Adam,
-    History,
-    Weights,
-    adjacency,
-    num_layers,
-    one_pass,
-    operator_of,
-    run,
-)
+from tests.oracles.dense import Adam, History, Weights, adjacency, num_layers, one_pass, operator_of, run
 
 
 def blocks_of(assignment: np.ndarray) -> list[np.ndarray]:

@@ -41,9 +41,7 @@ def lines(pool: WorkerPool, name: str) -> str:
         if note.epoch == STOP_AT - 1 and note.kind in (SYNCHRONISATION, DRAIN):
             waits[note.line, f"{note.kind}: {note.what}"] += number
     return tables.text(
-        ["line", "why", "times"],
-        [[*where, number] for where, number in waits.most_common()],
-        ["line", "why"],
+        ["line", "why", "times"], [[*where, number] for where, number in waits.most_common()], ["line", "why"]
     )
 
 

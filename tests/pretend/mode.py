@@ -9,14 +9,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as tree
 
 from tests.pretend.tally import LAUNCH, SYNCHRONISATION
-from tests.pretend.tensor import (
-    Device,
-    DeviceTensor,
-    MixedDevices,
-    SparseMatrix,
-    target_device,
-    to_device,
-)
+from tests.pretend.tensor import Device, DeviceTensor, MixedDevices, SparseMatrix, target_device, to_device
 
 
 class DeviceMode(TorchFunctionMode):

@@ -42,12 +42,7 @@ def main(words: list[str], program: str) -> None:
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
 
 
-def page(
-    paths: Sequence[str],
-    command: str,
-    title: str | None = None,
-    figures: Path | None = None,
-) -> str:
+def page(paths: Sequence[str], command: str, title: str | None = None, figures: Path | None = None) -> str:
     """The page of the runs at or below `paths`; the same text whenever it is made of the same finished
     runs.
 

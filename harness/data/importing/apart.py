@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from harness.base.errors import InputError
-from harness.base.machine import end_with, memory_bytes, out_of_memory
+from harness.base.machine import end_with, limit, memory_bytes, out_of_memory
 from harness.base.terminal import printable
 from harness.data.raw import EXPANSION
 
@@ -90,9 +90,9 @@ def _child(
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_CPU, seconds)
-    _limit(resource.RLIMIT_DATA, psutil.Process().memory_info().data + memory)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CPU, seconds)
+    limit(resource.RLIMIT_DATA, psutil.Process().memory_info().data + memory)
     kind: str
     said: str | list[str]
     try:
@@ -105,10 +105,3 @@ def _child(
         if out_of_memory(error):
             said = f'"{what}" asks for more than {memory / 1e9:.3g} GB of memory: {MEND}'
     sender.send_bytes(json.dumps([kind, said]).encode())
-
-
-def _limit(which: int, value: int) -> None:
-    """Set a limit as low as `value`, where it is not lower already."""
-    _, hard = resource.getrlimit(which)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (value, hard))

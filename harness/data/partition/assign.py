@@ -10,7 +10,7 @@ from harness.base.bounds import number
 from harness.base.errors import InputError, choice
 from harness.data.csr import from_csr
 from harness.data.graph import Graph
-from harness.data.partition.config import METHODS, EdgeCutPartitioner, Partitioner
+from harness.data.partition.config import EdgeCutPartitioner, Partitioner
 
 
 def assign(graph: Graph, method: str | EdgeCutPartitioner, parts: int, seed: int) -> np.ndarray:
@@ -21,8 +21,8 @@ def assign(graph: Graph, method: str | EdgeCutPartitioner, parts: int, seed: int
 
     Raises InputError where `method` is unknown or gives no owners, or `parts` is not 1 to V."""
     if isinstance(method, str):
-        choice("partition.method", method, METHODS)
         named: dict[str, type[EdgeCutPartitioner]] = {"metis": Metis, "random": Random, "block": Block}
+        choice("partition.method", method, named)
         method = named[method]()
     n = graph.num_vertices
     check_parts(graph, parts)

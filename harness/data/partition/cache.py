@@ -129,11 +129,9 @@ def _spec_of(entry: Path) -> dict[str, Any]:
 
 def _write_spec(entry: Path, spec: dict[str, Any]) -> None:
     """Write an entry's spec.json: what it is made from, and the checksums of its other files."""
-    names = sorted(path.name for path in entry.iterdir() if path.is_file() and path.suffix != ".part")
-    files = {name: checksum.of_file(entry / name) for name in names if name != "spec.json"}
-    part = entry / "spec.json.part"
-    part.write_text(json.dumps(checksum.sealed({**json.loads(_described(spec)), "files": files}), indent=1))
-    os.replace(part, entry / "spec.json")
+    files = {path.name: checksum.of_file(path) for path in sorted(entry.iterdir()) if path.is_file()}
+    content = checksum.sealed({**json.loads(_described(spec)), "files": files})
+    (entry / "spec.json").write_text(json.dumps(content, indent=1))
 
 
 def _described(spec: dict[str, Any]) -> str:

@@ -10,7 +10,6 @@ from harness.base.bounds import SEED, number, word
 from harness.base.code import code_of
 from harness.data.graph import Graph
 
-METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
 EDGE_METHODS = ("ebv", "hep", "dne", "metis/edges")  # vertex-cuts: edges have an owner
 MASTER_RULES = ("host", "hash")
 

@@ -4,7 +4,6 @@ The format holds named arrays and a small JSON of scalars; nothing in it can run
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,19 +88,16 @@ def _write(held: Graph | Shard | ReplicaShard, scalars: dict[str, object], path:
             arrays[field.name] = value
         elif value is not None:
             scalars[field.name] = value
-    part = path.with_suffix(".part")
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     scalars = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in scalars.items()
     }
     try:
-        part.touch()
-        mode = part.stat().st_mode
-        save_file(arrays, part, metadata={"scalars": json.dumps(scalars)})
-        os.chmod(part, mode)  # safetensors makes files that no other user of the cache could read
-        os.replace(part, path)
+        path.touch()
+        mode = path.stat().st_mode
+        save_file(arrays, path, metadata={"scalars": json.dumps(scalars)})
+        path.chmod(mode)  # safetensors makes files that no other user of the cache could read
     except (SafetensorError, OSError) as error:
-        part.unlink(missing_ok=True)
         raise InputError(
             f"{path} cannot be written ({error}); give cache=FOLDER on a disk with room"
         ) from None

@@ -48,9 +48,7 @@ class EdgeAssignment:
         return indptr, np.nonzero(holds)[1].astype(np.int32)
 
     def masters(
-        self,
-        rule: str = VertexCutPartitioner.masters,
-        replicas: tuple[np.ndarray, np.ndarray] | None = None,
+        self, rule: str = VertexCutPartitioner.masters, replicas: tuple[np.ndarray, np.ndarray] | None = None
     ) -> np.ndarray:
         """[V] int32: each vertex's master, chosen by a hash of its id.
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from harness.base import tables
 from harness.dev.bench.load import Load
 from harness.results.environment import environment
+from harness.results.files import finite
 
 NOT_JUDGED = "busy: not judged"
 SCHEMA = 1
@@ -165,6 +166,4 @@ def write(lines: Sequence[BenchLine], path: Path, loads: Mapping[str, Load], **m
         **more,
         "lines": [line.row() for line in lines],
     }
-    # JSON has no NaN: null stands for it.
-    finite = json.loads(json.dumps(content), parse_constant=lambda nan: None)
-    path.write_text(json.dumps(finite, indent=1))
+    path.write_text(json.dumps(finite(content), indent=1))

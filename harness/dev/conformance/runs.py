@@ -105,17 +105,5 @@ def planted_graph(
     for c in range(classes):
         train[rng.choice(np.flatnonzero(labels == c), train_each, replace=False)] = True
     val = ~train & (rng.random(vertices) < 0.3)
-    return validate(
-        Graph(
-            "planted",
-            edges.indptr,
-            edges.indices,
-            x.astype(np.float32),
-            labels,
-            classes,
-            train,
-            val,
-            ~train & ~val,
-            True,
-        )
-    )
+    masks, x = (train, val, ~train & ~val), x.astype(np.float32)
+    return validate(Graph("planted", edges.indptr, edges.indices, x, labels, classes, *masks, True))

@@ -29,10 +29,8 @@ class Measured:
 
 
 def measure() -> list[Measured]:
-    """Measure each transport between two processes: shared memory, where the machine has it, and sockets over
-    loopback."""
-    transports = list(dict.fromkeys([MEMORY, "sockets"]))
-    pool = WorkerPool(2)
+    """Measure each transport between two processes: shared memory, and sockets over loopback."""
+    transports, pool = (MEMORY, "sockets"), WorkerPool(2)
     try:
         answers = {name: pool.run(exchange, 2, LARGE, ROUNDS, transport=name) for name in transports}
     finally:

@@ -50,8 +50,7 @@ def train_here(runs: Sequence[Sequence[str]], given: Given, more: Sequence[str])
 
     runs   the words of each, to which `more` are added
     """
-    settings = given.runs[0][1].settings
-    more = ["device=cpu", f"results={settings.results}/{STARTED}", *more]
+    more = ["device=cpu", f"results={given.runs[0][1].settings.results}/{STARTED}", *more]
     if given.how.sample is not None:
         more.append(f"dataset.scale={given.how.sample:g}")
     asked = runner.composed([[*words, *more] for words in runs])
@@ -59,8 +58,7 @@ def train_here(runs: Sequence[Sequence[str]], given: Given, more: Sequence[str])
         named = [word for words in runs for word in words if word.startswith("system=")]
         systems = [f"system={','.join(word.removeprefix('system=') for word in named)}"] if named else []
         common = [word for word in runs[0] if not word.startswith("system=")]
-        settings = asked[0].settings
-        places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
+        places = Places.of(asked[0].settings)
         try:
             runner.start(" ".join([*systems, *common, *more]), places, missing)
         except InputError:

@@ -133,15 +133,9 @@ class Replayer:
         if self.settings.compute == "roofline":
             assert self.described is not None
             settings, fit = self.settings, self.fit(trace)
-            lasts = Roofline(
-                self.described,
-                int(trace.config["workers"]),
-                settings.per_host,
-                settings.efficiency,
-                1.0 if fit is None else fit.efficiency,
-                settings.grown,
-                settings.uncounted,
-            )
+            overall = 1.0 if fit is None else fit.efficiency
+            how = settings.per_host, settings.efficiency, overall, settings.grown, settings.uncounted
+            lasts = Roofline(self.described, int(trace.config["workers"]), *how)
             self.rooflines[trace.run_dir] = lasts
         read = program_of(trace, self.clock(trace), waits=self.described is None, lasts=lasts)
         if self.settings.overlap == "published" and not overlaps(trace):

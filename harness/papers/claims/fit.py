@@ -113,8 +113,6 @@ def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[s
     found: dict[str, list[dict[str, Any]]] = {}
     for i, given in enumerate(plan.fits):
         where = f"fits[{i}]"
-        if not isinstance(given, Mapping):
-            raise InputError(f"{where}={given}: give its entry, row, graph, cluster, printed and words")
         row = typed(Row, given, where)
         entry = published.entry(row.entry)
         before: dict[str, Any] | None = None

@@ -24,14 +24,8 @@ def draw(groups):
             lasted.iloc[0] = 0.0  # the server's clock starts when the first update arrives
             seconds = lasted.cumsum().to_dict()
         accuracy = accuracy.dropna()
-        line(
-            ax,
-            [seconds[e] for e in accuracy.index],
-            accuracy,
-            f"{group.first.name}{', a straggler' if delayed else ''}",
-            int(served),
-            linestyle="-" if delayed else "--",
-        )
+        name, dashes = f"{group.first.name}{', a straggler' if delayed else ''}", "-" if delayed else "--"
+        line(ax, [seconds[e] for e in accuracy.index], accuracy, name, int(served), linestyle=dashes)
     ax.set_xlabel("wall clock of training, s")
     ax.set_ylabel("test accuracy, %")
     ax.legend(frameon=False)

@@ -65,15 +65,8 @@ def draw(groups):
             if members[0].first.role == "reference"
             else f"{members[0].partition}, {members[0].workers} workers: {100 * share:.0f} % remote"
         )
-        line(
-            measured,
-            [knob(group, "optimiser.lr") for group in members],
-            [score.mean for score in scores],
-            label,
-            index,
-            marker="o",
-            markersize=4,
-        )
+        rates, means = [knob(group, "optimiser.lr") for group in members], [score.mean for score in scores]
+        line(measured, rates, means, label, index, marker="o", markersize=4)
         if members[0].first.role != "reference":
             line(model, [100 * share], [largest_step(share)], label, index, marker="o", linestyle="none")
     model.set_yscale("log")

@@ -136,17 +136,10 @@ def accuracy_over(
 
     The axis is logarithmic where finished lines end far apart."""
     # A line per group, and room for the names of those that are not grey.
-    lines = [
-        Curve(
-            group,
-            band(group, section.score),
-            name,
-            estimate_of(group, LEADING[section.score][0]),
-            strokes[row_of(group)],
-        )
-        for group, name in zip(section.groups, names)
-    ]
-    lines = [line for line in lines if not line.rows.empty]
+    lines, column = [], LEADING[section.score][0]
+    for group, name in zip(section.groups, names):
+        if not (rows := band(group, section.score)).empty:
+            lines.append(Curve(group, rows, name, estimate_of(group, column), strokes[row_of(group)]))
     named, others = ([line for line in lines if line.behind is behind] for behind in (False, True))
     figure, ax = _room_for([line.said for line in named], [line.said.replace("  ", " ") for line in others])
     for line in lines:
@@ -163,15 +156,9 @@ def accuracy_over(
     meaning = f"value and marker: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
     if any(len(group.seeds) > 1 for group in section.groups):
         meaning += " of each seed, mean over seeds"
-    title(
-        figure,
-        f"{SCORE_TITLES[section.score]} over {axis.name}",
-        section.dataset,
-        section.groups,
-        "bands from the lowest to the highest seed",
-        told,
-        meaning,
-    )
+    what = f"{SCORE_TITLES[section.score]} over {axis.name}"
+    bands = "bands from the lowest to the highest seed"
+    title(figure, what, section.dataset, section.groups, bands, told, meaning)
     _label_ends(figure, ax, axis.column, named)
     return figure
 
@@ -229,45 +216,23 @@ def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Curve]) -> No
     join the name to the end by a thin line."""
     if not lines:
         return
-    ends = [
-        (line.rows[column].iloc[-1], line.rows["score"].iloc[-1], line.said, line.stroke) for line in lines
-    ]
+    ends = np.array([line.rows[[column, "score"]].iloc[-1] for line in lines])
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)
     line = (high - low) / (figure.get_size_inches()[1] * ax.get_position().height) * LINE  # in data units
-    order = np.argsort([y for _, y, _, _ in ends], kind="stable")
-    texts = [wrapped(ends[i][2]) for i in order]
+    order = np.argsort(ends[:, 1], kind="stable")
+    texts = [wrapped(lines[i].said) for i in order]
     sizes = line * (1 + APART + np.array([text.count("\n") for text in texts]))
     steps = np.concatenate([[0.0], np.cumsum((sizes[1:] + sizes[:-1]) / 2)])
     # Least squares under "each name at least its own height above the one below".
-    heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x
+    heights = isotonic_regression(ends[order, 1] - steps).x
     heights = np.clip(heights, low + sizes[0] / 2, high - sizes[-1] / 2 - steps[-1]) + steps
     right = blended_transform_factory(ax.transAxes, ax.transData)
     for i, y, text in zip(order, heights, texts):
-        x_end, y_end, _, stroke = ends[i]
-        leader = {
-            "arrowstyle": "-",
-            "color": stroke["color"],
-            "alpha": 0.45,
-            "linewidth": 0.8,
-            "shrinkA": 0,
-            "shrinkB": 3,
-        }
-        ax.annotate(
-            "",
-            (x_end, y_end),
-            xycoords="data",
-            xytext=(1.02, y),
-            textcoords=right,
-            annotation_clip=False,
-            arrowprops=leader,
-        )
-        ax.text(
-            1.025,
-            y,
-            text,
-            transform=right,
-            va="center",
-            fontsize=9,
-            color=[0.75 * c for c in to_rgb(stroke["color"])],
-        )
+        colour = lines[i].stroke["color"]
+        faint = {"color": colour, "alpha": 0.45, "linewidth": 0.8}
+        leader = {"arrowstyle": "-", **faint, "shrinkA": 0, "shrinkB": 3}
+        place: dict[str, Any] = {"xytext": (1.02, y), "textcoords": right, "annotation_clip": False}
+        ax.annotate("", ends[i], arrowprops=leader, **place)
+        dark = [0.75 * c for c in to_rgb(colour)]
+        ax.text(1.025, y, text, transform=right, va="center", fontsize=9, color=dark)

@@ -207,8 +207,4 @@ def csv(groups: list[Group]) -> str:
     return tables.csv(numbers(groups)).rstrip("\n")
 
 
-FORMATS: dict[str, Callable[[list[Group]], str]] = {
-    "markdown": markdown,
-    "latex": latex,
-    "csv": csv,
-}
+FORMATS: dict[str, Callable[[list[Group]], str]] = {"markdown": markdown, "latex": latex, "csv": csv}

@@ -174,14 +174,9 @@ def pareto(
             _limit(ax, [x for x, _ in known], [y for _, y in known], log)
     _legend(figure, panels[0], grey)
     if titled:
-        title(
-            figure,
-            f"{SCORE_TITLES[section.score]} against its cost",
-            section.dataset,
-            section.groups,
-            "bars: 95 % interval over seeds, cut where they leave the panel",
-            unsaid(section.groups),
-        )
+        what = f"{SCORE_TITLES[section.score]} against its cost"
+        bars = "bars: 95 % interval over seeds, cut where they leave the panel"
+        title(figure, what, section.dataset, section.groups, bars, unsaid(section.groups))
     return figure
 
 
@@ -279,11 +274,8 @@ def _places(values: list[Any]) -> tuple[dict[str, float], list[str], bool]:
     logarithmic. Values that an axis of numbers cannot show stand side by side; all others need no texts."""
     if all(map(_is_number, values)) and (not _is_wide(values) or min(values) > 0):
         return {repr(v): float(v) for v in values}, [], _is_wide(values)
-    return (
-        {repr(v): float(i) for i, v in enumerate(values)},
-        [verbatim(typed_value("", v)) for v in values],
-        False,
-    )
+    places = {repr(v): float(i) for i, v in enumerate(values)}
+    return places, [verbatim(typed_value("", v)) for v in values], False
 
 
 def _is_wide(values: Sequence[float]) -> bool:
@@ -302,18 +294,8 @@ def whiskers(estimates: Sequence[Estimate]) -> np.ndarray | None:
 def _draw(ax: Axes, points: list[tuple[float, Estimate]], name: str, style: dict[str, Any]) -> None:
     if points:
         x, estimates = zip(*points)
-        y = [e.mean for e in estimates]
-        ax.errorbar(
-            x,
-            y,
-            yerr=whiskers(estimates),
-            capsize=2,
-            linewidth=1.6,
-            markersize=5,
-            clip_on=False,
-            label=name,
-            **style,
-        )
+        y, style = [e.mean for e in estimates], {"linewidth": 1.6, "markersize": 5, "label": name, **style}
+        ax.errorbar(x, y, whiskers(estimates), capsize=2, clip_on=False, **style)
 
 
 def _panels(count: int, names: Collection[str], grey: Collection[str]) -> tuple[Figure, list[Axes]]:

@@ -378,13 +378,8 @@ def _points(ahead: Estimate, group: Group) -> str:
 
 
 def _key_cells(g: Group) -> list[str]:
-    return [
-        g.label if g.finished else f"{g.label} (unfinished)",
-        str(g.workers),
-        g.partition,
-        g.epochs,
-        str(len(g.seeds)),
-    ]
+    name = g.label if g.finished else f"{g.label} (unfinished)"
+    return [name, str(g.workers), g.partition, g.epochs, str(len(g.seeds))]
 
 
 def _said_of(group: Group) -> dict[str, str]:
