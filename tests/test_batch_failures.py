@@ -54,6 +54,7 @@ def failing(place):
     return (place.more,)
 
 
+@pytest.mark.nightly(70)
 def test_a_sampler_that_fails_ends_the_run_in_a_sentence_and_it_goes_on_bit_for_bit(place, failing):
     command = (*failing, "system=failing", "epochs=6")
     done = place.run(*command)

@@ -139,10 +139,7 @@ def test_a_run_keeps_and_traces_the_costs_and_tilings_that_it_began_with(place):
     shards = files.read_json(run_dir / "shards.json")
     assert shards["costs"] is None and shards["tilings"] == {}, "too small for any choice to pay"
     tilings = {"2048x32": [{"lines": 1, "ahead": 5, "block": 0, "ns": 1.0}]}
-    began = {
-        "costs": Costs([SparseCost(16, 16, 0.001, 0.001)], {16: 100.0}).as_json(),
-        "tilings": tilings,
-    }
+    began = {"costs": Costs([SparseCost(16, 16, 0.001, 0.001)], {16: 100.0}).as_json(), "tilings": tilings}
     files.write_json_atomic(run_dir / "shards.json", {**shards, **began})
     done = place.run(*asked)
     assert done.code == 0, done.err
@@ -156,6 +153,7 @@ def test_a_run_keeps_and_traces_the_costs_and_tilings_that_it_began_with(place):
     np.testing.assert_allclose(Trace(run_dir).epochs.loss, aggregated, rtol=1e-4)
 
 
+@pytest.mark.nightly(45)
 def test_over_a_vertex_cut_either_order_trains_the_same_and_is_traced(place):
     words = ("-m", "system=cdfgnn", "system.features=refetch", "order=transform,aggregate", "epochs=3")
     done = place.run(*words)
