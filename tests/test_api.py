@@ -207,7 +207,10 @@ def test_what_cannot_be_plotted_is_one_sentence(folder, tmp_path):
     for over, sentence in (
         ("tiem", 'over "tiem" is not a key of these runs; did you mean "time"?'),
         ("system.bund", 'over "system.bund" is not a key of these runs; did you mean "system.bound"?'),
-        ("model.hidden", "over model.hidden: all runs have the value 64; give a key that differs"),
+        (
+            "model.hidden",
+            "over model.hidden: all runs that have this key have the value 64; give one that differs",
+        ),
     ):
         with pytest.raises(halobench.InputError) as error:
             halobench.plot(folder, over)

@@ -51,8 +51,12 @@ def test_what_argparse_refuses_is_one_sentence(capsys):
         ("runs extend nowhere", "KEY=VALUE must be given; "),
         ("runs list system=topk", "system=topk does not exist, and keys choose no runs; "),
         ("report perfetto run --out=", "argument --out: an empty text is no path; "),
-        ("bench --only nothing", "argument --only: invalid choice: 'nothing'"),
+        ("bench --only nothing", '--only "nothing" is not known; '),
         ("report compare", "A, B must be given; "),
+        ("runs lst r", '"lst" is no command; did you mean "list"?'),
+        ("runs", "one of list, show, compare, remove, extend, clean-cache must be given; "),
+        ("cluster mesure", '"cluster mesure" is not a command; did you mean "cluster measure"?'),
+        ("cluster", '"cluster" is not a command; known: cluster fit, cluster measure'),
         ("runs extend nowhere --epochs 40", "--epochs is not an option: a key is given as epochs=VALUE\n"),
         ("runs extend nowhere --epochs=40", "--epochs=40 is not an option: a key is given as epochs=40\n"),
     ):

@@ -25,6 +25,9 @@ def test_the_shell_completes_keys_and_options(monkeypatch, capsys):
         "halobench system=pip": "system=pipegcn",
         "halobench prepare system=pip": "system=pipegcn",
         "halobench fid": "fidelity\n",
+        "halobench cluster m": "measure",
+        "halobench report ": "claims html",
+        "halobench tune system=pip": "system=pipegcn",
         "halobench run dataset=twin/f": "dataset=twin/flickr dataset=twin/friendster",
         "halobench plan -m system=cagnet,sancus/": "system=cagnet,sancus/official",
     }

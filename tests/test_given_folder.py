@@ -134,7 +134,7 @@ def test_no_interpolation_of_a_cluster_is_followed(tmp_path):
 
 def test_an_extended_run_uses_no_folder_that_only_its_config_names(tmp_path):
     run = stored(tmp_path / "results" / "graph" / "run", cache=str(tmp_path / "elsewhere"))
-    with pytest.raises(InputError, match=r"cache=.*elsewhere stands in .*config.yaml alone: add cache="):
+    with pytest.raises(InputError, match=r"config.yaml names cache=.*elsewhere: add cache="):
         extend.longer(run, 300)
     with pytest.raises(InputError, match="it kept no checkpoint"):
         extend.longer(run, 300, cache=str(tmp_path / "elsewhere"))
@@ -149,7 +149,7 @@ def test_an_extended_run_uses_what_lies_in_its_folder_of_results_under_the_usual
         extend.longer(inside, 300)
     for where, named in (("twin-flickr/more", ".ssh"), ("fetched/run", name), ("fetched/more", "fetched/x")):
         run = stored(results / where, **{key: str(results / named)})
-        with pytest.raises(InputError, match=f"{key}=.*{named} stands in .*config.yaml alone"):
+        with pytest.raises(InputError, match=f"config.yaml names {key}=.*{named}: add"):
             extend.longer(run, 300)
 
 

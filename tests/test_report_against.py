@@ -99,7 +99,7 @@ def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
 def test_a_key_that_was_not_swept_is_refused(sweep, tmp_path, capsys):
     assert main(["plot", str(sweep), "--x", "model.hidden", "--out", str(tmp_path / "made")]) == 2
     error = capsys.readouterr().err
-    assert "all runs have the value 64" in error and error.count("\n") == 1
+    assert "all runs that have this key have the value 64" in error and error.count("\n") == 1
     assert main(["plot", str(sweep), "--x", "seed", "--out", str(tmp_path / "made")]) == 2
     assert "--x seed: values are means over seeds; give another key" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()

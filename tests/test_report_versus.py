@@ -129,6 +129,15 @@ def test_a_side_that_sends_nothing_has_no_ratio(two):
     assert "sends bytes, where B sends none" in said[0] and "sends no bytes, nor does B" in said[1]
 
 
+def test_runs_are_not_compared_with_themselves(two):
+    one, other = (next(two.glob(f"a{seed}*")) for seed in (1, 2))
+    for b in (one, other):  # the other seed is one of its repeats
+        with pytest.raises(
+            InputError, match="^A and B are the same runs, seeds 1, 2, 3: give runs that differ"
+        ):
+            versus(side(str(one)), side(str(b)))
+
+
 def test_a_damaged_run_is_named_and_no_neighbour(tmp_path):
     for number, name in enumerate(("good", "bad", "worse")):
         traces.finished(tmp_path / name, traces.config(seed=number))

@@ -156,7 +156,7 @@ def test_a_folder_that_is_no_bundle_is_one_sentence(copy, change, says):
         ("name", "../up", "name=../up (the bundle's folder, so the last part of --out): give up to 50"),
         ("track", "quick", 'track="quick" is not known'),
         ("licence", " ", "licence=' ': give 1 to 200 letters"),
-        ("trials", 20, "track=fixed trials=20: give trials in the tuned track"),
+        ("trials", 20, "track=fixed trials=20: leave out --trials"),
         ("runs", {"../../x": "0"}, "runs.../../x is no folder of a run: give GRAPH/RUN"),
     ],
 )

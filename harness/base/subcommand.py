@@ -3,6 +3,7 @@
 import argparse
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -63,7 +64,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise InputError with argparse's message, without its usage, as one sentence."""
         lacking = message.removeprefix("the following arguments are required: ")
-        said = message if lacking == message else f"{lacking} must be given"
+        said = message
+        if lacking != message:
+            said = f"{lacking.replace('|', ', ')} must be given"
+            said = f"one of {said}" if "|" in lacking else said
+        elif wrong := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message):
+            known = [each.strip("' ") for each in wrong[3].split(",")]
+            said = f'{wrong[1]} "{wrong[2]}" is not known'
+            if "|" in wrong[1]:
+                said = f'"{wrong[2]}" is no command'
+            said += did_you_mean(wrong[2], known)
         raise InputError(f"{said}; {self.prog} --help says more")
 
 

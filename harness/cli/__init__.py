@@ -77,7 +77,7 @@ COMMANDS = {
         "speed of the harness, beside its peers' where there are any"),
     "fidelity": Command("harness.dev.fidelity.__main__", "how near the synthetic twins are to their graphs"),
 }  # fmt: skip
-TAKE_KEYS = ("plan", "advise")  # commands that take KEY=VALUE, beside run and prepare
+TAKE_KEYS = ("plan", "advise", "tune", "check")  # commands that take KEY=VALUE, beside run and prepare
 # Options by which a shell asks for completion; Hydra has the same.
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -159,7 +159,13 @@ def _called(words: list[str], typed: str) -> int:
     if name is None and words and words[0].isalpha():
         from harness.base.errors import did_you_mean
 
-        print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
+        # The word may be the first of a command of two.
+        begun = [each for each in COMMANDS if each.startswith(f"{words[0]} ")]
+        wrong = two if begun else words[0]
+        told = did_you_mean(wrong, begun or COMMANDS)
+        if begun and len(words) == 1:
+            told = f"; known: {', '.join(begun)}"
+        print(f'error: "{wrong}" is not a command{told}', file=sys.stderr)
         return 2
     # Call it. Commands other than `run` and `prepare` find the folder of --config-dir in the environment.
     command = COMMANDS[name or "run"]
@@ -218,9 +224,14 @@ def _complete(words: list[str]) -> int:
     them. The line stands in COMP_LINE."""
     line = os.environ.get("COMP_LINE", "").split(" ")
     begun = line[1] if len(line) > 1 else ""
-    names = [name for name in COMMANDS if len(line) == 2 and name.startswith(begun) and " " not in name]
+    names = [name.partition(" ")[0] for name in COMMANDS if len(line) == 2 and name.startswith(begun)]
+    if len(line) == 3:
+        begins = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{begun} ")]
+        names = [name for name in begins if name.startswith(line[2])]
     if names:
-        print(" ".join(names))
+        print(" ".join(dict.fromkeys(names)))
+    if len(line) > 2 and any(name.startswith(f"{begun} ") for name in COMMANDS) and begun not in COMMANDS:
+        return 0
     if len(line) > 2 and begun in COMMANDS:
         if COMMANDS[begun].function != "run" and begun not in TAKE_KEYS:
             return 0

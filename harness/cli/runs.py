@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from harness.results.report.table import leading
 from harness.results.rounds import epochs_of_run
 from harness.results.summary import graph_name
 from harness.run import config as configs
-from harness.run import extend, jobs, prepare
+from harness.run import extend, jobs, prepare, repeat_command
 from harness.run.process import RunFailed, until_stopped
 
 LINES, WIDTH = 25, 110  # the most lines that `show` prints of a run, and the most characters of one
@@ -168,6 +169,9 @@ def _keys(run: Run) -> str:
     order = sorted(keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first)))
     made = {f"system.{name}": value for name, value in (run.trace.resolved or {}).get("knobs", {}).items()}
     left = {key: f"{key}=null ({made[key]})" for key in order if key in made and keys[key] is None}
+    for group in [key.removesuffix("._target_") for key in order if re.fullmatch(r"\w+\._target_", key)]:
+        with contextlib.suppress(InputError):  # a class of somebody's own is shown by its name
+            left[f"{group}._target_"] = f"{group}={repeat_command.option(group, run.trace.config[group])}"
     return " ".join(
         left.get(key) or knob(key, keys[key]) for key in order if key in left or keys[key] is not None
     )

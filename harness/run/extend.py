@@ -91,8 +91,8 @@ def _check_places(run: Run, run_dir: Path, results: Path | None, given: Mapping[
         beside = results and (results / Path(getattr(RunConfig, key)).name).resolve()
         if key not in given and not usual and Path(named).resolve() != beside:
             raise InputError(
-                f"{key}={named} stands in {run_dir / 'config.yaml'} alone: add {key}={named} to the command"
-                " where that folder is yours, or give another"
+                f"{run_dir / 'config.yaml'} names {key}={named}: add {key}={named} to the command where that"
+                " folder is yours, or give another"
             )
 
 

@@ -47,12 +47,10 @@ def words(stored: Mapping[str, Any]) -> list[str]:
     """Overrides that make this config: the nearest option of each group, then the keys that differ from those
     of the options."""
     wanted = configs.completed(dict(stored))
-    chosen = [f"{group}={_option(group, wanted[group])}" for group in GROUPS[:2]]
+    chosen = [f"{group}={option(group, wanted[group])}" for group in GROUPS[:2]]
     usual = _base(tuple(chosen))
-    for group in GROUPS[2:]:
-        option = _option(group, wanted[group])
-        if option != _option(group, usual[group]):
-            chosen.append(f"{group}={option}")
+    nearest = {group: option(group, wanted[group]) for group in GROUPS[2:]}
+    chosen += [f"{group}={name}" for group, name in nearest.items() if name != option(group, usual[group])]
     known, asked = {**DEFAULTS, **flatten(_base(tuple(chosen)))}, flatten(wanted)
     more = [
         f"{'' if key in known else '+'}{key}={written(value)}"
@@ -91,12 +89,12 @@ def _options(group: str, folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def _option(group: str, block: Mapping[str, Any]) -> str:
+def option(group: str, block: Mapping[str, Any]) -> str:
     """The option of a group that differs from `block` in the fewest keys; one with the block's `name` goes
     first. InputError where no option names the block's class."""
 
-    def apart(option: dict[str, Any]) -> tuple[bool, int]:
-        differing = [key for key, value in option.items() if key != "defaults" and block.get(key) != value]
+    def apart(one: dict[str, Any]) -> tuple[bool, int]:
+        differing = [key for key, value in one.items() if key != "defaults" and block.get(key) != value]
         return "name" in differing, len(differing)
 
     known = _options(group, Path(CONF))
@@ -104,9 +102,9 @@ def _option(group: str, block: Mapping[str, Any]) -> str:
         known = {**known, **_options(group, folder)}
     own = {key: block.get(key) for key in ("_target_", OWN.get(group, "_target_"))}
     found = {
-        name: option
-        for name, option in known.items()
-        if all(option.get(key, value) == value for key, value in own.items())
+        name: one
+        for name, one in known.items()
+        if all(one.get(key, value) == value for key, value in own.items())
     }
     if not found:
         raise InputError(

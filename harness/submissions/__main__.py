@@ -47,7 +47,7 @@ def main(words: list[str], program: str) -> None:
     if wrong := list(checks.of_rules(made)):
         for problem in wrong:
             print(f"wrong: {problem}")
-        raise InputError(f"{given.out} was not written: run what lacks, or name the runs to hand in alone")
+        raise InputError(f"{given.out} was not written: run what lacks, or name only the runs to hand in")
     bundles.write(made, given.code)
     size = sum(path.stat().st_size for path in bundles.files_below(given.out))
     print(f"{given.out}: {len(made.runs)} runs in {len(made.rows)} rows, {size / 1e6:.1f} MB")

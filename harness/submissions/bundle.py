@@ -86,9 +86,8 @@ class Submission:
             if not RUN.fullmatch(run) or ".." in run:
                 raise InputError(f"runs.{run} is no folder of a run: give GRAPH/RUN")
         if (self.track == "tuned") != (self.trials > 0):
-            raise InputError(
-                f"track={self.track} trials={self.trials}: give trials in the tuned track, and only there"
-            )
+            mend = "give --trials N" if self.track == "tuned" else "leave out --trials"
+            raise InputError(f"track={self.track} trials={self.trials}: {mend}")
 
 
 class Submitted(Run):

@@ -54,7 +54,8 @@ def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequ
     if len(values) == 1:
         (value,) = values
         raise InputError(
-            f"{field} {x}: all runs have the value {value}; give a key that differs between them"
+            f"{field} {x}: all runs that have this key have the value {value}; give one that differs between"
+            " them"
         )
 
 

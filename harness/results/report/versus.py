@@ -90,6 +90,11 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
         raise InputError(f"A is on {a.dataset} and B on {b.dataset}: give runs on one graph")
     if a.first.content != b.first.content:
         raise InputError(f"A and B are on {a.dataset}, made of other files: give runs on one graph")
+    if {run.path.resolve() for run in a.runs} == {run.path.resolve() for run in b.runs}:
+        raise InputError(
+            f"A and B are the same runs, seeds {_listed(a.seeds)}: give runs that differ in more than their"
+            " seed, or two single ones to halobench runs compare"
+        )
     # Refuse sides that differ in more than they may, or share no seed.
     keys = differing([a.first, b.first])
     if a.first.combine and a.first.combine == b.first.combine:  # whether the config or the system chose it
