@@ -14,9 +14,11 @@ from harness.model.replay.times import times_of
 from harness.papers.claims import evaluate, experiment, measure
 from harness.papers.claims.claim import Claim, Size
 from harness.papers.claims.measure import HOW, best_validation, measure_of
+from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Run
 from tests import traces
 from tests.recorded import APART, recorded
+from tests.reported import scored_run
 
 # By epoch: worker 0's metric x in two layers, what could have been, and worker 1's.
 FIRST = [{(0, "x"): 4.0, (1, "x"): 1.0, (0, "all"): 10.0}, {(0, "x"): 2.0, (1, "x"): 3.0, (0, "all"): 10.0}]
@@ -343,3 +345,47 @@ def test_graphs_with_other_seeds_are_one_sentence(monkeypatch):
     said = "a on dblp has the seeds [1, 3] where a on cora has [1, 2]: give all the same"
     with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
         evaluate._same_seeds({"a": [[first, second], [other, third]]})
+
+
+def test_the_largest_size_whose_runs_are_there_decides_and_a_missing_one_is_named(tmp_path):
+    sizes = {
+        "smoke": Size(["cora"], "epochs=1 seed=1,2", 1),
+        "small": Size(["cora", "dblp"], "epochs=2 seed=1,2", 1),
+    }
+    plan = experiment.Experiment("mine", "t", {"a": "system=a"}, sizes)
+    claim = Claim("sancus_claim_accuracy", "", "mb_epoch", ["a"], direction="above", graph="cora")
+    folders = {}
+    for size, sent in (("smoke", 10), ("small", 20)):
+        (sweep,) = plan.sweeps("a", size, "cora")
+        epochs = {"sent": {(0, "forward", "halo", 1): (1, sent * 10**6)}}
+        for seed in (1, 2):
+            composed = traces.config(gpus=1, epochs=1, seed=seed)
+            path = scored_run(tmp_path / f"{size}{seed}", [None], composed, epochs=epochs)
+            folders.setdefault(sweep, []).append(path)
+    none = [tmp_path / "none"]
+    both = evaluate._Runs(plan, lambda sweep: folders.get(sweep, none)).decide(claim)
+    assert (both.size, both.ours.mean) == ("small", 20)
+    (small,) = plan.sweeps("a", "small", "cora")
+    del folders[small]
+    one = evaluate._Runs(plan, lambda sweep: folders.get(sweep, none)).decide(claim)
+    assert (one.size, one.ours.mean) == ("smoke", 10)
+    elsewhere = Claim("sancus_claim_accuracy", "", "mb_epoch", ["a"], direction="above", graph="dblp")
+    missing = evaluate._Runs(plan, lambda sweep: none).decide(elsewhere)
+    assert missing.verdict == evaluate.Verdict("not run", "halobench figures mine --size small")
+
+
+def test_a_run_that_diverged_loses_its_score_and_not_its_bytes(tmp_path):
+    plan = experiment.Experiment("mine", "t", {"a": "system=a"}, {"small": Size(["cora"], "seed=1,2", 1)})
+    paths = [
+        scored_run(tmp_path / str(seed), [None], traces.config(gpus=1, epochs=1, seed=seed), [math.nan])
+        for seed in (1, 2)
+    ]
+    runs = evaluate._Runs(plan, lambda sweep: paths)
+    common = {"entry": "sancus_claim_accuracy", "says": "", "rows": ["a"], "direction": "above"}
+    assert runs.decide(Claim(measure="mb_epoch", **common)).ours.mean > 0
+    assert runs.decide(Claim(measure="test_acc_percent", **common)).measured.lost == "a diverged"
+
+
+def test_a_difference_of_scores_is_as_wide_as_the_least_step_between_them():
+    rows = [np.array([[80.0, 81.0, 84.0]]), np.array([[79.0, 80.0, 83.0]])]
+    assert evaluate._no_finer(Estimate(1.0, 0.0, 3), rows).half == pytest.approx(1.0)

@@ -149,3 +149,10 @@ def test_a_way_of_its_own_is_refused():
     assert "combine=exact or system.aggregate=gradients" in make_system(weights).supports(facts)
     for name in ("digest", "vanilla", "sancus", "cdfgnn"):
         assert make_system(systems.block(name)).supports(facts) is None
+
+
+@pytest.mark.parametrize("way", COMBINES)
+def test_a_share_is_a_factor_of_every_gradient(pool, way):
+    block = {**COMBINES[way], **({"rank": 2} if way == "powersgd" else {})}
+    for within, before in pool.run(jobs.two_sums, 3, block):
+        assert all(torch.equal(a, b) for a, b in zip(within, before, strict=True))

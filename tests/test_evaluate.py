@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
+from harness.core.counted import MacroF1
 from harness.core.evaluate import Evaluator
 from harness.core.scores import log_odds
 from harness.data.partition.assign import assign
@@ -173,3 +174,10 @@ def test_after_a_forward_pass_that_failed_no_inputs_are_kept():
     with pytest.raises(ZeroDivisionError):
         Evaluator.hidden(SimpleNamespace(strategy=strategy, logits=lambda model: 1 / 0), None)
     assert strategy.kept is None
+
+
+def test_macro_f1_of_one_label_is_scikit_learns():
+    labels, predicted = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([0, 1, 1, 1, 3, 0])
+    score = MacroF1()
+    found = score.value(score.counts(predicted, torch.zeros(6, 5), labels).double())
+    assert found == pytest.approx(metrics.f1_score(labels, predicted, average="macro", zero_division=0))

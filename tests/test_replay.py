@@ -270,3 +270,14 @@ def test_without_runs_or_keys_of_a_cluster_nothing_is_replayed(tmp_path):
         path.write_text(text)
         with pytest.raises(InputError, match="mine.yaml holds no keys; mend it"):
             cluster_of(str(path))
+
+
+def test_waits_of_several_hosts_are_not_replayed_on_their_own_machines(tmp_path):
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    found = files.read_json(run / "environment.json")
+    files.write_json_atomic(
+        run / "environment.json", {**found, "hosts": [{"workers": [0]}, {"workers": [1]}]}
+    )
+    _, replayer, _ = parse([str(run)])
+    with pytest.raises(InputError, match="ran on several hosts, whose clocks do not compare"):
+        replayer.replay(Trace(run))

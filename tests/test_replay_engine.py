@@ -307,3 +307,10 @@ def test_many_workers_are_replayed_and_it_is_known_how(monkeypatch):
     for ours, theirs in zip(times_of(near).workers, times_of(exact).workers):
         assert ours.compute == pytest.approx(theirs.compute)
         assert ours.epoch == pytest.approx(theirs.epoch, rel=0.05)
+
+
+def test_a_bridge_adds_its_latency_once_inside_a_host_and_twice_between_hosts():
+    made = cluster([0, 0, 1], bridge=1.0)
+    made.bridge.latency_us = 1e6 * L / 4
+    platform = platform_of(made, 3)
+    assert [platform.path(0, other).latency for other in (0, 1, 2)] == pytest.approx([0.0, 1.25 * L, 1.5 * L])

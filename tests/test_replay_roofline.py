@@ -221,3 +221,11 @@ def test_what_belongs_to_no_layer_does_not_grow():
     element = {**PRODUCT._asdict(), "launches": 1}
     plain, larger = (Roofline(cluster(), 2, grown=times) for times in (1, 10))
     assert larger.segment(0, -1, [element], 0.5, 0.5) == plain.segment(0, -1, [element], 0.5, 0.5)
+
+
+def test_who_slept_sleeps_in_a_roofline_too(made):
+    run, *words = made
+    trace = Trace(Path(run))
+    trace.spans.loc[trace.spans["name"] == "cache", "name"] = "straggle"
+    _, replayer, _ = parse([run, *words, "uncounted=none"])
+    assert [own.rest for own in times_of(replayer.replay(trace)).workers] == pytest.approx([0.002] * 2)

@@ -197,3 +197,8 @@ def test_of_many_rows_those_that_matter_are_coloured_and_the_others_named_below(
     assert any(text.get_text().startswith("grey: worse0 60.0 %, worse1") for text in figure.texts)
     few = replace(section, groups=section.groups[: sweep_plots.MANY])
     assert style.BACKGROUND not in sweep_plots.strokes_in(few, style.strokes_of(few.groups)).values()
+
+
+def test_where_workers_outnumber_cores_a_curve_goes_by_cpu_seconds(tmp_path):
+    run = groups.Run(traces.finished(tmp_path, cores=1))
+    assert curves.curve(run, "acc")["seconds"].to_numpy() == pytest.approx(0.43 * np.arange(5))

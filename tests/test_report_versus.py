@@ -159,3 +159,15 @@ def test_what_fresh_set_aside_is_no_repeat(tmp_path):
     for name, seed in zip(names, (1, 2, 1)):
         traces.finished(tmp_path / name, traces.config(seed=seed, run_dir=name))
     assert [path.name for path in repeats(tmp_path / names[0])] == names[:2]
+
+
+def test_it_is_said_which_seeds_differences_are_over_and_whose_code_computed_each(tmp_path):
+    runs(tmp_path / "old", "a", [0.7, 0.6, 0.8], ran_on={"code": "0ld"})
+    runs(tmp_path / "new", "a", [0.7, 0.6], ran_on={"code": "new"})
+    runs(tmp_path / "new", "other", [0.7, 0.6, 0.8], ran_on={"code": "new"})
+    old, new, other = (side(str(tmp_path / name)) for name in ("old", "new/a*", "new/other*"))
+    assert versus(old, new).notes == [
+        "Differences are over the seeds that both have: 1, 2.",
+        "A was computed by code 0ld, B by new.",
+    ]
+    assert versus(old, other).notes == [], "two systems are two codes"

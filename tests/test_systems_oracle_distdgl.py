@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.comm import pulls
+from systems.parts.feature_cache import kept_ids
 from systems.parts.seeds import Seeds
-from tests import systems
+from tests import jobs, systems
+from tests.graphs import edge_list
 from tests.oracles import bytes as count
 from tests.oracles import distdgl, halo
 from tests.oracles.samples import graph_of_kind, random_graph
-from tests.systems import Settings
+from tests.systems import Settings, shards_of
 
 SEEDS = st.integers(0, 10_000)
 
@@ -218,3 +220,26 @@ def test_at_a_cache_of_everything_nothing_is_pulled_after_it_is_filled(pool):
     outcome = systems.run(pool, random_graph(7, vertices=30), block, 3, settings=how)
     assert outcome.sent(0)[0, "forward", "features"][0] == 2 * 30
     assert not any(purpose in ("features", "ids") for _, _, purpose in outcome.sent(1))
+
+
+@pytest.mark.parametrize("policy", ["degree", "frequency"])
+def test_a_cache_keeps_those_that_its_policy_says(pool, policy):
+    graph, assignment = random_graph(7, vertices=40, directed=True), np.arange(40) % 3
+    knobs = {"fanouts": [3, 2], "batch": 2, "features": "refetch", "cache": 0.25, "policy": policy}
+    shards = shards_of(graph, assignment, 3)
+    source, target = edge_list(graph)
+    out_degrees = np.bincount(source[source != target], minlength=40)
+    answers = pool.run(
+        jobs.kept_features, 3, systems.block("distdgl", **knobs), Settings(), per_worker=shards
+    )
+    for worker, (found, asked) in enumerate(answers):
+        score = out_degrees if policy == "degree" else asked
+        remote = np.flatnonzero(assignment != worker)
+        assert len(found) == round(0.25 * len(remote))
+        left = np.setdiff1d(remote, found)
+        assert score[found].min() >= score[left].max() and score[found].sum() > 0
+
+
+def test_a_cache_keeps_the_highest_scores_ties_by_name():
+    names = SimpleNamespace(ids=np.arange(6), own=lambda ids: ids < 2, rank=0)
+    assert kept_ids(names, 0.5, np.array([9, 9, 1, 5, 3, 5]), 0).tolist() == [3, 5]

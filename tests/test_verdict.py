@@ -207,3 +207,8 @@ def test_a_control_does_as_well_unless_the_row_is_surely_ahead():
     assert as_well([80, 81, 82], [80.1, 81.2, 81.9])
     assert as_well([90, 91, 92], [80, 81, 82])
     assert not as_well([60, 61, 62], [80, 81, 82])
+
+
+def test_of_a_range_the_least_effect_that_is_printed_counts():
+    assert judge(Estimate(15, 1, 3), (35, 74), "above").word == WEAKER
+    assert judge(Estimate(8, 0.5, 3), (35, 74), "above").word == NO_EFFECT
