@@ -94,6 +94,7 @@ def test_the_command_names_workers_the_critical_path_and_what_is_assumed(tmp_pat
     said = capsys.readouterr().out
     assert "modelled on cluster=cdfgnn" in said and "assumed" in said and "between.latency_us=0" in said
     assert "worker 1: forward, layer 0" in said and "host 0 to host 1" in said
+    assert "wall times are too long; clock=cpu replays CPU seconds" in " ".join(said.split())
     rows = pd.read_csv(tmp_path / "a.csv")
     assert rows["worker"].tolist() == [0, 1] and rows["modelled"].all()
     assert rows["epoch_s"].tolist() == [pytest.approx(timed(run, *words).epoch)] * 2

@@ -101,6 +101,9 @@ def _print(
         f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({run.path})\n"
         f"modelled on cluster={replayer.display_name}: {_said(replayer, run)}"
     )
+    if replayer.clock(run.trace) == "wall" and replayer.settings.compute != "roofline":
+        for busy in (note for note in run.summary["notes"] if "other programs" in note):
+            console.say(f"note: the run's {busy}; clock=cpu replays CPU seconds")
     roofline = replayer.rooflines.get(run.path)
     assumed = timeline.platform.assumed + (roofline.assumed if roofline is not None else [])
     if assumed:
