@@ -116,6 +116,12 @@ def test_a_sweep_on_a_file_that_is_not_there_says_so_once_before_it_starts(place
     assert not place.results.exists()
 
 
+def test_a_value_that_cannot_be_is_refused_before_the_first_run_of_a_sweep(place):
+    done = place.run("-m", "system=sancus", "system.bound=1,x", "epochs=1")
+    assert (done.code, place.runs()) == (2, [])
+    assert done.err.startswith("error: system.bound=x is not a number: give one"), done.err
+
+
 def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
     runs = []
     for bound, target in ((2, 0.5), (1, 0.7)):

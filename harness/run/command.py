@@ -70,15 +70,15 @@ def _run(words: list[str], program: str) -> int:
 
 
 def _train(words: list[str], runs: list[list[str]], jobs: Jobs) -> None:
-    """Train the runs of a sweep in this process. Of up to 50 it is said before how long they take, where all
-    can be composed: an error is told when the run's turn comes. InputError where the file of a graph is not
-    there."""
+    """Train the runs of a sweep in this process. Up to 50 are composed before the first is trained, and it is
+    said how long they take. InputError where one of these cannot be composed, or the file of its graph is not
+    there; an error that only preparing finds is told when the run's turn comes."""
     from harness.run import config, runner
 
     compose = runner.composer(overrides.searchpath(words))
     if 1 < len(runs) <= 50:
         made = []
-        with contextlib.suppress(InputError, HydraException, OmegaConfBaseException):
+        with contextlib.suppress(HydraException, OmegaConfBaseException):
             made = [config.check(compose(run)) for run in runs]
         for each in made:
             each.dataset.check_there()
