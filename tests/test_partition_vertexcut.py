@@ -5,6 +5,7 @@ both ends of a message agree on its rows.
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -66,6 +67,17 @@ def test_expansion_keeps_its_bound_on_balance(graph, workers, tau, imbalance, se
             knobs["imbalance"] = imbalance
         owner = assign_edges(graph, method, parts, seed, **knobs).owner
         assert np.bincount(owner, minlength=parts).max() <= np.ceil((imbalance or usual) * edges / parts)
+
+
+@given(graphs(min_vertices=6), st.integers(2, 6), st.sampled_from([1.2, 1.5, 2.0]), st.integers(0, 9))
+def test_expansion_beyond_the_mean_fills_one_worker_after_another(graph, parts, expansion, seed):
+    """Without streaming, all but those at the end take as many edges as they are allowed."""
+    edges = len(pairs(graph))
+    owner = assign_edges(graph, "hep", parts, seed, tau=1e9, expansion=expansion).owner
+    allowed, left = math.ceil(expansion * edges / parts), edges
+    for took in np.bincount(owner, minlength=parts):
+        assert took == min(allowed, left)
+        left -= took
 
 
 @pytest.mark.parametrize("method, knobs", [("hep", {"tau": 0.01}), ("dne", {})])

@@ -6,10 +6,12 @@ between its vertices. Vertices of high degree are never expanded: they stand in 
 start. Edges between two of them are streamed afterwards by HDRF, which knows where the expansion has left
 replicas.
 
-Balance: with L edges that have an end of low degree, a worker takes at most ceil(L / P) edges by expansion,
-and what it takes beyond that goes to the next; streaming fills it up to `imbalance` times the mean of all
-edges."""
+Balance: with L edges that have an end of low degree, a worker takes at most ceil(`expansion` L / P) edges by
+expansion, and what it takes beyond that goes to the next; streaming fills it up to `imbalance` times the mean
+of all edges. With `expansion` above 1, which is a reading of ours for parts that are printed as unbalanced,
+the last workers are left with what remains."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -41,19 +43,21 @@ class Hep(VertexCutPartitioner):
 
     tau        vertices of more than tau mean degrees are not expanded
     imbalance  the most edges that streaming gives a worker, over the mean
+    expansion  the most edges that expansion gives a worker, over their mean
     """
 
     tau: float = number(10.0, 0, MOST, above=True)
     imbalance: float = number(IMBALANCE, 1)
+    expansion: float = number(1.0, 1)
 
-    unkeyed: ClassVar = {"imbalance": IMBALANCE}
+    unkeyed: ClassVar = {"imbalance": IMBALANCE, "expansion": 1.0}
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
         edges = len(low)
         degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
         is_high = degrees > self.tau * 2 * edges / num_vertices
         streamed = is_high[low] & is_high[high]
-        capacity = -(-(edges - int(streamed.sum())) // parts)
+        capacity = math.ceil(self.expansion * (edges - int(streamed.sum())) / parts)
         owner = np.full(edges, -1, np.int32)
         holds = np.zeros((num_vertices, parts), np.bool_)
         # Where the search for vertices to begin with starts.
