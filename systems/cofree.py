@@ -72,6 +72,14 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
         attention="trains over a vertex-cut, for which attention is not built",
     )
 
+    def supports(self, run):
+        if run.norm == "batch":
+            return (
+                "the workers of cofree train without communication, and model.norm=batch adds up"
+                " statistics of all; give model.norm=layer"
+            )
+        return super().supports(run)
+
     def traits(self):
         idle = [] if self.drop_edges else ["drop_rate"]
         return Traits(ineffective=without_effect(self, idle, "at system.drop_edges=0 no edge is dropped"))

@@ -77,7 +77,7 @@ class Ecgraph(CodedSystem):
     features: str = word("once", "refetch")
 
     exact: ClassVar = {"period": 1, "backward_bits": AS_THEY_ARE}
-    refuses: ClassVar = Refuses(wire="codes what it sends", needed_rows="")
+    refuses: ClassVar = Refuses(wire="has a code of its own for what it sends", needed_rows="")
 
     def traits(self):
         if self.period == 1:

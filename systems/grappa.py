@@ -49,7 +49,7 @@ from harness.core.batches import Batch, BatchSystem, Block
 from harness.core.evaluate import targets
 from harness.core.features import dense, given
 from harness.core.inputs import StaticInput
-from harness.core.system import Traits, without_effect
+from harness.core.system import Traits, gradients, without_effect
 from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import Chosen, Expander, Names
@@ -72,7 +72,8 @@ class Grappa(BatchSystem):
         BatchSystem.refuses,
         wire="sends no rows but features, which are exact",
         needed_rows="computes all rows of two parts",
-        combine=None,
+        combine="",
+        features_wire="",
     )
     smaller: ClassVar[str] = "more workers"
 
@@ -145,9 +146,11 @@ class Grappa(BatchSystem):
         if seeds:
             outside = x[n:] if first.halo is not None else None
             static = StaticInput(first, x[:n], outside, self.adjacency.kernel, self.keeps_rows)
-            weights = torch.full((seeds,), self.correct, device=self.device)
             blocks = [first, *[deeper] * (self.num_layers - 1)]
-            self.batch = Batch(self.x, blocks, self.labels, self.total, weights=weights, static=static)
+            self.batch = Batch(self.x, blocks, self.labels, self.total, static=static)
+
+    def combine(self, parameters):
+        self.combiner.sum(gradients(parameters), self.correct)
 
     def structure(self, second: int) -> tuple[Chosen, np.ndarray]:
         """The in-edges of part `second`, and its vertices' names. Each part's own worker sends them: the ends

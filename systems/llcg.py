@@ -47,7 +47,8 @@ class Llcg(OwnLoss, Local):
     server_steps  S, correction steps on the whole graph that end a round; 0 or more
     batch         training vertices of a correction step (all, where there are fewer)
     server_lr     learning rate of the correction; null: the run's
-    features      "once": remote features are fetched in the first correction step; "refetch": in every one
+    features      "once": remote features are fetched in the first correction step; "refetch": in every one,
+                  and local steps make A X of the worker's own part anew
     """
 
     local_steps: int = number(4, 1, ROUNDS)
@@ -57,14 +58,6 @@ class Llcg(OwnLoss, Local):
     features: str = word("once", "refetch")
 
     refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
-
-    def supports(self, run):
-        if run.norm == "batch":
-            return (
-                "the local steps of llcg are without communication, and model.norm=batch adds up"
-                " statistics of all workers; give model.norm=layer"
-            )
-        return super().supports(run)
 
     def traits(self):
         idle = [] if self.server_steps else ["batch", "server_lr"]

@@ -46,7 +46,7 @@ class Sanqus(Sancus):
     gradients: str = word("coded", "exact")
 
     exact: ClassVar = {**Sancus.exact, "bits": AS_IT_IS}
-    refuses: ClassVar = replace(Sancus.refuses, wire="quantises what it sends")
+    refuses: ClassVar = replace(Sancus.refuses, wire="has a code of its own for what it sends")
 
     def traits(self):
         common = super().traits()

@@ -21,7 +21,7 @@ worker's delta, so that layer 0's is neither sent nor stale; under `refetch`, Al
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harness.base.bounds import ROUNDS, number, word
 from systems.parts.blocks import BlockSystem
@@ -41,9 +41,8 @@ class Skipg(BlockSystem):
 
     def setup(self, context):
         super().setup(context)
-        first = 1 if self.features == "once" else 0
-        # State: delta~_j of every remote block by layer, and the epoch of the last broadcast.
-        self.deltas = {l: self.blocks.empty(self.widths[l + 1]) for l in range(first, self.num_layers)}
+        # State: by layer, from its first broadcast on, delta~_j of every remote block; the last one's epoch.
+        self.deltas: dict[int, Any] = {}
         self.version = -self.bound - 1
         self.active: list[int] = []
 
@@ -54,6 +53,8 @@ class Skipg(BlockSystem):
         self.recorder.metric("active", due)
 
     def gathered(self, layer, delta):
+        if layer not in self.deltas:
+            self.deltas[layer] = self.blocks.empty(delta.shape[1])
         return self.blocks.deltas(layer, delta, self.deltas[layer], self.active)
 
     def state_dict(self):

@@ -58,7 +58,8 @@ class Sylvie(CodedSystem):
     def traits(self):
         idle = ["period"] if self.mode == "synchronous" else []
         why = f"at system.mode={self.mode} every exchange is synchronous"
-        return Traits(overlaps=True, ineffective=without_effect(self, idle, why))
+        overlaps = self.mode == "asynchronous"
+        return Traits(overlaps=overlaps, ineffective=without_effect(self, idle, why))
 
     def setup(self, context):
         super().setup(context)

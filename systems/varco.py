@@ -40,7 +40,7 @@ MASK = 2**64 - 1
 @dataclass
 class Varco(CodedSystem):
     """compression  in the first epoch, the columns of a row divided by those that are sent; 1: exact
-    slope        compression falls to 1 within the first 1 / slope of the epochs; 0: it stays
+    slope        compression falls to 1 in epoch T / slope of T: above 1 within the run; 0: it stays
     rescale      whether what arrives is multiplied by columns over columns sent
     features     "once": layer 0's halo rows are fetched once, whole; "refetch": compressed in every epoch
     """

@@ -17,8 +17,10 @@ from harness.data.graph import Graph
 from harness.data.partition.vertexcut import assign_edges
 from harness.dev.conformance.subject import facts_of
 from harness.run import config
+from systems.cofree import Cofree
 from systems.digest_a import DigestA
 from systems.llcg import Llcg
+from systems.local import Local
 from tests import training
 from tests.graphs import random_graph
 from tests.oracles.bytes import all_reduce
@@ -170,7 +172,9 @@ def test_a_mean_far_from_zero_leaves_the_variance_its_digits(pool):
             assert abs(mean) < 1e-2 and variance == pytest.approx(1, abs=1e-2)
 
 
-@pytest.mark.parametrize("system", [DigestA(), Llcg()], ids=["digest_a", "llcg"])
+@pytest.mark.parametrize(
+    "system", [DigestA(), Llcg(), Local(), Cofree()], ids=["digest_a", "llcg", "local", "cofree"]
+)
 def test_workers_that_do_not_meet_refuse_batch_norm(system):
     assert "give model.norm=layer" in system.supports(replace(facts_of("gcn"), norm="batch"))
     assert system.supports(replace(facts_of("gcn"), norm="layer")) is None

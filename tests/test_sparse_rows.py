@@ -62,7 +62,7 @@ def bag_of_words(graph):
     return graph.replace(features=words.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", ["vanilla", "lean", "cagnet", "cdfgnn", "capgnn"])
+@pytest.mark.parametrize("name", ["vanilla", "lean", "cagnet", "cdfgnn", "capgnn", "llcg"])
 def test_losses_are_the_same_and_the_fetch_is_smaller(pool, name):
     """Also of a run that was stopped, which fetches nothing again."""
     graph = bag_of_words(random_graph(12, vertices=40))

@@ -3,6 +3,7 @@ cover of the needed cut edges says, and no more.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
+from harness.core.architectures import Gcn, Sage
+from harness.core.config import ModelConfig
 from harness.core.context import RunFacts
 from harness.data.partition.shard import Csr
 from harness.run.config import make_system
@@ -146,6 +149,14 @@ def test_bytes_are_the_closed_form(pool, bits, scale, rows, run):
                     sent = [worker["sent"][epoch] for worker in outcome.workers]
                     assert sent[j].get((l, "forward", "halo", i), (0, 0)) == want
                     assert sent[i].get((l, "backward", "halo", j), (0, 0)) == want
+
+
+def test_a_column_of_logits_is_left_out_only_where_the_model_lets_it():
+    system, shard = make_system(systems.block("lean", bits=32)), SimpleNamespace(labels=np.zeros(3, np.int32))
+    assert system.narrowed(shard, [9, 8, 4], 1) == (True, 1)
+    system.spares = False
+    assert system.narrowed(shard, [9, 8, 4], 1) == (True, 0)
+    assert Gcn.additive and Sage.additive and not ModelConfig.additive
 
 
 def test_what_it_refuses():

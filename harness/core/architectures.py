@@ -24,6 +24,7 @@ class Gcn(ModelConfig):
     """
 
     fewer_rows: ClassVar[bool] = True
+    additive: ClassVar[bool] = True
 
     name: str = "gcn"
     normalisation: str = word("symmetric", "row")

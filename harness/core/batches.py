@@ -201,7 +201,8 @@ class BatchSystem(System):
     refuses: ClassVar[Refuses] = Refuses(
         wire="pulls features by vertex, of which wire says nothing",
         needed_rows="computes the rows that the seeds of its batches need as it is",
-        combine="takes several steps in an epoch, and each would be coded",
+        combine="takes a step per mini-batch, and each would be coded",
+        features_wire="pulls features by vertex, as they are",
     )
     # what is to be given where a batch asks for more memory than there is
     smaller: ClassVar[str] = "smaller batches"

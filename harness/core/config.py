@@ -47,6 +47,9 @@ class ModelConfig:
     # Whether its layers give as many rows as `strategy.adjacency.at(layer).num_rows` says, which under
     # rows=needed are fewer than they take. A model that says no is refused under rows=needed.
     fewer_rows: ClassVar[bool] = False
+    # Whether a shift common to a row of the last layer's A H W shifts that row's logits alike, which the loss
+    # of one label per vertex does not see. Systems may then leave out a column of it.
+    additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.name = self.name or type(self).__name__.lower()

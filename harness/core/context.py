@@ -42,6 +42,7 @@ class RunFacts:
     layers: int = 2
     combine: str = "exact"  # how gradients become a step: the class's name, in small letters
     fewer_rows: bool = True  # whether the model's layers give fewer rows than they take, where asked to
+    features_wire: str = "dense"  # how features that are fetched once travel
     labels: bool = False  # training vertices show their labels to layer 0 (`labels=masked`)
 
 
@@ -84,6 +85,7 @@ class Context(Generic[S, A]):
     seed: int
     model: torch.nn.Module
     matrix: bool
+    additive: bool
     keeps_rows: bool
     optimiser: torch.optim.Optimizer
     new_optimiser: Callable[..., torch.optim.Optimizer]

@@ -178,7 +178,8 @@ class EdgeCut:
         if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
         plan, x, most = self.exact_plan, self.features, int(self.whole.sizes.max())
-        fetch = partial(fetch_halo, self.comm, plan, x, most, purpose, "dense")
+        form = self.system.features_wire if purpose == "features" else "dense"
+        fetch = partial(fetch_halo, self.comm, plan, x, most, purpose, form)
         return self._static(self.exact_adjacency, x, fetch)
 
     @cached_property

@@ -45,6 +45,8 @@ class Refuses:
     attention    a model without a propagation matrix. None: it can unless it defines its own `propagate`
     combine      another `combine` than exact. None: it can unless it defines its own `combine`. A system
                  whose own `combine` hands its gradients to `combiner` can too, and says so by ""
+    features_wire  another `features_wire` than dense. A system can where it fetches layer 0's rows by
+                 `fetch_features`, as the default `input_halo` does, or by `harness.comm.sparse`
     labels       `labels=masked` (`harness.core.masked_labels`). A system can where it asks for layer 0's rows
                  in every epoch, as it asks for those of hidden layers, and where their gradients come back
     """
@@ -53,6 +55,7 @@ class Refuses:
     needed_rows: str = "exchanges the rows of `plan`, which are all"
     attention: str | None = None
     combine: str | None = None
+    features_wire: str = ""
     labels: str = "does not say that it exchanges layer 0's rows and their gradients in every epoch"
 
 
@@ -146,6 +149,9 @@ class System(Strategy, Generic[S, A]):
         name, refuses = display_name(self), self.refuses
         if run.wire != "float32" and refuses.wire:
             return f"wire={run.wire} cannot be: {name} {refuses.wire}; give wire=float32"
+        if run.features_wire != "dense" and refuses.features_wire:
+            said = f"{name} {refuses.features_wire}"
+            return f"features_wire={run.features_wire} cannot be: {said}; give features_wire=dense"
         if run.rows == "needed" and (reason := self._needs_every_row(run)):
             return f"rows=needed cannot be: {reason}; give rows=all"
         if run.labels and (reason := self._keeps_layer_0(run)):

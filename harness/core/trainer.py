@@ -133,6 +133,7 @@ class Trainer:
                 seed=seed,
                 model=self.model,
                 matrix=model.matrix,
+                additive=model.additive,
                 keeps_rows=not model.matrix or model.input_dropout > 0,
                 optimiser=self.optimiser,
                 new_optimiser=self.new_optimiser,

@@ -125,6 +125,7 @@ def check_supported(run: Run, stats: dict[str, Any]) -> None:
         rows=run.settings.rows or traits.rows,
         combine=type(run.combine or traits.combine).__name__.lower(),
         fewer_rows=run.model.fewer_rows,
+        features_wire=run.settings.features_wire or traits.features_wire,
         labels=run.labels is not None,
     )
     reason = run.system.supports(facts)

@@ -36,7 +36,7 @@ class RunConfig:
                or "module.Class" of one's own
     order      which side of A X W is multiplied first: "transform" (X W), "aggregate" (A X) or "auto" (the
                cheaper, layer by layer, by what products cost as measured on this machine). Sparse features
-               are transformed first in any case
+               are transformed first in any case; supergnn aggregates first, and lean chooses by bytes
     transport  what carries messages unless each worker has a GPU of its own: "memory" (shared by the workers
                of one Linux host), "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU
                each use NCCL

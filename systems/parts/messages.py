@@ -314,6 +314,8 @@ class MessageSystem(System[Shard, PerLayer]):
     narrow: bool = False
     bits: int = AS_THEY_ARE
 
+    spares = True  # whether the model lets a column of logits be left out; from `setup` on, what it says
+
     def coded(self, layer: int, send: list[int], receive: list[int]) -> Messages:
         """What exchanges a layer's messages in a coded form: `send` and `receive` [P] of them to and from
         each worker."""
@@ -329,7 +331,7 @@ class MessageSystem(System[Shard, PerLayer]):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch = 0
+        self.epoch, self.spares = 0, context.additive
         self.under_way: dict[int, Messages] = {}  # by layer
         if not context.matrix:
             return
@@ -350,7 +352,8 @@ class MessageSystem(System[Shard, PerLayer]):
     def narrowed(self, shard: Shard, widths: list[int], layer: int) -> tuple[bool, int]:
         """Whether a layer sends H W, and without how many of its columns."""
         f_in, f_out = widths[layer : layer + 2]
-        spared = int(shard.labels.ndim == 1 and widths[-1] > 1 and layer == len(widths) - 2)
+        spares = self.spares and shard.labels.ndim == 1 and widths[-1] > 1
+        spared = int(spares and layer == len(widths) - 2)
         transformed = self.narrow and f_out - spared < f_in
         return transformed, spared if transformed else 0
 

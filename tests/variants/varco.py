@@ -1,0 +1,1 @@
+STALE = [("varco", {"compression": 4, "slope": 0})]
