@@ -198,6 +198,7 @@ def simple(tmp_path_factory):
         (["crossover"], "name one, as cluster=NAME"),
         (["crossover", "cluster=cdfgnn"], "is the only system given"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=1:x:3"], "gbytes_per_s=1:x:3 is no range"),
+        (["crossover", "cluster=cdfgnn", "gbytes_per_s=1:1.00000000001:3"], "3 is no range: give LOW:HIGH"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=10:1:3"], "give LOW:HIGH:POINTS"),
         (["crossover", "cluster=cdfgnn", "link=wire"], 'link="wire" is not known'),
         (["crossover", "cluster=cdfgnn", "compute=roofline", "fit=printed"], "that fit=printed gives"),

@@ -25,6 +25,7 @@ from harness.model.replay.program import (
     Wait,
     Work,
     grown,
+    held_up,
 )
 from harness.model.replay.read import program_of
 from harness.model.replay.settings import parse
@@ -149,6 +150,8 @@ def test_a_device_of_several_cores_is_as_many_threads():
 def test_who_is_held_up_needs_no_core():
     steps = [[Begin(0), Work("rest", STRAGGLE, -1, 1.0)], [Begin(0), Work("compute", "forward", 0, 1.0)]]
     assert times_of(run(Program(steps, [], [0], clock="cpu"), cluster([0, 0], 1))).epoch == pytest.approx(1)
+    slower = held_up(Program(steps, [], [0]), 0, 0.0, 3.0)
+    assert slower.steps == steps, "a sleep is as long on any device"
 
 
 def test_the_transports_threads_take_from_the_cores_and_from_nobody_elses_time():
@@ -168,6 +171,11 @@ def test_a_larger_graphs_batches_take_as_much_longer():
     of = [Operation("exchange", 0, "pairs", {0: {}}), Operation("all_reduce", -1, "ring", {0: {}})]
     steps = grown(Program([posted], of, [0]), 3.0).steps[0]
     assert [step.seconds for step in steps if isinstance(step, Aside)] == [1.5, 0.5]
+    # Nor for what a layer's batch norm adds up, whose bytes stay as they are.
+    of[1] = Operation("all_reduce", 0, "ring", {0: {0: 516}})
+    larger = grown(Program([posted], of, [0]), 3.0)
+    assert [step.seconds for step in larger.steps[0] if isinstance(step, Aside)] == [1.5, 0.5]
+    assert larger.operations[1] == of[1]
 
 
 def sampled(

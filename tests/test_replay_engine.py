@@ -202,6 +202,9 @@ def test_a_platform_says_what_it_lacks_and_what_it_assumes():
         InputError, match=r"cluster=mine has devices \(3\); give another cluster, or a run of fewer"
     ):
         platform_of(lacking, 4)
+    with pytest.raises(InputError, match="per_host=2 is too large: host 0 of cluster=.* has 1 device; give"):
+        platform_of(cluster([0, 1, 2]), 3, per_host=2)
+    assert platform_of(cluster([0, 0, 1]), 3, per_host=2).hosts == [0, 0, 1], "the last needs one alone"
     with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):
         platform_of(cluster([0, 0, 1]), 3, per_host=1)
     assert platform_of(cluster([0, 0, 1, 1]), 2, per_host=1).hosts == [0, 1]

@@ -379,6 +379,23 @@ def test_cpu_of_threads_that_sample_beside_the_training_is_no_communication(tmp_
     assert columns.ALL["rest_cpu_s"].value(s) == pytest.approx(0.1 + sampled)
 
 
+def test_an_epoch_that_not_all_workers_have_written_is_in_no_mean(tmp_path):
+    run = traces.prepare(tmp_path)
+    for worker, many, long in ((0, 4, 0.5), (1, 3, 2.0)):
+        made = [traces.epoch(n, worker=worker, segments=[("compute", "forward", long)]) for n in range(many)]
+        traces.write(run, made, worker=worker)
+    s = summary.summarise(run)
+    assert (s["epoch_s"], s["bytes_epoch"]["layer_0"]) == pytest.approx((2.0, 128.0))
+
+
+def test_a_run_that_went_on_says_that_it_began_anew(tmp_path):
+    run = traces.finished(tmp_path)
+    assert not any("went on" in note for note in summary.summarise(run)["notes"])
+    traces.resolve(run, 3)
+    said = "went on in epoch 4, which compiles and allocates anew and is in the means"
+    assert said in summary.summarise(run)["notes"]
+
+
 def test_the_median_of_epochs_is_not_their_mean(tmp_path):
     run = traces.prepare(tmp_path, traces.config(gpus=1))
     made = [

@@ -109,6 +109,18 @@ def test_an_operation_across_epochs_counts_in_both_and_is_written_once(tmp_path)
     assert flights["end_s"].iloc[0] == 101.25 and np.isnan(flights["end_s"].iloc[1])
 
 
+def test_of_an_operation_that_ended_before_its_epoch_was_written_the_next_has_its_part(tmp_path):
+    """As where losses of several epochs are asked for at once."""
+    out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
+    late = [traces.epoch(n, begin=100.0 + n, flights=[(0.7, 1.25)] if n < 2 else []) for n in range(4)]
+    for each in late[:3]:
+        out.write(each, loss=0, scores=None, peak_rss_bytes=0)
+    out.settle()
+    out.write(late[3], loss=0, scores=None, peak_rss_bytes=0)
+    out.close()
+    assert reader.Trace(tmp_path).epochs["comm_s"].tolist() == pytest.approx([0.1, 0.25 + 0.1, 0.25, 0.0])
+
+
 def test_what_has_completed_since_is_written_before_a_checkpoint_and_once(tmp_path):
     out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
     epoch = traces.epoch(0, begin=100.0, flights=[(0.5, 0), (0.6, 0)])

@@ -143,6 +143,11 @@ def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
     tables = rounds.epochs, trace.spans[["epoch", "worker", "kind", "cpu_s"]], trace.comm
     epochs, spans, sent = (table[table["epoch"] >= first] for table in tables)
     if not rounds.asynchronous:
+        # While a run goes on some workers may have written an epoch that others have not.
+        whole = epochs.groupby("epoch")["worker"].nunique() == rounds.workers
+        if whole.any() and not whole.all():
+            last = int(whole.index[whole].max())
+            epochs, spans, sent = (table[table["epoch"] <= last] for table in (epochs, spans, sent))
         return _Warm(epochs, spans, sent, max(last, 1))
     epochs = epochs[epochs["of_run"].notna()]
     keys, count = epochs[["epoch", "worker"]], len(epochs) / rounds.workers
@@ -213,6 +218,9 @@ def _attempts(trace: Trace) -> list[str]:
     """A note where attempts of the run were made by different code, or on different machines."""
     attempts = trace.resolved["attempts"] if trace.resolved else []
     said = []
+    if begun := [str(each["first_epoch"] + 1) for each in attempts if each["first_epoch"] > 0]:
+        anew = "which compiles and allocates anew and is in the means"
+        said.append(f"went on in epoch {', '.join(begun)}, {anew}")
     for key, what in (("code", "by different code"), ("machine", "on different machines")):
         told = [each for each in attempts if each.get(key)]
         if len({each[key] for each in told}) > 1:

@@ -50,6 +50,7 @@ class TraceWriter:
             }
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet completed
+        self.reaching: list[Span] = []  # those that are written, and ended after their epoch did
 
     def write(
         self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
@@ -67,6 +68,8 @@ class TraceWriter:
         self.in_flight = [flight for flight, ended in zip(flights, through) if not ended]
         landed = [flight for flight, ended in zip(flights, through) if ended]
         begin, end = (thread[0].start, thread[-1].end) if thread else (0.0, 0.0)
+        travelling = [*self.reaching, *(s for _, s in flights)]
+        self.reaching = [s for s in travelling if s.end and s.end > end]
         compute, exposed = _seconds(thread, "compute"), _seconds(thread, "wait")
         key = {"epoch": epoch.epoch, "worker": self.worker}
         self._append(
@@ -84,7 +87,7 @@ class TraceWriter:
                     "compute_s": compute,
                     "exposed_s": exposed,
                     "rest_s": epoch.train - compute - exposed,
-                    "comm_s": covered(((s.start, s.end or end) for _, s in flights), begin, end),
+                    "comm_s": covered(((s.start, s.end or end) for s in travelling), begin, end),
                     "cpu_s": epoch.cpu,
                     "evaluate_s": epoch.evaluate,
                     "log_s": epoch.log,
@@ -103,6 +106,7 @@ class TraceWriter:
         a checkpoint keeps the epochs before it as they were written."""
         landed = [(epoch, s) for epoch, s in self.in_flight if s.end]
         self.in_flight = [(epoch, s) for epoch, s in self.in_flight if not s.end]
+        self.reaching += [s for _, s in landed]
         self._append(spans=[self._span(epoch, s) for epoch, s in landed])
 
     def close(self) -> None:

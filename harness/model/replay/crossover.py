@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from harness.base import tables
 from harness.base.errors import InputError, choice
 from harness.base.terminal import counted
-from harness.core.cluster import Cluster
+from harness.core.cluster import Cluster, Device
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import Begin, Program
 from harness.model.replay.settings import Replayer, refused_spans
@@ -34,6 +34,7 @@ from harness.results.report.groups import Group, Run
 from harness.results.report.style import STYLE, row_of, save, strokes_of, title, verbatim
 from harness.results.rounds import Rounds
 
+POINTS = 1000  # most of an axis
 KEYS: Mapping[str, Any] = {
     "link": None,
     "gbytes_per_s": "0.01:100:13",
@@ -79,14 +80,17 @@ def _range(key: str, given: str) -> list[float]:
     """LOW:HIGH:POINTS, spaced evenly on a logarithmic axis."""
     try:
         low, high, points = map(float, given.split(":"))
-        if not (0 < low < high < math.inf and 2 <= points < math.inf):
+        if not (0 < low < high < math.inf and 2 <= points <= POINTS):
+            raise ValueError
+        found = [float(f"{value:.9g}") for value in np.geomspace(low, high, int(points))]
+        if len(set(found)) < len(found):
             raise ValueError
     except ValueError:
         raise InputError(
-            f"{key}={given} is no range: give LOW:HIGH:POINTS, as {KEYS[key]}, with HIGH above LOW and two"
-            " points or more"
+            f"{key}={given} is no range: give LOW:HIGH:POINTS, as {KEYS[key]}, with HIGH above LOW and 2 to"
+            f" {POINTS} points that differ"
         ) from None
-    return [float(f"{value:.9g}") for value in np.geomspace(low, high, int(points))]
+    return found
 
 
 @dataclass
@@ -245,7 +249,7 @@ def _check_scores(trace: Trace, cluster: Cluster | None) -> None:
     if cluster is None or not (trace.resolved or {}).get("devices"):
         return
     own = trace.config["cluster"]
-    if (own.get("devices") or []) != [asdict(device) for device in cluster.devices]:
+    if [Device(**each) for each in own.get("devices") or []] != cluster.devices:
         raise InputError(
             f"{trace.run_dir} went by the devices of cluster={own['name']}: with those of"
             f" cluster={cluster.name} losses and scores are others, so a replay has its seconds alone;"

@@ -161,6 +161,15 @@ def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> l
     if per_host is not None:
         hosts = sorted({device.host for device in devices})
         of_host = [[device for device in devices if device.host == host] for host in hosts]
+        left = workers
+        for host, own in zip(hosts, of_host):
+            wanted = min(per_host, left)
+            if len(own) < wanted:
+                raise InputError(
+                    f"per_host={per_host} is too large: host {host} of cluster={cluster.name} has"
+                    f" {counted(len(own), 'device')}; give fewer, or another cluster"
+                )
+            left -= wanted
         devices = [device for own in of_host for device in own[:per_host]]
         if len(devices) < workers:
             raise InputError(

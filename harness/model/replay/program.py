@@ -5,6 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from harness.comm.recorder import STRAGGLE
 
+# Operations whose bytes do not grow with the graph: sums of weights or of a layer's statistics, and flags.
+SUMS = ("all_reduce", "all_gather")
+
 
 @dataclass(slots=True)
 class Operation:
@@ -154,7 +157,10 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
     round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
     Threads beside its training are as fast as they were."""
     steps = [
-        replace(step, seconds=slowdown * step.seconds) if isinstance(step, Work) else step
+        # Who slept sleeps as long on any device.
+        replace(step, seconds=slowdown * step.seconds)
+        if isinstance(step, Work) and step.name != STRAGGLE
+        else step
         for step in program.steps[rank]
     ]
     ends: dict[int, int] = {}  # by epoch, the place after its last backward pass
@@ -230,13 +236,14 @@ def grown(program: Program, times: float, work: bool = True) -> Program:
     made = scaled(
         program,
         lambda step: times if work and step.layer >= 0 else 1.0,
-        lambda operation: times if operation.layer >= 0 else 1.0,
+        lambda operation: times if operation.layer >= 0 and operation.name not in SUMS else 1.0,
     )
     for own in made.steps:
         of = -1  # the layer of what was posted last
         for place, step in enumerate(own):
             if isinstance(step, Post):
-                of = program.operations[step.operation].layer
+                posted = program.operations[step.operation]
+                of = -1 if posted.name in SUMS else posted.layer
             elif isinstance(step, Aside) and of >= 0:
                 own[place] = Aside(times * step.seconds)
     return replace(made, beside=[replace(b, batches=[times * s for s in b.batches]) for b in program.beside])
