@@ -11,7 +11,8 @@ Notation: as in systems/sancus.py; Q stochastic rounding per row, as in `adaqp`;
 Bytes of a broadcast of block j over all workers, 4-byte floats: (P - 1) n_j (ceil(F B / 8) + 8).
 
 Decisions
-- a variation gap is measured from the decoded copy that the others hold.
+- a variation gap is measured from the decoded copy that the others hold, rounding and all: a `bound` below
+  what rounding changes broadcasts in every epoch, though nothing else has changed.
 - gradients, which SANCUS broadcasts in every epoch, are quantised likewise; `gradients=exact` sends them as
   they are.
 - layer 0 under `features=once` and `kept` is broadcast once, exactly; under `refetch` it is quantised.

@@ -6,6 +6,7 @@ import csv
 import functools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 from harness import cli
 from harness.base.errors import InputError
 from harness.core.cluster import Cluster, Device, Link
-from harness.model.plan.__main__ import main, table_rows
+from harness.model.plan.__main__ import first_line, main, table_rows
 from harness.model.plan.grids import communication, grids
 from harness.model.plan.plan import Plan, grown, plan
 from harness.model.plan.sized import PROCESS
+from harness.model.plan.trial import Probe
 from harness.model.plan.words import parse
 from harness.results import files
 from harness.run import runner
@@ -135,6 +137,14 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
     if range_said:
         least, most = (sum(float(each[end]) for each in rows) for end in ("bytes_least", "bytes_most"))
         assert least < sent < most
+
+
+def test_a_probe_of_a_smaller_twin_does_not_say_whether_the_run_fits():
+    made = SimpleNamespace(lacking="values", total=np.zeros(2), sample=0.1, has=[1e9, 1e9])
+    found = Probe(10, 0.0, 0.6e9, "")
+    assert "from which it is not known whether the run fits" in first_line(made, found)
+    made.sample = None
+    assert first_line(made, found).startswith("fits: worker 0 needs 0.600 GB of the 1.000 GB")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A run replayed: its own epochs on its own machine, other clusters, crossovers, the command."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -148,6 +150,15 @@ def test_which_is_first_at_a_score(crossing, tmp_path, capsys):
         ("99%", "2 of the rows are exact training"),
     ):
         refused(capsys, main, [*words, f"reaches={reaches}"], told)
+
+
+def test_a_score_on_validation_vertices_needs_no_test_vertices():
+    epochs = pd.DataFrame({"epoch": [0, 1, 2], "worker": 0, "val_acc": [None, 0.5, 0.6], "test_acc": None})
+    run = SimpleNamespace(trace=SimpleNamespace(epochs=epochs), summary={"score": "acc"}, path="run")
+    assert crossover._validated(run).to_dict() == pytest.approx({2: 50.0, 3: 60.0})
+    epochs["val_acc"] = None
+    with pytest.raises(InputError, match="run has no validation score, by which reaches goes"):
+        crossover._validated(run)
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,9 @@ def first_line(made: Plan, found: Probe | None = None) -> str:
     if made.lacking and found is None:
         return "whether it fits is not planned: only training tells; give probe=10"
     needs = made.total
+    if made.lacking and found is not None and made.sample is not None:
+        measured = f"the probe's largest worker took {_gb(found.memory)} at sample={made.sample:g}"
+        return f"{measured}, from which it is not known whether the run fits"
     if made.lacking and found is not None:
         needs = np.full(len(needs), found.memory)
     if not made.has:

@@ -29,10 +29,9 @@ from harness.model.replay.program import Begin, Program
 from harness.model.replay.settings import Replayer, refused_spans
 from harness.model.replay.times import first_epoch, times_of
 from harness.results.reader import Trace
-from harness.results.report.curves import curve
 from harness.results.report.groups import Group, Run
 from harness.results.report.style import STYLE, row_of, save, strokes_of, title, verbatim
-from harness.results.rounds import Rounds
+from harness.results.rounds import Rounds, epochs_of_run
 
 POINTS = 1000  # most of an axis
 KEYS: Mapping[str, Any] = {
@@ -229,8 +228,17 @@ def _target(reaches: str, groups: Sequence[Group]) -> float:
     return value / 100 * float(np.mean([_best(run) for run in exact[0].runs]))
 
 
+def _validated(run: Run) -> pd.Series:
+    """A run's validation score in percent by epoch, counted from 1. InputError where it has none."""
+    by_epoch = epochs_of_run(run.trace.epochs).groupby("epoch")[f"val_{run.summary['score']}"]
+    found: pd.Series = 100 * by_epoch.first().dropna()
+    if found.empty:
+        raise InputError(f"{run.path} has no validation score, by which reaches goes: leave reaches out")
+    return found.rename(index=lambda epoch: epoch + 1)
+
+
 def _best(run: Run) -> float:
-    return float(curve(run, run.summary["score"])["val"].max())
+    return float(_validated(run).max())
 
 
 def _check_scores(trace: Trace, cluster: Cluster | None) -> None:
@@ -267,8 +275,8 @@ def _epochs_to(
         found = []
         for run in group.runs:
             _check_scores(run.trace, replayer.described)
-            rows = curve(run, run.summary["score"])
-            found += rows["epoch"][rows["val"] >= target].tolist()[:1]
+            scores = _validated(run)
+            found += scores.index[scores >= target].tolist()[:1]
         if len(found) == len(group.runs):
             needed[group.label] = found
         else:
