@@ -12,12 +12,16 @@ from harness.base.errors import InputError
 from harness.comm.recorder import Epoch, Span
 from harness.model.replay import rounds
 from harness.model.replay.__main__ import main
+from harness.model.replay.platform import platform_of
+from harness.model.replay.program import Begin, Operation, Post, Program, Wait, Work
 from harness.model.replay.settings import parse
 from harness.model.replay.times import first_epoch, times_of
 from harness.results import files, writer
 from harness.results.reader import Trace
+from harness.results.schema import UPDATE
 from tests import traces
 from tests.recorded import APART, MB, recorded, refused, replayed, timed
+from tests.test_replay_engine import cluster
 
 
 def apart(folder: Path, work: list[float], epochs: int, *, name="update") -> Path:
@@ -101,6 +105,22 @@ def test_elsewhere_its_workers_keep_another_pace(tmp_path_factory, work, rate, e
         [made[0] - 1, made[1]],
         [made[0], made[1] - 1],
     )
+
+
+def test_workers_that_meet_in_their_rounds_make_as_many_as_were_traced():
+    """As of `digest_a` with `features=refetch`: the faster worker has no round of its own to repeat."""
+    operations, steps = [], [[], []]
+    for epoch in range(3):
+        meeting = len(operations)
+        operations.append(Operation("exchange", 0, "pairs", {0: {1: 8}, 1: {0: 8}}))
+        for k, lasts in enumerate((0.01, 0.03)):
+            own = len(operations)
+            operations.append(Operation(UPDATE, -1, "server", {k: {-1: 8, -2: 8}}))
+            steps[k] += [Begin(epoch), Post(meeting), Wait(meeting, "exchange", 0),
+                         Work("compute", "forward", 0, lasts), Post(own), Wait(own, UPDATE, -1)]  # fmt: skip
+    program = Program(steps, operations, [0, 1, 2], updates=6)
+    timeline = rounds.simulate(program, platform_of(cluster([0, 1]), 2), "ring")
+    assert [len(begins) for begins in timeline.begins] == [3, 3]
 
 
 def test_it_is_printed_as_what_it_is(tmp_path, capsys):

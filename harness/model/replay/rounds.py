@@ -12,7 +12,7 @@ from harness.comm.recorder import UPDATE
 from harness.model.replay import engine
 from harness.model.replay.engine import Timeline
 from harness.model.replay.platform import Platform
-from harness.model.replay.program import Begin, Post, Program, Step, Wait
+from harness.model.replay.program import ALONE, Begin, Post, Program, Step, Wait
 
 
 def updates(timeline: Timeline) -> list[tuple[float, int]]:
@@ -29,7 +29,8 @@ def updates(timeline: Timeline) -> list[tuple[float, int]]:
 def simulate(program: Program, platform: Platform, broadcast: str) -> Timeline:
     """`harness.model.replay.engine.simulate`, of asynchronous programs too. Such a one ends when its server
     has all updates: rounds whose update came after the last of these are left out. A worker whose traced
-    rounds are over before that makes its rounds after the first again, in their order."""
+    rounds are over before that makes its rounds after the first again, in their order, unless it meets others
+    in them: then all make as many rounds as were traced."""
     while True:
         timeline = engine.simulate(program, platform, broadcast)
         if program.updates is None:
@@ -40,7 +41,7 @@ def simulate(program: Program, platform: Platform, broadcast: str) -> Timeline:
         short = [
             worker
             for worker, begins in enumerate(timeline.begins)
-            if made[worker] == len(begins) and timeline.ends(worker, -1) < end
+            if made[worker] == len(begins) and timeline.ends(worker, -1) < end and not _meets(program, worker)
         ]
         if not short:
             return replace(
@@ -49,6 +50,12 @@ def simulate(program: Program, platform: Platform, broadcast: str) -> Timeline:
                 begins=[own[: made[worker]] for worker, own in enumerate(timeline.begins)],
             )
         program = _longer(program, short)
+
+
+def _meets(program: Program, worker: int) -> bool:
+    """Whether a worker takes part in operations that others must post too."""
+    posted = (step.operation for step in program.steps[worker] if isinstance(step, Post))
+    return any(program.operations[number].route not in ALONE for number in posted)
 
 
 def _longer(program: Program, workers: list[int]) -> Program:
