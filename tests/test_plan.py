@@ -139,6 +139,16 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
         assert least < sent < most
 
 
+def test_a_straggler_and_the_kernel_are_planned(made):
+    words = ["system=vanilla", *SMALL, "cluster=hosts/10g", "device=cpu"]
+    plain, slow, other = (
+        made(*words, *more) for more in ((), ("straggler=delayed", "straggler.delay=2"), ("kernel=torch",))
+    )
+    # The delay, and half of its spread.
+    assert slow.seconds[0].epoch == pytest.approx(plain.seconds[0].epoch + 2.01, rel=1e-3)
+    assert (other.memory["kept"] != plain.memory["kept"]).all(), "entries have values, and no rows are packed"
+
+
 def test_a_probe_of_a_smaller_twin_does_not_say_whether_the_run_fits():
     made = SimpleNamespace(lacking="values", total=np.zeros(2), sample=0.1, has=[1e9, 1e9])
     found = Probe(10, 0.0, 0.6e9, "")

@@ -123,12 +123,14 @@ def dry_run(
     place: str = "memory",
     scored: bool = True,
     most: bool = False,
+    compiled: bool = True,
 ) -> Ran:
     """Train for `epochs` epochs on shapes.
 
     make     makes a worker's trainer of its shard, its `Comm` and a kernel
     place    "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
     scored   whether to evaluate after the first epoch too, and not after the last alone
+    compiled whether the kernel on the CPU is the compiled one, or torch's
     most     the answer to every question that values decide (`harness.base.hollow.either`): no, or yes
 
     Raises `Unknown` where something depends on values in another way.
@@ -157,7 +159,7 @@ def dry_run(
             # The worker as in any run, but its transport takes turns and its kernel computes nothing.
             transport = DryTransport(rank, turns) if size > 1 else ALONE
             comm = Comm(rank, size, torch.device("cpu"), recorder, transport, wire)
-            kernel = Shapes(held, place != "cuda")
+            kernel = Shapes(held, compiled and place != "cuda")
             before = held.now
             trainer = make(dataclasses.replace(shard, features=x), comm, kernel)
             stack.callback(trainer.closing.close)

@@ -21,7 +21,7 @@ from harness.core.kernels.spmm import Kernel
 from harness.core.order import FIXED, Order
 from harness.core.trainer import Trainer
 from harness.model.plan.dry import AnyShard, Ran, dry_run
-from harness.model.replay.program import Operation, Program, Work, scaled
+from harness.model.replay.program import Operation, Program, Work, held_up, scaled
 from harness.model.replay.read import program_of
 from harness.model.replay.roofline import Roofline, has_peaks
 from harness.results.files import write_yaml_atomic
@@ -77,7 +77,11 @@ def sized(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) ->
     memory = {"process": np.full(len(shards), CONTEXT if place == "cuda" else PROCESS), **memory}
     if place == "cuda":
         del memory["mapped"]  # which is the host's, and not the GPU's
-    return Sized(memory, _bytes(runs), [_program(ran, cluster) for ran in runs], "")
+    programs = [_program(ran, cluster) for ran in runs]
+    if (slow := run.straggler) is not None:
+        delay = slow.delay + slow.delay_spread / 2  # the mean of what is drawn
+        programs = [held_up(program, slow.rank, delay, slow.slowdown) for program in programs]
+    return Sized(memory, _bytes(runs), programs, "")
 
 
 def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[tuple[int, int]]:
@@ -105,8 +109,9 @@ def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> 
         )  # fmt: skip
 
     dry = partial(
-        dry_run, shards, make, epochs, wire=settings.wire, place=place, scored=bool(run.evaluate.every)
-    )
+        dry_run, shards, make, epochs, wire=settings.wire, place=place, scored=bool(run.evaluate.every),
+        compiled=settings.kernel in ("auto", "numba"),
+    )  # fmt: skip
     least = dry()
     return [least, dry(most=True)] if least.asked else [least]
 
