@@ -9,7 +9,7 @@ import torch
 
 from harness.base.errors import InputError
 from harness.core.mixins import SeesOutput
-from harness.core.system import Ready, ReplicaSystem, System
+from harness.core.system import Ready, ReplicaSystem, System, asked_once
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
@@ -138,3 +138,21 @@ def test_a_knob_that_is_none_of_its_choices_is_one_sentence():
         for key in (key for key, value in values.items() if isinstance(value, str) and key != "_target_"):
             with pytest.raises(InputError, match=rf"^system\.{key}=.*$"):
                 make_system({**values, key: "zzzzzzzz"})
+
+
+@pytest.mark.parametrize("name, twice", [("sancus", False), ("pipegcn", False), ("vanilla", True)])
+def test_a_layer_that_asks_twice_is_refused_where_something_is_kept_of_it(name, twice, monkeypatch):
+    system, asked = make_system(systems.block(name)), []
+    monkeypatch.setattr(type(system), "halo", lambda self, layer, h: asked.append(layer))
+    with asked_once(system, True):
+        for layer in (1, 0):
+            system.halo(layer, None)
+        if twice:
+            system.halo(1, None)
+        else:
+            with pytest.raises(InputError, match=f"layer 1 .* and {name} keeps what it sends of a layer"):
+                system.halo(1, None)
+    with asked_once(system, False):
+        for layer in (1, 1):
+            system.halo(layer, None)
+    assert asked == [1, 0, *([1] if twice else []), 1, 1] and "halo" not in vars(system)

@@ -16,14 +16,16 @@ numbers or words that it takes (`harness.base.bounds`); `__post_init__` raises I
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
 
+from harness.base.errors import InputError
 from harness.base.target import target_of
 from harness.comm.flight import HaloPlan
 from harness.comm.sparse import fetch_halo
@@ -302,3 +304,33 @@ def without_effect(system: AnySystem, knobs: Iterable[str], why: str) -> list[st
     defaults = {field.name: field.default for field in dataclasses.fields(system)}
     given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}
     return [f"system.{name}={value} has no effect: {why}" for name, value in given.items()]
+
+
+@contextlib.contextmanager
+def asked_once(system: AnySystem, first: bool) -> Iterator[None]:
+    """While this is open in the `first` forward pass, a model may ask for a layer's remote rows once, where
+    the system keeps something from epoch to epoch: asked again it would find what it has just left.
+    InputError where a layer asks twice."""
+    asked: set[tuple[str, int]] = set()
+
+    def once(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+        def asks(layer: int, *more: Any, **named: Any) -> Any:
+            if (name, layer) in asked:
+                raise InputError(
+                    f"layer {layer} of the model asks twice for remote rows in a forward pass, and"
+                    f" {display_name(system)} keeps what it sends of a layer; give a system that keeps nothing"
+                )
+            asked.add((name, layer))
+            return own(layer, *more, **named)
+
+        return asks
+
+    keeps = type(system).state_dict not in (System.state_dict, ReplicaSystem.state_dict)
+    names = [name for name in ("propagate", "halo") if first and keeps and hasattr(system, name)]
+    for name in names:
+        setattr(system, name, once(name, getattr(system, name)))
+    try:
+        yield
+    finally:
+        for name in names:
+            delattr(system, name)

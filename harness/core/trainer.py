@@ -32,7 +32,7 @@ from harness.core.propagate import HaloDropout, Strategy, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.straggler import Straggler
-from harness.core.system import AnySystem
+from harness.core.system import AnySystem, asked_once
 from harness.data.partition.shard import ReplicaShard, Shard
 
 
@@ -305,7 +305,8 @@ class Trainer:
             x = self.label_input.of_epoch()
         else:
             x = self.cut.x if static is None else torch.empty(0, device=self.comm.device)
-        logits = self.model(x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step))
+        with asked_once(self.system, self.passes == 1):
+            logits = self.model(x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step))
         weights = self.loss_weights if rows is self.train_rows else None
         loss = local_loss(logits, self.targets, rows, divisor, weights)
         return self._backward(loss, logits, len(rows), strategy)
