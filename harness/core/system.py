@@ -318,7 +318,8 @@ def asked_once(system: AnySystem, first: bool) -> Iterator[None]:
             if (name, layer) in asked:
                 raise InputError(
                     f"layer {layer} of the model asks twice for remote rows in a forward pass, and"
-                    f" {display_name(system)} keeps what it sends of a layer; give a system that keeps nothing"
+                    f" {display_name(system)} keeps what it sends of a layer; give a system that keeps"
+                    " nothing"
                 )
             asked.add((name, layer))
             return own(layer, *more, **named)
