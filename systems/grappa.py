@@ -6,7 +6,8 @@ Xu, Siebenbrunner, Bindschaedler, "Grappa: Gradient-Only Communication for Scala
     second(i, t) = (i + 1 + (floor(t / period) mod (P - 1))) mod P                     none where P = 1
     layer 0      takes all in-edges of both parts, with the features of their sources
     layer l > 0  takes the in-edges whose sources are in one of the two parts; others are left out
-    loss         c_i times the sum over the training vertices of part i, over all workers' training vertices
+    loss         the sum over part i's training vertices, divided by the number of all training vertices
+    gradient     the sum over workers of c_i times that of worker i's loss
 
 With d the in-degree of a vertex and k the in-edges of it whose sources are in the two parts, alpha_i is the
 mean of k / d over part i's training vertices, and the correction of worker i's gradients is

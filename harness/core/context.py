@@ -65,6 +65,8 @@ class Context(Generic[S, A]):
     plans    [L]: who sends whom which rows of the input of layer l: `plan` for each, or fewer rows where
              training takes those that the loss needs (`adjacency.at(l)` then has these too)
     matrix   whether the model's layers are of the form A H W
+    additive  whether the loss of one label per vertex cannot see a shift common to a row of what the last
+             layer propagates (`ModelConfig.additive`)
     keeps_rows  whether what is kept of layer 0 are its rows rather than A X (`StaticInput`)
     combiner   what sums gradients over the workers, as the run's `combine` does
     features_wire   how features that are fetched once travel: "dense", "sparse" or "auto"

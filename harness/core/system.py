@@ -48,7 +48,7 @@ class Refuses:
     combine      another `combine` than exact. None: it can unless it defines its own `combine`. A system
                  whose own `combine` hands its gradients to `combiner` can too, and says so by ""
     features_wire  another `features_wire` than dense. A system can where it fetches layer 0's rows by
-                 `fetch_features`, as the default `input_halo` does, or by `harness.comm.sparse`
+                 `harness.comm.sparse`, as the default `input_halo` does
     labels       `labels=masked` (`harness.core.masked_labels`). A system can where it asks for layer 0's rows
                  in every epoch, as it asks for those of hidden layers, and where their gradients come back
     """

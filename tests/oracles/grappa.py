@@ -8,10 +8,11 @@ in-neighbours:
     K = part i and second(i, t),   D_K the diagonal [V, V] with 1 at K
     Z_i[1]     = Â X W[0] + b[0]                                            in the rows of K
     Z_i[l + 1] = D_K Â D_K H_i[l] W[l] + b[l],  H_i[l] = ReLU(Z_i[l])       l >= 1: other sources are left out
-    loss = Σ_i c_i Σ_v loss(Z_i[L][v], v) / count                           over part i's training vertices v
+    loss_i = Σ_v loss(Z_i[L][v], v) / count                                over part i's training vertices v
+    gradient = Σ_i c_i gradient of loss_i
 
-Â has the whole graph's degrees; `count` is of the whole graph's training vertices. Gradients are those of
-this loss, c_i held fixed. With d(v) the in-edges of v and k(v) those that begin in K,
+Â has the whole graph's degrees; `count` is of the whole graph's training vertices. The loss that is told is
+Σ_i loss_i. With d(v) the in-edges of v and k(v) those that begin in K,
 
     alpha_i = the mean over part i's training vertices of k(v) / d(v), 1 where d(v) = 0; 1 without any
     c_i = 1 ("none"), alpha_i ("scalar"), 1 + shrink (alpha_i - 1) ("shrunk")
