@@ -144,15 +144,18 @@ def test_a_knob_that_is_none_of_its_choices_is_one_sentence():
 def test_a_layer_that_asks_twice_is_refused_where_something_is_kept_of_it(name, twice, monkeypatch):
     system, asked = make_system(systems.block(name)), []
     monkeypatch.setattr(type(system), "halo", lambda self, layer, h: asked.append(layer))
+    monkeypatch.setattr(type(system), "propagate", lambda self, layer, h: self.halo(layer, h))
     with asked_once(system, True):
-        for layer in (1, 0):
-            system.halo(layer, None)
-        if twice:
-            system.halo(1, None)
-        else:
-            with pytest.raises(InputError, match=f"layer 1 .* and {name} keeps what it sends of a layer"):
-                system.halo(1, None)
+        system.halo(1, None)
+        system.propagate(0, None)
+        for layer, again in ((1, system.propagate), (0, system.halo)):
+            if twice:
+                again(layer, None)
+            else:
+                said = f"layer {layer} .* and {name} keeps what it sends of a layer"
+                with pytest.raises(InputError, match=said):
+                    again(layer, None)
     with asked_once(system, False):
         for layer in (1, 1):
             system.halo(layer, None)
-    assert asked == [1, 0, *([1] if twice else []), 1, 1] and "halo" not in vars(system)
+    assert asked == [1, 0, *([1, 0] if twice else []), 1, 1] and "halo" not in vars(system)

@@ -309,27 +309,36 @@ def without_effect(system: AnySystem, knobs: Iterable[str], why: str) -> list[st
 @contextlib.contextmanager
 def asked_once(system: AnySystem, first: bool) -> Iterator[None]:
     """While this is open in the `first` forward pass, a model may ask for a layer's remote rows once, where
-    the system keeps something from epoch to epoch: asked again it would find what it has just left.
-    InputError where a layer asks twice."""
-    asked: set[tuple[str, int]] = set()
+    the system keeps something from epoch to epoch: asked again it would find what it has just left. What a
+    system's own `propagate` asks for is part of the model's one question. InputError where a layer asks
+    twice."""
+    asked: set[int] = set()
+    answering = False
 
-    def once(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    def once(own: Callable[..., Any]) -> Callable[..., Any]:
         def asks(layer: int, *more: Any, **named: Any) -> Any:
-            if (name, layer) in asked:
+            nonlocal answering
+            if answering:
+                return own(layer, *more, **named)
+            if layer in asked:
                 raise InputError(
                     f"layer {layer} of the model asks twice for remote rows in a forward pass, and"
                     f" {display_name(system)} keeps what it sends of a layer; give a system that keeps"
                     " nothing"
                 )
-            asked.add((name, layer))
-            return own(layer, *more, **named)
+            asked.add(layer)
+            answering = True
+            try:
+                return own(layer, *more, **named)
+            finally:
+                answering = False
 
         return asks
 
     keeps = type(system).state_dict not in (System.state_dict, ReplicaSystem.state_dict)
     names = [name for name in ("propagate", "halo") if first and keeps and hasattr(system, name)]
     for name in names:
-        setattr(system, name, once(name, getattr(system, name)))
+        setattr(system, name, once(getattr(system, name)))
     try:
         yield
     finally:
