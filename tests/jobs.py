@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -361,42 +360,3 @@ def through_small_blocks(comm, address, shard) -> dict:
         return through_store(comm, address, shard)
     finally:
         redis_store.BLOCK_BYTES = whole
-
-
-def two_sums(comm, block):
-    """What sums of three epochs give trained parameters: of gradients with a share, then of gradients times
-    it."""
-    comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
-    told = []
-    for outside in (False, True):
-        generator = torch.Generator().manual_seed(comm.rank)
-        weights = [torch.nn.Parameter(torch.zeros(*shape).double()) for shape in ((9, 6), (5,))]
-        combiner, made = make("combine", block).make(weights, comm, 3), []
-        for epoch in range(3):
-            combiner.begin(epoch)
-            given = [torch.randn(w.shape, generator=generator).double() for w in weights]
-            if outside:
-                given = [0.25 * g for g in given]
-            combiner.sum(given, *(() if outside else (0.25,)))
-            made += [w.grad if w.grad is not None else g for w, g in zip(combiner.trained, given)]
-        told.append([each.clone() for each in made])
-    return told
-
-
-def kept_features(comm, block, how, shard):
-    """The global ids whose features a worker keeps after an epoch, and how often each [V] was an input
-    in it."""
-    trainer = make_trainer(comm, block, how, shard)
-    system = trainer.system
-    asked, structure = np.zeros(len(system.names.ids), int), system.structure
-
-    def counted(epoch, step):
-        drawn = structure(epoch, step)
-        asked[system.names.ids[drawn.inputs]] += 1
-        return drawn
-
-    system.structure = counted
-    trainer.train_epoch(0)
-    found = system.names.ids[system.kept.names_kept()].tolist()
-    trainer.closing.close()
-    return found, asked

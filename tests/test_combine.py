@@ -9,12 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
 from harness.core.combine import Combiner, Quantised
 from harness.core.draws import draws
 from harness.core.topk import TopK
 from harness.dev.conformance.checks import same_bits
 from harness.dev.conformance.subject import facts_of
-from harness.run.config import make_system
+from harness.run.config import make, make_system
 from tests import jobs, systems
 from tests.oracles import combine
 from tests.oracles.samples import OPERATORS, RUNS, random_graph
@@ -151,8 +153,28 @@ def test_a_way_of_its_own_is_refused():
         assert make_system(systems.block(name)).supports(facts) is None
 
 
+def two_sums(comm, block):
+    """What sums of three epochs give trained parameters: of gradients with a share, then of gradients times
+    it."""
+    comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
+    told = []
+    for outside in (False, True):
+        generator = torch.Generator().manual_seed(comm.rank)
+        weights = [torch.nn.Parameter(torch.zeros(*shape).double()) for shape in ((9, 6), (5,))]
+        combiner, made = make("combine", block).make(weights, comm, 3), []
+        for epoch in range(3):
+            combiner.begin(epoch)
+            given = [torch.randn(w.shape, generator=generator).double() for w in weights]
+            if outside:
+                given = [0.25 * g for g in given]
+            combiner.sum(given, *(() if outside else (0.25,)))
+            made += [w.grad if w.grad is not None else g for w, g in zip(combiner.trained, given)]
+        told.append([each.clone() for each in made])
+    return told
+
+
 @pytest.mark.parametrize("way", COMBINES)
 def test_a_share_is_a_factor_of_every_gradient(pool, way):
     block = {**COMBINES[way], **({"rank": 2} if way == "powersgd" else {})}
-    for within, before in pool.run(jobs.two_sums, 3, block):
+    for within, before in pool.run(two_sums, 3, block):
         assert all(torch.equal(a, b) for a, b in zip(within, before, strict=True))

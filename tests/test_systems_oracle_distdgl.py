@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.comm import pulls
+from harness.dev.conformance.train import make_trainer
 from systems.parts.feature_cache import kept_ids
 from systems.parts.seeds import Seeds
-from tests import jobs, systems
+from tests import systems
 from tests.graphs import edge_list
 from tests.oracles import bytes as count
 from tests.oracles import distdgl, halo
@@ -222,6 +223,25 @@ def test_at_a_cache_of_everything_nothing_is_pulled_after_it_is_filled(pool):
     assert not any(purpose in ("features", "ids") for _, _, purpose in outcome.sent(1))
 
 
+def kept_features(comm, block, how, shard):
+    """The global ids whose features a worker keeps after an epoch, and how often each [V] was an input
+    in it."""
+    trainer = make_trainer(comm, block, how, shard)
+    system = trainer.system
+    asked, structure = np.zeros(len(system.names.ids), int), system.structure
+
+    def counted(epoch, step):
+        drawn = structure(epoch, step)
+        asked[system.names.ids[drawn.inputs]] += 1
+        return drawn
+
+    system.structure = counted
+    trainer.train_epoch(0)
+    found = system.names.ids[system.kept.names_kept()].tolist()
+    trainer.closing.close()
+    return found, asked
+
+
 @pytest.mark.parametrize("policy", ["degree", "frequency"])
 def test_a_cache_keeps_those_that_its_policy_says(pool, policy):
     graph, assignment = random_graph(7, vertices=40, directed=True), np.arange(40) % 3
@@ -229,9 +249,7 @@ def test_a_cache_keeps_those_that_its_policy_says(pool, policy):
     shards = shards_of(graph, assignment, 3)
     source, target = edge_list(graph)
     out_degrees = np.bincount(source[source != target], minlength=40)
-    answers = pool.run(
-        jobs.kept_features, 3, systems.block("distdgl", **knobs), Settings(), per_worker=shards
-    )
+    answers = pool.run(kept_features, 3, systems.block("distdgl", **knobs), Settings(), per_worker=shards)
     for worker, (found, asked) in enumerate(answers):
         score = out_degrees if policy == "degree" else asked
         remote = np.flatnonzero(assignment != worker)
