@@ -159,3 +159,8 @@ def test_a_layer_that_asks_twice_is_refused_where_something_is_kept_of_it(name, 
         for layer in (1, 1):
             system.halo(layer, None)
     assert asked == [1, 0, *([1, 0] if twice else []), 1, 1] and "halo" not in vars(system)
+
+
+@pytest.mark.parametrize("mode, overlaps", [("synchronous", False), ("asynchronous", True)])
+def test_only_an_asynchronous_exchange_travels_while_workers_compute(mode, overlaps):
+    assert make_system(systems.block("sylvie", mode=mode)).traits().overlaps is overlaps
