@@ -18,10 +18,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 
-from harness.base import places
 from harness.core.draws import draws
 from harness.core.mixins import AsynchronousSystem
 from harness.data.partition import io
@@ -30,6 +27,7 @@ from harness.dev.conformance.runs import Outcome, Settings, planted_graph, run, 
 from harness.dev.conformance.subject import facts_of
 from harness.results import files
 from harness.run import config
+from harness.run.composing import compose
 from harness.run.config import make_system
 from tests import traces, variants
 from tests.oracles import dense, gat
@@ -38,15 +36,9 @@ from tests.oracles.samples import random_graph
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
 
-@functools.cache
-def _composed(*words: str) -> DictConfig:
-    with initialize_config_dir(places.CONF, version_base="1.3"):
-        return compose("config", overrides=list(words))
-
-
 def asked(*words: str) -> config.Run:
     """The run that a command of these words asks for."""
-    return config.check(_composed(*words))
+    return config.check(compose(words))
 
 
 def written(folder: Path) -> dict[str, ModuleType]:

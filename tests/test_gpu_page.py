@@ -7,10 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from harness.results.reader import Trace
-from harness.run.command import CONF
+from harness.run.composing import compose
 from tests.commands import blocks
 from tests.conftest import ROOT
 
@@ -77,8 +76,7 @@ def test_what_submitit_submits_is_a_job_with_the_pages_gpus(tmp_path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     command = re.search(r"^halobench -m (hydra/launcher=submitit_slurm.*?)\n```", PAGE, re.M | re.S)[1]
     words = [word for word in command.replace("\\\n", " ").split() if word.startswith("hydra")]
-    with initialize_config_dir(CONF, version_base="1.3"):
-        launcher = compose("config", overrides=words, return_hydra_config=True).hydra.launcher
+    launcher = compose(words, whole=True).hydra.launcher
     # What the launcher itself hands on, but for where its files go.
     own = {"_target_", "submitit_folder", "max_num_timeout"}
     asked = {key: value for key, value in launcher.items() if key not in own and value is not None}

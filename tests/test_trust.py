@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 
 from harness import cli
 from harness.base import target
@@ -14,7 +13,7 @@ from harness.base.errors import InputError
 from harness.results import files
 from harness.results.reader import Trace
 from harness.run import config, prepare
-from harness.run.runner import CONF
+from harness.run.composing import compose
 
 EVIL = """
 import pathlib
@@ -43,8 +42,7 @@ def from_elsewhere(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def made(*changes):
-        with initialize_config_dir(CONF, version_base="1.3"):
-            composed = config.check(compose("config", overrides=["dataset=twin/flickr"])).composed
+        composed = config.check(compose(["dataset=twin/flickr"])).composed
         for block, value in changes:
             composed = {**composed, block: value.replace("EVIL", name) if block == "kernel" else {
                 **composed[block], "_target_": value.replace("EVIL", name)}}  # fmt: skip

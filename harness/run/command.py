@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.base.errors import InputError
 from harness.base.places import CONF
 from harness.run import overrides, sweep
+from harness.run.composing import hydra_initialised
 from harness.run.jobs import Jobs, plain_warnings
 from harness.run.process import until_stopped
 
@@ -95,7 +96,7 @@ def _launched(words: list[str], swept: sweep.Sweep, jobs: Jobs) -> int:
     compose = runner.composer(overrides.searchpath(words))
     for run in swept.runs:
         compose(run)
-    with overrides.hydra_initialised():
+    with hydra_initialised():
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
         launcher = Plugins.instance().instantiate_launcher(context, jobs, swept.composed)
 

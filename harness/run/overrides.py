@@ -4,15 +4,13 @@ parser's message. Also lets a sweep over a group set keys of the group's options
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
-from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import ChoiceSweep, Override, ValueType
@@ -26,8 +24,8 @@ from harness.base.places import CONF, own_config
 from harness.base.subcommand import check_options
 from harness.base.words import key_of, key_value, written
 from harness.run import refused
+from harness.run.composing import SEARCHPATH, compose, hydra_initialised
 
-SEARCHPATH = "hydra.searchpath"
 # Options with which words are left to Hydra, unchecked.
 UNCHECKED = ("help", "hydra_help", "shell_completion", "info", "config_name", "config_path")
 SHARED = ("results", "objective")  # keys that all runs of a sweep have in common
@@ -214,7 +212,7 @@ def settings(arguments: list[str]) -> DictConfig:
         and (_is_hydras(o) or ((o.key_or_group in SHARED or o.is_add()) and not o.is_sweep_override()))
     ]
     try:
-        return known.compose(common, hydra=True)
+        return known.compose(common, whole=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(str(error).splitlines()[0]) from None
 
@@ -255,17 +253,6 @@ def for_sweeper(arguments: list[str]) -> list[str]:
     return ["{}=choice({})".format(*key_value(word)) if word in alone else word for word in arguments]
 
 
-@contextlib.contextmanager
-def hydra_initialised() -> Iterator[None]:
-    """While this is open, Hydra's `compose` knows the configs of this repository, and nothing of before."""
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(CONF, version_base="1.3"):
-            yield
-    finally:
-        GlobalHydra.instance().clear()
-
-
 class _Known:
     """The groups and keys that exist on the repository's own config path and in the places `searched`, which
     the arguments add; `beside` as `check` takes it."""
@@ -291,11 +278,11 @@ class _Known:
         with hydra_initialised():
             return GlobalHydra.instance().config_loader().get_group_options(group)
 
-    def compose(self, overrides: list[str], hydra: bool = False) -> DictConfig:
-        """The config that these overrides make. InputError where a file of it is no yaml."""
+    def compose(self, overrides: list[str], whole: bool = False) -> DictConfig:
+        """The config that these overrides make; `whole` as `compose` takes it. InputError where a file of it
+        is no yaml."""
         try:
-            with hydra_initialised():
-                return compose("config", overrides=[*self.places, *overrides], return_hydra_config=hydra)
+            return compose([*self.places, *overrides], whole)
         except yaml.YAMLError as error:
             said = " ".join(str(error).split())
             raise InputError(f"a file of the config is no yaml: {said}; mend it") from None
@@ -313,7 +300,7 @@ class _Known:
         """A block's name with the option that these overrides choose for it, as `system=vanilla`."""
         if not self.is_group(block):
             return block
-        choices = self.compose(overrides, hydra=True).hydra.runtime.choices
+        choices = self.compose(overrides, whole=True).hydra.runtime.choices
         return f"{block}={choices[block]}" if choices.get(block) else block
 
     def made(self, overrides: list[Override], resolve: bool) -> DictConfig | str:

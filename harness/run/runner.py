@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import yaml
 from hydra import compose
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -34,8 +33,8 @@ from harness.data.dataset import Dataset
 from harness.results import kinds
 from harness.results.reader import MISSHAPEN
 from harness.results.schema import AGAIN
+from harness.run import composing, overrides, process
 from harness.run import config as configs
-from harness.run import overrides, process
 from harness.run.settings import RunConfig
 
 
@@ -115,7 +114,7 @@ def datasets(runs: list[list[str]]) -> list[Dataset]:
     rest of a run, which takes ten times as long; with it where that fails, to say why, and where the data set
     has code of its own, which has to be trusted. InputError as of `composed`."""
     try:
-        with overrides.hydra_initialised():
+        with composing.hydra_initialised():
             groups = [
                 compose(f"dataset/{option.removeprefix('dataset=')}", overrides=[*more, *searchpath()])
                 for option, *more in runs
@@ -129,42 +128,18 @@ def datasets(runs: list[list[str]]) -> list[Dataset]:
 
 
 def composer(common: Sequence[str]) -> Callable[[list[str]], DictConfig]:
-    """A function that composes a run's overrides, with the `common` ones after them. The config that it gives
-    may change when it is called again. It raises InputError, as on the command line, where there is none.
-
-    Composing takes a tenth of a second. Runs that differ in numbers alone, such as seeds, are composed once,
-    and the numbers are then set in that config as Hydra would set them."""
-    bases: dict[tuple[str, ...], DictConfig] = {}
+    """A function that composes a run's overrides, with the `common` ones after them. It raises InputError, as
+    on the command line, where there is none."""
 
     def composed(run: list[str]) -> DictConfig:
-        parsed = [(word, OverridesParser.create().parse_override(word)) for word in run]
-        numbers = {
-            each.key_or_group: each.value() for _, each in parsed if isinstance(each.value(), int | float)
-        }
-        key = (*(word for word, each in parsed if each.key_or_group not in numbers), *numbers)
-        if key not in bases:
-            bases[key] = _compose([*run, *common])
-        if not all(_plain(bases[key], name) for name in numbers):
-            return _compose([*run, *common])
-        for name, value in numbers.items():
-            OmegaConf.update(bases[key], name, value)
-        return bases[key]
+        words = [*run, *common]
+        try:
+            return composing.compose(words)
+        except (HydraException, OmegaConfBaseException, yaml.YAMLError):
+            overrides.check(words)
+            raise
 
     return composed
-
-
-def _compose(words: list[str]) -> DictConfig:
-    try:
-        with overrides.hydra_initialised():
-            return compose("config", overrides=words)
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError):
-        overrides.check(words)
-        raise
-
-
-def _plain(config: DictConfig, key: str) -> bool:
-    """Whether setting a key to a number is all that its override does: it chooses no option of a group."""
-    return not isinstance(OmegaConf.select(config, key, default=config), DictConfig)
 
 
 @functools.cache

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-
 from harness.base.errors import InputError
 from harness.base.words import key_of
 from harness.core.context import RunFacts
 from harness.core.system import System
 from harness.run import config as configs
 from harness.run import overrides, runner
+from harness.run.composing import compose
 
 MODELS = ("gcn", "sage", "gat")
 WORDS = ("system", "cluster")  # what a check may be given: the rest of a run is the check's own
@@ -56,6 +55,5 @@ def subject(words: Sequence[str], config_dir: str | None = None) -> Subject:
             raise InputError(f'"{word}" is not part of a system: give system=NAME and its knobs only')
     searched = runner.searchpath(config_dir)
     overrides.check([*searched, *words])
-    with initialize_config_dir(runner.CONF, version_base="1.3"):
-        run = configs.check(compose("config", overrides=[*searched, *words]))
+    run = configs.check(compose([*searched, *words]))
     return Subject(run.composed["system"], run.system)
