@@ -156,15 +156,6 @@ def test_the_runs_of_a_sweep_are_composed_in_its_order_or_refused(tmp_path):
         runner.composed(runner.expand("system=sancuss seed=1,2"), places)
 
 
-def test_a_data_set_that_is_composed_by_itself_is_that_of_the_run():
-    runs = runner.expand("dataset=twin/reddit,cora") + runner.expand("dataset=npz dataset.path=my/graph.npz")
-    alone = runner.datasets(runs)
-    assert alone == [run.dataset for run in runner.composed(runs)]
-    assert [dataset.label for dataset in alone] == ["twin/reddit", "cora", "graph"]
-    with pytest.raises(InputError, match='did you mean "cora"'):
-        runner.datasets([["dataset=corra"]])
-
-
 def test_a_rows_sweep_has_larger_batches_where_most_vertices_train_and_fewer_epochs_at_equal_steps(tmp_path):
     def sweep(graph: str, row: str) -> str:
         return study.sweep_of(graph, study.SYSTEMS[row], study.Extent(epochs=200), Places(*[tmp_path] * 3))

@@ -13,23 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
-from hydra import compose
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base import yaml_text
 from harness.base.errors import InputError
 from harness.base.places import CONF, own_config
 from harness.base.scratch import scratch
-from harness.base.target import KEY
 from harness.base.terminal import counted
 from harness.base.words import written
 from harness.data import real
-from harness.data.dataset import Dataset
 from harness.results import kinds
 from harness.results.reader import MISSHAPEN
 from harness.results.schema import AGAIN
@@ -107,24 +104,6 @@ def composed(runs: list[list[str]], places: Places | None = None) -> list[config
     them cannot be composed."""
     compose = composer(places.overrides if places else searchpath())
     return [configs.check(compose(run)) for run in runs]
-
-
-def datasets(runs: list[list[str]]) -> list[Dataset]:
-    """The graphs of runs, of which each is given as its data set and overrides of that. Composed without the
-    rest of a run, which takes ten times as long; with it where that fails, to say why, and where the data set
-    has code of its own, which has to be trusted. InputError as of `composed`."""
-    try:
-        with composing.hydra_initialised():
-            groups = [
-                compose(f"dataset/{option.removeprefix('dataset=')}", overrides=[*more, *searchpath()])
-                for option, *more in runs
-            ]
-        blocks = [cast(dict[str, Any], OmegaConf.to_container(each["dataset"])) for each in groups]
-        if not any(KEY in block for block in blocks):
-            return [configs.make("dataset", block) for block in blocks]
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, InputError):
-        pass
-    return [run.dataset for run in composed(runs)]
 
 
 def composer(common: Sequence[str]) -> Callable[[list[str]], DictConfig]:

@@ -183,8 +183,8 @@ def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[
 @functools.lru_cache(maxsize=256)
 def _graph_folders(graph: str, own: Path | None) -> list[str]:
     """The names of the folders that hold runs on a sweep's graphs, with configs of the folder `own`. They
-    depend on the graphs' names alone. Cached, since composing takes a hundredth of a second."""
-    return [graph_folder(dataset) for dataset in runner.datasets(runner.expand(graph))]
+    depend on the graphs' names alone. Cached, since composing takes a tenth of a second."""
+    return [graph_folder(run.dataset) for run in runner.composed(runner.expand(graph))]
 
 
 def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
