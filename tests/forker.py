@@ -40,12 +40,19 @@ def child(arguments: list[str], out: str, err: str) -> None:
 
 def warm_up() -> None:
     """Do once what every command would do again: import what it needs, let Hydra find its plugins and build
-    its parser, and read the code of which a run's hash is made.
+    its parser, compose what most tests ask for, and read the code of which a run's hash is made.
     """
     for module in ("harness.run.command", "harness.run.preload", "harness.results.report.table"):
         load(module)
     from harness.run import config, overrides
+    from harness.run.composing import compose
 
+    for words in (
+        [],
+        ["dataset=npz"],
+        *([f"system={name}", "dataset=npz"] for name in ("vanilla", "sancus")),
+    ):
+        compose(words)
     made = config.check(overrides.check(["dataset=cora"]))
     assert made.code
 

@@ -40,7 +40,7 @@ def by_hydra(words: list[str]):
     values=st.lists(st.sampled_from(VALUES), max_size=4),
     order=st.randoms(use_true_random=False),
 )
-@examples(max_examples=40)
+@examples(max_examples=15)
 def test_it_is_what_hydra_composes(choices, values, order):
     """Or the same error, whatever is chosen and set, in whatever order."""
     words = [*choices, *values]

@@ -1,6 +1,7 @@
 """How every package refuses bad input: in one sentence with the field, the value and what to give instead."""
 
 import contextlib
+import copy
 import dataclasses
 import difflib
 import errno
@@ -152,6 +153,30 @@ def _schema(cls: type) -> DictConfig:
     return OmegaConf.structured(cls)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """Values of a block, which are alike where they are written alike."""
+
+    text: str
+    values: Mapping[str, Any] = dataclasses.field(compare=False)
+
+
+@functools.lru_cache(maxsize=1000)
+def _made(cls: type[D], asked: _Asked) -> D:
+    """What `typed` makes, with OmegaConf's errors. Kept, since it takes some ms, and runs that follow each
+    other are asked for the same in most blocks."""
+    config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(asked.values)))
+    assert isinstance(config, DictConfig)
+    for sentence in out_of_bounds(cls, config):
+        raise InputError(sentence)
+    for f in dataclasses.fields(cls):
+        if WORDS in f.metadata and config[f.name] not in f.metadata[WORDS]:
+            choice(f.name, config[f.name], filter(None, f.metadata[WORDS]))
+    made = OmegaConf.to_object(config)
+    assert isinstance(made, cls)
+    return made
+
+
 def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
     """Make the dataclass `cls` from `values`, refusing unknown keys and wrong types by name.
 
@@ -169,14 +194,8 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
         if f.init and f.default is f.default_factory is dataclasses.MISSING and f.name not in values:
             raise InputError(f"{prefix}{f.name} is missing: give it")
     try:
-        config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(values)))
-        assert isinstance(config, DictConfig)
-        for sentence in out_of_bounds(cls, config):
-            raise InputError(sentence)
-        for f in dataclasses.fields(cls):
-            if WORDS in f.metadata and config[f.name] not in f.metadata[WORDS]:
-                choice(f.name, config[f.name], filter(None, f.metadata[WORDS]))
-        made = OmegaConf.to_object(config)
+        # A copy, since whoever is given it may change it.
+        made: D = copy.deepcopy(_made(cls, _Asked(repr(values), values)))
     except (InputError, OmegaConfBaseException, OverflowError) as error:
         # Where the mistake is in a block inside, checking that block by itself names the place best.
         for place, kind, block in _blocks(cls, values):
@@ -186,7 +205,6 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
         if isinstance(error, OverflowError):
             raise InputError(_too_large(values, prefix)) from None
         raise InputError(_mistyped(cls, values, prefix, error)) from None
-    assert isinstance(made, cls)
     return made
 
 
