@@ -70,15 +70,8 @@ class Cofree(WeighsLoss, KeepsInput, ReplicaSystem):
         wire="uses the features that its shards hold, and sends no other row",
         needed_rows="computes the rows of all its replicas",
         attention="trains over a vertex-cut, for which attention is not built",
+        batch_norm="adds up no statistics, since its workers train without communication",
     )
-
-    def supports(self, run):
-        if run.norm == "batch":
-            return (
-                "the workers of cofree train without communication, and model.norm=batch adds up"
-                " statistics of all; give model.norm=layer"
-            )
-        return super().supports(run)
 
     def traits(self):
         idle = [] if self.drop_edges else ["drop_rate"]

@@ -29,7 +29,7 @@ authors' public code, mini-batches; K is the same in every round, where it grows
 is that of the last local step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -37,7 +37,7 @@ import torch
 from harness.base.bounds import ROUNDS, number, word
 from harness.core.counting import stepped
 from harness.core.mixins import OwnLoss
-from harness.core.system import Refuses, System, Traits, without_effect
+from harness.core.system import System, Traits, without_effect
 from systems.local import Local
 
 
@@ -57,7 +57,9 @@ class Llcg(OwnLoss, Local):
     server_lr: float | None = number(None, 0, 10**6)
     features: str = word("once", "refetch")
 
-    refuses: ClassVar = Refuses(needed_rows="corrects its weights by steps over the whole graph")
+    refuses: ClassVar = replace(
+        Local.refuses, needed_rows="corrects its weights by steps over the whole graph"
+    )
 
     def traits(self):
         idle = [] if self.server_steps else ["batch", "server_lr"]

@@ -11,7 +11,7 @@ baseline LLCG averages weights.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.core.system import Ready, Refuses, System, Traits, display_name
+from harness.core.system import Ready, Refuses, System, Traits
 
 
 @dataclass
@@ -20,15 +20,10 @@ class Local(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
-    refuses: ClassVar = Refuses(needed_rows="drops the edges that remote rows would come over")
-
-    def supports(self, run):
-        if run.norm == "batch":
-            return (
-                f"the workers of {display_name(self)} train without communication, and model.norm=batch"
-                " adds up statistics of all; give model.norm=layer"
-            )
-        return super().supports(run)
+    refuses: ClassVar = Refuses(
+        needed_rows="drops the edges that remote rows would come over",
+        batch_norm="adds up no statistics, since its workers train without communication",
+    )
 
     def traits(self):
         return Traits(sparse_features=True)

@@ -147,7 +147,7 @@ def test_bad_knobs_are_one_sentence():
     "facts, says",
     [
         ({"layers": 1}, r"system.fanouts=\[25, 10\] has 2 fan-outs and the model 1 layer; give one"),
-        ({"norm": "batch"}, "no statistics of all for model.norm=batch; give model.norm=layer"),
+        ({"norm": "batch"}, "has no statistics of all vertices, .*; give model.norm=layer"),
         ({"wire": "bfloat16"}, "wire=bfloat16 cannot be: distdgl .*; give wire=float32"),
         (
             {"features_wire": "auto"},

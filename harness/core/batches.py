@@ -32,13 +32,13 @@ import torch
 from harness.base.terminal import counted
 from harness.comm.comm import Comm
 from harness.core.adjacency import Adjacency, Propagation, scales, scales_of
-from harness.core.context import Context, RunFacts
+from harness.core.context import Context
 from harness.core.features import R, Rows, first_rows
 from harness.core.inputs import Static
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.needed import PerLayer
 from harness.core.propagate import HaloDropout, Strategy
-from harness.core.system import Ready, Refuses, System, display_name
+from harness.core.system import Ready, Refuses, System
 from harness.data.partition.shard import Csr
 
 
@@ -203,6 +203,7 @@ class BatchSystem(System):
         needed_rows="computes the rows that the seeds of its batches need as it is",
         combine="takes a step per mini-batch, and each would be coded",
         features_wire="pulls features by vertex, as they are",
+        batch_norm="has no statistics of all vertices, which those of a mini-batch are not",
     )
     # what is to be given where a batch asks for more memory than there is
     smaller: ClassVar[str] = "smaller batches"
@@ -210,14 +211,6 @@ class BatchSystem(System):
     @classmethod
     def missing_method(cls) -> str | None:
         return "make_batch(self, epoch, step)" if cls.make_batch is BatchSystem.make_batch else None
-
-    def supports(self, run: RunFacts) -> str | None:
-        if run.norm == "batch":
-            return (
-                f"the vertices of a mini-batch are not all vertices, and {display_name(self)} has"
-                " no statistics of all for model.norm=batch; give model.norm=layer"
-            )
-        return super().supports(run)
 
     def steps(self) -> int:
         """Optimiser steps per epoch, each with a forward and a backward pass; asked for after `setup`."""

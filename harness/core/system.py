@@ -49,6 +49,8 @@ class Refuses:
                  whose own `combine` hands its gradients to `combiner` can too, and says so by ""
     features_wire  another `features_wire` than dense. A system can where it fetches layer 0's rows by
                  `harness.comm.sparse`, as the default `input_halo` does
+    batch_norm   `model.norm=batch`, whose statistics are of all rows. A system can where all workers compute
+                 a layer together
     labels       `labels=masked` (`harness.core.masked_labels`). A system can where it asks for layer 0's rows
                  in every epoch, as it asks for those of hidden layers, and where their gradients come back
     """
@@ -58,6 +60,7 @@ class Refuses:
     attention: str | None = None
     combine: str | None = None
     features_wire: str = ""
+    batch_norm: str = ""
     labels: str = "does not say that it exchanges layer 0's rows and their gradients in every epoch"
 
 
@@ -158,6 +161,8 @@ class System(Strategy, Generic[S, A]):
             return f"rows=needed cannot be: {reason}; give rows=all"
         if run.labels and (reason := self._keeps_layer_0(run)):
             return f"labels=masked cannot be: {reason}"
+        if run.norm == "batch" and refuses.batch_norm:
+            return f"model.norm=batch cannot be: {name} {refuses.batch_norm}; give model.norm=layer"
         own = refuses.combine
         if own is None:
             own = "" if type(self).combine is System.combine else "combines in a way of its own"
