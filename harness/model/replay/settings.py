@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -327,9 +327,11 @@ def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = (
 @functools.lru_cache(maxsize=256)
 def _described(text: str, changes: tuple[str, ...]) -> Cluster | None:
     """The cluster that a file's text describes, changed by words; None where it holds no keys. Cached, since
-    it takes 50 ms, and claims ask for one cluster in many words. What `cluster_of` catches is raised."""
-    if not isinstance(yaml_text.parsed(text), dict | None):
+    it takes 30 ms, and claims ask for one cluster in many words. What `cluster_of` catches is raised."""
+    values = yaml_text.parsed(text)
+    if not isinstance(values, dict | None):
         return None
-    merged = OmegaConf.merge(OmegaConf.create(text), OmegaConf.from_dotlist(list(changes)))
-    values = cast(dict[Any, Any], OmegaConf.to_container(merged))
-    return typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")
+    if changes:
+        merged = OmegaConf.merge(OmegaConf.create(values or {}), OmegaConf.from_dotlist(list(changes)))
+        values = OmegaConf.to_container(merged)
+    return typed(Cluster, {str(key): value for key, value in (values or {}).items()}, "cluster")
