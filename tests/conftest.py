@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from harness.dev.conformance.compiling import take_turns
+from harness.base.compiling import take_turns
 from harness.dev.conformance.pool import WorkerPool
 from tests.launching import Place
 from tests.redis_server import RedisServer

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
+from harness.base.compiling import take_turns
 from harness.base.errors import InputError
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import LimitReached, limit_reached
@@ -77,6 +78,7 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
     another worker went away, with that worker's error where it told one."""
     if "PYTHONFAULTHANDLER" not in os.environ:
         faulthandler.disable()  # `record` has turned it on; who waits for this worker says what ended it
+    take_turns()
     rank, size = _numbered("RANK", 0), _numbered("WORLD_SIZE", 1)
     folder, recorder = Path(run_dir), Recorder()
     found = known

@@ -5,8 +5,8 @@ import multiprocessing
 import traceback
 from collections.abc import Sequence
 
+from harness.base.compiling import take_turns
 from harness.base.scratch import scratch
-from harness.dev.conformance.compiling import take_turns
 
 SIZE = 4
 RENDEZVOUS = 120.0  # seconds after which a worker that the others wait for is taken for lost

@@ -1,8 +1,10 @@
 """Compiling what many processes need once."""
 
+import contextlib
 import functools
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock
@@ -10,9 +12,12 @@ from numba.core.dispatcher import Dispatcher
 
 from harness.base.places import ROOT
 
+_compile = Dispatcher.compile  # numba's own
+
 
 def take_turns() -> None:
-    """Let one process compile at a time: the next finds in numba's cache what it needs too. Without a folder
+    """Let one process compile at a time, of all on this machine that have called this: the next finds in
+    numba's cache what it needs too. Workers of a run need the same loops at the same time. Without a folder
     of the user's that can be written, nothing is changed."""
     # The user's own folder: in /tmp another user could make the file first and hold it.
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "halobench"
@@ -23,7 +28,6 @@ def take_turns() -> None:
     if not os.access(folder, os.W_OK):
         return
     place = folder / f"compiling-{zlib.crc32(bytes(ROOT)):x}.lock"
-    compiled = Dispatcher.compile
 
     @functools.cache
     def lock(process: int) -> FileLock:
@@ -31,8 +35,21 @@ def take_turns() -> None:
         call, since compiling one function compiles others within it."""
         return FileLock(place, thread_local=False)
 
+    @contextlib.contextmanager
+    def turn() -> Iterator[None]:
+        own = lock(os.getpid())
+        try:
+            own.acquire()
+        except (OSError, NotImplementedError):  # a file system that has no locks, as of some clusters
+            yield
+            return
+        try:
+            yield
+        finally:
+            own.release()
+
     def compile_in_turn(self, signature):
-        with lock(os.getpid()):
-            return compiled(self, signature)
+        with turn():
+            return _compile(self, signature)
 
     Dispatcher.compile = compile_in_turn  # type: ignore[method-assign]  # numba has no hook for this
