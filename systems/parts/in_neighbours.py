@@ -37,7 +37,7 @@ def _merge(starts, near_ptr, near, near_bits, far_ptr, far, far_bits, near_ids, 
     sorted first."""
     for v in range(len(starts) - 1):
         there = far[far_ptr[v] : far_ptr[v + 1]]
-        order = np.argsort(far_ids[there])
+        order = np.argsort(far_ids[there], kind="mergesort")  # as `neighbours` has it: compiled once for both
         i, h, e = near_ptr[v], 0, starts[v]
         while i < near_ptr[v + 1] or h < len(order):
             if h == len(order) or (i < near_ptr[v + 1] and near_ids[near[i]] < far_ids[there[order[h]]]):

@@ -42,6 +42,7 @@ class Dne(VertexCutPartitioner):
 @njit(cache=True, nogil=True)
 def _grow(indptr, neighbour, edge, lottery, parts, capacity):
     """Owners [M] of the edges of `incidence`. `lottery` is the order in which random vertices are drawn."""
+    # What is copied here is copied in loops: an assignment of slices takes 2 s to compile.
     n, edges = len(indptr) - 1, len(edge) // 2
     owner = np.full(edges, -1, np.int32)
     free = indptr[1:] - indptr[:-1]  # edges of a vertex that no worker owns
@@ -79,13 +80,16 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
                             holds[w, p] = True
                             if lengths[p] == boundaries.shape[1]:
                                 longer = np.empty((parts, 2 * boundaries.shape[1]), np.int32)
-                                longer[:, : boundaries.shape[1]] = boundaries
+                                for i in range(parts):
+                                    for j in range(lengths[i]):
+                                        longer[i, j] = boundaries[i, j]
                                 boundaries = longer
                             boundaries[p, lengths[p]] = w
                             lengths[p] += 1
                             if arrived == len(arrivals):
                                 more = np.empty(2 * arrived, np.int32)
-                                more[:arrived] = arrivals
+                                for i in range(arrived):
+                                    more[i] = arrivals[i]
                                 arrivals = more
                             arrivals[arrived] = w
                             arrived += 1
@@ -135,6 +139,7 @@ def _choose(boundary, lengths, p, free):
     for i in range(end):
         ranked[i] = boundary[keys[i] & 0xFFFFFFFF]
     take = int(np.ceil(SHARE * end))
-    boundary[: end - take] = ranked[take:]
+    for i in range(take, end):
+        boundary[i - take] = ranked[i]
     lengths[p] = end - take
     return ranked[:take]

@@ -39,7 +39,8 @@ def max_min(routes: np.ndarray, capacity: np.ndarray) -> np.ndarray:
                 wanting[link] += 1
     # The flows through each link, one link after the other.
     begins = np.zeros(links + 1, np.int64)
-    begins[1:] = np.cumsum(wanting)
+    for link in range(links):
+        begins[link + 1] = begins[link] + wanting[link]
     through, place = np.empty(begins[links], np.int64), begins[:links].copy()
     for f in range(flows):
         for link in routes[f]:
