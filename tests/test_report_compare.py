@@ -10,7 +10,7 @@ from harness.papers.figures import panels
 from harness.results import reader, summary
 from harness.results.report import columns, compare, curves, formats, groups, plot, single, style, table
 from harness.results.report.estimate import estimate
-from tests import traces
+from tests import reported, traces
 from tests.reported import read_once, rendered, rows, rows_of, run_markdown, scored_run, section_of
 
 TWO = {
@@ -226,6 +226,20 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
         )
         shown = {(row["system"], row["partition"]): row["minus exact"] for row in rows_of(capsys, tmp_path)}
         assert float(shown["control", "random"].split(" ± ")[0]) == pytest.approx(less)
+
+
+def test_at_the_end_of_each_run_of_a_sweep_a_finished_one_is_read_once(tmp_path, monkeypatch):
+    """And again where it has been made anew."""
+    read, whole = [], compare.Run
+    monkeypatch.setattr(compare, "Run", lambda path: read.append(path) or whole(path))
+    reported.runs(tmp_path, "exact", [0.8, 0.7, 0.6], role="reference")
+    reported.runs(tmp_path, "other", [0.7, 0.6, 0.5])
+    for path in sorted(tmp_path.glob("other*")):
+        assert "-10.00 points (" in rendered(single.run_table(path, verbose=False))
+    assert len(read) == len(set(read)) == 6
+    reported.run(tmp_path, "other", 3, 0.6)
+    assert "-6.67 ± 14.34 points" in rendered(single.run_table(path, verbose=False))
+    assert read[6:] == [path]
 
 
 @pytest.mark.parametrize("diverged", ["reference", "control"])

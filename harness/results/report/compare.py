@@ -1,8 +1,10 @@
 """What a comparison can tell: paired differences, and where the control is as good as exact training."""
 
 import contextlib
+import functools
 import math
 import operator
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from harness.results.reader import MISSHAPEN, SET_ASIDE, Trace
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group, Run, typed_value
+from harness.results.schema import TABLES
 
 # Keys and blocks of the config that do not change what exact training computes.
 PLACES = ("partition", "cluster", "rows", "features_wire")
@@ -174,10 +177,28 @@ def exact_beside(run: Run) -> tuple[Group, Group] | None:
     return ours, theirs
 
 
+def read_once(path: Path) -> Run:
+    """The run of a folder; a finished one with its summary, and read once for as long as its summary.json
+    stays as it is: at the end of each run of a sweep all its finished repeats are asked for. Errors as of
+    `Run` and `summarise`."""
+    summary = path / "summary.json"
+    if not summary.is_file():
+        return Run(path)
+    return _finished(path, os.path.abspath(path), summary.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1000)
+def _finished(path: Path, place: str, changed: int) -> Run:
+    run = Run(path)
+    run.key()
+    assert run.summary
+    for table in TABLES:  # which take most of the memory, and are read again where they are needed
+        run.trace.forget(table)
+    return run
+
+
 def _readable(paths: Sequence[Path]) -> Iterator[Run]:
     """The runs of these folders, without those that are damaged."""
     for path in paths:
-        with contextlib.suppress(InputError, *MISSHAPEN):
-            found = Run(path)
-            found.key()  # reads what a run reads only when asked, while errors are let go
-            yield found
+        with contextlib.suppress(OSError, InputError, *MISSHAPEN):
+            yield read_once(path)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.base.terminal import counted
-from harness.results.report.compare import change, exact_beside, ratio
+from harness.results.report.compare import change, exact_beside, ratio, read_once
 from harness.results.report.groups import Group, Run
 from harness.results.report.table import compared_by
 from harness.results.summary import PARTS
@@ -19,7 +19,7 @@ def run_table(run_dir: Path | str, verbose: bool = True) -> RenderableType:
     """What a run prints at its end: its score, bytes and time, how they compare with exact training where
     such a run has finished in the same folder, and notes. With `verbose`, instead of the comparison, all
     scores, the parts of an epoch's time, memory, and bytes by layer and purpose."""
-    run = Run(Path(run_dir))
+    run = read_once(Path(run_dir))
     s, grid, epochs = run.summary, tables.pairs(_heading(run)), Group([run]).epochs
     if verbose and epochs != str(s["epochs"]):
         grid.add_row("epochs", epochs)
