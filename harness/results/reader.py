@@ -337,6 +337,8 @@ def _bounded(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.Recor
 
 def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
     """The table with the columns of `schema`, in its order."""
+    if table.schema.equals(schema):
+        return table
     if absent := [name for name in schema.names if name not in table.schema.names]:
         raise InputError(
             f"{path} does not hold the columns of this table: it lacks a column, {absent[0]}; {AGAIN}"
