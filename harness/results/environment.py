@@ -1,5 +1,6 @@
 """The machine and the software a run was measured on; nothing that names the machine or its user."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -62,6 +63,7 @@ def of_hosts(found: Sequence[dict[str, Any]], workers: Sequence[Sequence[int]]) 
     }
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
