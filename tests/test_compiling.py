@@ -7,7 +7,7 @@ from collections import Counter
 
 import numba
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from tests.launching import ROOT
 
@@ -55,9 +55,10 @@ def test_a_loop_that_two_processes_need_is_compiled_by_one(tmp_path):
     assert len(saved) == 2 and set(saved.values()) == {1}, done.stdout
 
 
-def test_where_there_are_no_locks_everybody_compiles(monkeypatch):
+@pytest.mark.parametrize("error", [OSError(38, "Function not implemented"), Timeout("compiling.lock")])
+def test_without_a_lock_or_after_a_while_everybody_compiles(monkeypatch, error):
     def refuse(*given, **more):
-        raise OSError(38, "Function not implemented")
+        raise error
 
     monkeypatch.setattr(FileLock, "acquire", refuse)
     assert numba.njit(lambda x: x + 1)(1) == 2

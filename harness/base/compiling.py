@@ -12,6 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 from harness.base.places import ROOT
 
+PATIENCE = 120.0  # seconds: the longest loops take 10, and a process may be stopped while it compiles one
 _compile = Dispatcher.compile  # numba's own
 
 
@@ -39,8 +40,9 @@ def take_turns() -> None:
     def turn() -> Iterator[None]:
         own = lock(os.getpid())
         try:
-            own.acquire()
-        except (OSError, NotImplementedError):  # a file system that has no locks, as of some clusters
+            own.acquire(timeout=PATIENCE)
+        # A file system that has no locks, as of some clusters; or whoever has the lock was stopped by Ctrl-Z.
+        except (OSError, NotImplementedError):
             yield
             return
         try:
