@@ -100,6 +100,22 @@ def test_a_number_beyond_its_bounds_is_refused_with_the_whole_range():
                     pytest.fail(f"{cls.__name__}.{key}={value} is taken")
 
 
+def test_what_is_made_of_the_same_values_is_nobody_elses():
+    """A block that was checked before is made anew, and of values that are written otherwise another."""
+
+    @dataclasses.dataclass
+    class Block:
+        rows: list[str]
+        more: typing.Any = None
+
+    first = typed(Block, {"rows": ["a"]}, "")
+    first.rows.append("b")
+    assert typed(Block, {"rows": ["a"]}, "") == Block(["a"])
+    for value in (1, True, 1.0, "1"):
+        made = typed(Block, {"rows": [], "more": value}, "").more
+        assert made == value and type(made) is type(value)
+
+
 def test_a_model_is_no_deeper_than_draws_tell_layers_apart():
     """The layer after the deepest one would draw what the first layer draws in the next epoch."""
     most = int(bounds_of(ModelConfig)["layers"].high)

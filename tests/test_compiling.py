@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 import numba
 import pytest
-from filelock import FileLock, Timeout
+from filelock import FileLock
+from numba.core.dispatcher import Dispatcher
 
+from harness.base import compiling
+from harness.run import train
 from tests.launching import ROOT
 
 LOOPS = """
@@ -55,10 +59,29 @@ def test_a_loop_that_two_processes_need_is_compiled_by_one(tmp_path):
     assert len(saved) == 2 and set(saved.values()) == {1}, done.stdout
 
 
-@pytest.mark.parametrize("error", [OSError(38, "Function not implemented"), Timeout("compiling.lock")])
-def test_without_a_lock_or_after_a_while_everybody_compiles(monkeypatch, error):
+@pytest.fixture
+def taken(monkeypatch, tmp_path):
+    """Turns of this process, by a lock that another one has."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(Dispatcher, "compile", Dispatcher.compile)  # put back afterwards
+    compiling.take_turns()
+    numba.njit(lambda x: x)(1)
+    (place,) = tmp_path.rglob("*.lock")
+    with FileLock(place):
+        yield
+
+
+def test_who_waits_for_long_compiles_all_the_same(taken, monkeypatch):
+    monkeypatch.setattr(compiling, "PATIENCE", 0.05)
+    compiled = threading.Thread(target=numba.njit(lambda x: x + 1), args=(1,), daemon=True)
+    compiled.start()
+    compiled.join(30)
+    assert not compiled.is_alive()
+
+
+def test_where_there_are_no_locks_everybody_compiles(monkeypatch):
     def refuse(*given, **more):
-        raise error
+        raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(FileLock, "acquire", refuse)
     assert numba.njit(lambda x: x + 1)(1) == 2
@@ -66,7 +89,6 @@ def test_without_a_lock_or_after_a_while_everybody_compiles(monkeypatch, error):
 
 def test_a_run_takes_turns(monkeypatch):
     """Its workers do before anything else."""
-    from harness.run import train
 
     def told():
         raise InterruptedError("asked")

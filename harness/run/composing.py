@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import hydra
@@ -40,8 +40,10 @@ def compose(overrides: Sequence[str], whole: bool = False) -> DictConfig:
     by these alone, and kept; all other overrides are set in a copy, as Hydra would set them. Where a yaml
     file has changed since, the config is composed again."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
-    folders = _folders(parsed)
-    if whole or folders is None or any(each.is_sweep_override() for each in parsed):
+    places = searched(parsed)
+    folders = [Path(CONF), *(Path(place.removeprefix("file://")) for place in places)]
+    packages = not all(place.startswith("file://") for place in places)  # whose files have no stamps here
+    if whole or packages or any(each.is_sweep_override() for each in parsed):
         return _by_hydra(overrides, whole)
     words = tuple(str(each.input_line) for each in parsed if _chooses(each, folders))
     config = pickle.loads(_kept(words, tuple(stamp for folder in folders for stamp in _stamps(folder))))
@@ -50,15 +52,17 @@ def compose(overrides: Sequence[str], whole: bool = False) -> DictConfig:
     return config
 
 
-def _folders(parsed: Sequence[Override]) -> list[Path] | None:
-    """The folders that hold the options of groups: this repository's, then those that overrides add to the
-    search path. None where such a place is no folder, but a package, say."""
+def searched(parsed: Iterable[Override]) -> list[str]:
+    """The places that overrides add to Hydra's search path."""
     places: list[str] = []
     for value in (each.value() for each in parsed if each.key_or_group == SEARCHPATH):
-        places += map(str, value) if isinstance(value, list) else [str(value)]
-    if not all(place.startswith("file://") for place in places):
-        return None
-    return [Path(CONF), *(Path(place.removeprefix("file://")) for place in places)]
+        places += map(str, value if isinstance(value, list) else [value])
+    return places
+
+
+def is_group(key: str, folders: Iterable[Path]) -> bool:
+    """Whether a key is a group of options in one of these folders of configs."""
+    return any((folder / key).is_dir() for folder in folders)
 
 
 @functools.lru_cache(maxsize=1000)
@@ -79,7 +83,7 @@ def _chooses(override: Override, folders: Sequence[Path]) -> bool:
     key = override.key_or_group
     if key.partition(".")[0].partition("/")[0] == "hydra":
         return True
-    return not isinstance(override.value(), dict) and any((folder / key).is_dir() for folder in folders)
+    return not isinstance(override.value(), dict) and is_group(key, folders)
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, int, int]]:

@@ -24,7 +24,7 @@ from harness.base.places import CONF, own_config
 from harness.base.subcommand import check_options
 from harness.base.words import key_of, key_value, written
 from harness.run import refused
-from harness.run.composing import SEARCHPATH, compose, hydra_initialised
+from harness.run.composing import SEARCHPATH, compose, hydra_initialised, is_group, searched
 
 # Options with which words are left to Hydra, unchecked.
 UNCHECKED = ("help", "hydra_help", "shell_completion", "info", "config_name", "config_path")
@@ -118,8 +118,7 @@ def _searched(args: argparse.Namespace, parsed: Iterable[Override]) -> list[str]
             f'--config-dir="{args.config_dir}" is not a folder: give the one that system/NAME.yaml is in'
         )
     places = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
-    for given in (o.value() for o in parsed if o.key_or_group == SEARCHPATH):
-        places += map(str, given if isinstance(given, list) else [given])
+    places += searched(parsed)
     for place in places:
         if place.startswith("file://"):
             folder = Path(place.removeprefix("file://"))
@@ -265,7 +264,7 @@ class _Known:
         self.complete = len(own) == len(searched)  # options inside packages are not listed
 
     def is_group(self, key: str) -> bool:
-        return any((folder / key).is_dir() for folder in self.folders)
+        return is_group(key, self.folders)
 
     def options(self, group: str) -> list[str]:
         roots = [folder / group for folder in self.folders]
