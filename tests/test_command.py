@@ -41,8 +41,8 @@ def test_the_shell_completes_keys_and_options(monkeypatch, capsys):
     assert project["scripts"]["halobench"] == "harness.__main__:main"
 
 
-def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
-    done = place.run("progress=true", "epochs=3", "model.hidden=512")
+def test_a_watched_run_tells_what_it_prepares_epoch_loss_accuracy_bytes_and_time_left(place, tmp_path):
+    done = place.run("progress=true", "epochs=3", "model.hidden=512", f"cache={tmp_path / 'cache'}")
     assert done.code == 0
     trace = Trace(place.runs()[0]).epochs
     last = trace[trace["epoch"] == 2].iloc[0]
@@ -54,6 +54,7 @@ def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
         in shown
     )
     assert re.search(r"\d:\d\d:\d\d", shown), "the time left"
+    assert shown.count("preparing the graph") == shown.count("reading the graph") == 1
 
 
 def test_a_key_of_hydras_own_leaves_the_run_what_it_is(place):

@@ -87,6 +87,13 @@ def test_where_there_are_no_locks_everybody_compiles(monkeypatch):
     assert numba.njit(lambda x: x + 1)(1) == 2
 
 
+def test_it_is_said_once_that_loops_are_compiled():
+    said: list[str] = []
+    with compiling.before_compiling(lambda: said.append("compiling")):
+        assert [numba.njit(body)(1) for body in (lambda x: x + 1, lambda x: x + 2)] == [2, 3]
+    assert said == ["compiling"] and numba.njit(lambda x: x + 3)(1) == 4 and len(said) == 1
+
+
 def test_a_run_takes_turns(monkeypatch):
     """Its workers do before anything else."""
 

@@ -4,10 +4,12 @@ import contextlib
 import functools
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from filelock import FileLock
+from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
 from harness.base.places import ROOT
@@ -55,3 +57,21 @@ def take_turns() -> None:
             return _compile(self, signature)
 
     Dispatcher.compile = compile_in_turn  # type: ignore[method-assign]  # numba has no hook for this
+
+
+def before_compiling(say: Callable[[], None]) -> AbstractContextManager:
+    """While this is open, call `say` once, when this process begins to compile what numba's cache lacks."""
+    return event.install_listener("numba:compile", _First(say))
+
+
+class _First(event.Listener):
+    def __init__(self, say: Callable[[], None]):
+        self.say, self.said = say, False
+
+    def on_start(self, event: event.Event) -> None:
+        if not self.said:
+            self.said = True
+            self.say()
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing is said then."""

@@ -3,6 +3,7 @@
 The work is done in a forked child: the launcher itself must have run no threads when it forks its workers."""
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -29,7 +30,7 @@ from harness.results import files, resolved
 from harness.results.environment import environment
 from harness.results.reader import Trace
 from harness.run import config as configs
-from harness.run import products, secret
+from harness.run import products, progress, secret
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking, killed, limit_memory
 
@@ -71,6 +72,13 @@ def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
+# What is said before an entry of the cache is made, which takes seconds to minutes.
+MAKING = {
+    "shards": "preparing the graph and its partition, which are kept for later runs",
+    "graphs": "reading the graph, or making it",
+    "tilings": "measuring sparse products, once on this machine",
+    "costs": "measuring the cost of products, once on this machine",
+}
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part", secret.FILE, secret.PART)
 
 
@@ -264,15 +272,20 @@ def shards_of(run: Run) -> tuple[Path, dict]:
     """The folder of the shards of a run's graph, from the cache or partitioned now; and the fingerprint by
     which the cache knows the graph."""
     data_dir, seed, graph = Path(run.settings.data_dir), run.settings.seed, fingerprint(run)
-    cache, load = Cache(Path(run.settings.cache)), partial(run.dataset.graph, data_dir, seed)
-    return shards_for(cache, graph, load, run.partition, run.settings.workers, seed), graph
+    load = partial(run.dataset.graph, data_dir, seed)
+    return shards_for(_cache(run), graph, load, run.partition, run.settings.workers, seed), graph
+
+
+def _cache(run: Run) -> Cache:
+    """The run's cache, which says once for each kind of entry that one is being made."""
+    say = functools.cache(lambda kind: progress.say(run, MAKING[kind]))
+    return Cache(Path(run.settings.cache), say)
 
 
 def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
     """What `shards_of` gives, and what was measured for the shards' products."""
     folder, graph = shards_of(run)
-    cache = Cache(Path(run.settings.cache))
-    return folder, graph, products.measured(run, cache, folder, machine, _has_begun(run.directory))
+    return folder, graph, products.measured(run, _cache(run), folder, machine, _has_begun(run.directory))
 
 
 def _died(code: int) -> RunFailed:

@@ -17,6 +17,18 @@ from harness.run.config import Run
 
 LINES = 20  # about the most lines that a run prints where there is no terminal
 APART = 2.0  # least seconds between two such lines; the first and the last do not wait
+COMPILING = "compiling loops, which are kept for later runs"
+
+
+def title(run: Run) -> str:
+    """What a run is called in a line: system, graph and number of workers."""
+    return f"{run.system_name} on {run.graph_name} x{run.settings.workers}"
+
+
+def say(run: Run, text: str) -> None:
+    """Print a line about a run on stderr, unless it is to show nothing."""
+    if run.settings.progress != "false":
+        print(f"{title(run)}: {text}", file=sys.stderr, flush=True)
 
 
 class Progress:
@@ -29,7 +41,7 @@ class Progress:
         wanted, self.epochs = run.settings.progress, run.settings.epochs
         shown = enabled and (wanted == "true" or (wanted == "auto" and sys.stderr.isatty()))
         self.megabytes, self.accuracy = 0.0, ""
-        self.title = f"{run.system_name} on {run.graph_name} x{run.settings.workers}"
+        self.run = run
         # Without a terminal, a line at every so many evaluations that there are about LINES of them.
         every = max(1, run.evaluate.every)
         self.every = every * math.ceil(self.epochs / every / LINES)
@@ -45,7 +57,7 @@ class Progress:
                 console=Terminal(stderr=True),
                 refresh_per_second=4,
             )
-            self.task = self.bar.add_task(self.title, total=self.epochs, said="")
+            self.task = self.bar.add_task(title(run), total=self.epochs, said="")
 
     def __enter__(self) -> Progress:
         if self.bar is not None:
@@ -59,10 +71,7 @@ class Progress:
             self.bar.update(self.task, completed=epoch)
             self.bar.console.print(f"resumed from epoch {epoch}", highlight=False)
         elif self.lines:
-            self._say(f"resumed from epoch {epoch}")
-
-    def _say(self, text: str) -> None:
-        print(f"{self.title}: {text}", file=sys.stderr, flush=True)
+            say(self.run, f"resumed from epoch {epoch}")
 
     def sent(self, rounds: Iterable[Epoch]) -> None:
         """Count the bytes that worker 0 sent in these rounds or epochs."""
@@ -80,7 +89,7 @@ class Progress:
             self.bar.update(self.task, completed=number, said=told)
         elif self.lines and (number == self.epochs or (epoch.epoch % self.every == 0 and now >= self.due)):
             self.due = now + APART
-            self._say(told)
+            say(self.run, told)
 
     def __exit__(self, *_exc) -> None:
         if self.bar is not None:

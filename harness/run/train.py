@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
-from harness.base.compiling import take_turns
+from harness.base.compiling import before_compiling, take_turns
 from harness.base.errors import InputError
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import LimitReached, limit_reached
@@ -50,7 +50,7 @@ from harness.run import secret, separate_hosts, silence
 from harness.run.devices import cluster_of
 from harness.run.prepare import locked
 from harness.run.process import RunFailed
-from harness.run.progress import Progress
+from harness.run.progress import COMPILING, Progress, say
 from harness.run.silence import Heartbeats
 
 STALLED = 4  # exit code of a worker that ended itself: no worker made progress, or another had failed
@@ -114,6 +114,8 @@ def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = N
             with meeting_in_time(met, _ends(met)):
                 stack.enter_context(Watch(met, lambda: recorder.epoch, run.settings.patience, _ends(met)))
                 transport = stack.enter_context(process_group(met, seat, run.settings.transport))
+            if rank == 0:
+                stack.enter_context(before_compiling(partial(say, run, COMPILING)))
             beats = Heartbeats(Path(meeting).with_name(silence.FILE), size) if meeting else None
             train(run, folder, seat, transport, recorder, sees, beats)
     except PeerLost as error:
@@ -374,9 +376,7 @@ def train(
     if apart:
         separate_hosts.take_back(comm, run_dir, sees, seat.hosts)
     if rank == 0:
-        from harness.results import (
-            summary,  # pandas: half a second that no start has to wait for
-        )
+        from harness.results import summary  # pandas: half a second that no start has to wait for
 
         writer.finalise(run_dir)
         whole = {**summary.summarise(run_dir), "files": checksums(run_dir)}

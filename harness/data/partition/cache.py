@@ -38,10 +38,13 @@ FORMAT = 4  # of shards and graphs on disk: a new one leaves old entries untouch
 
 
 class Cache:
-    """Entries under `root/<kind>/<hash>`, each with a `spec.json` that says what it was made from."""
+    """Entries under `root/<kind>/<hash>`, each with a `spec.json` that says what it was made from.
 
-    def __init__(self, root: Path):
-        self.root = Path(root)
+    making   called with the kind of an entry before it is made
+    """
+
+    def __init__(self, root: Path, making: Callable[[str], object] = lambda kind: None):
+        self.root, self.making = Path(root), making
 
     def path(self, kind: str, spec: dict[str, Any]) -> Path:
         """Where the entry of `spec` (plain JSON values) stands, or would stand."""
@@ -70,6 +73,7 @@ class Cache:
                 os.replace(entry, scratch)  # a run that has mapped a file of it keeps what it has
                 shutil.rmtree(scratch)
             scratch.mkdir()
+            self.making(kind)
             try:
                 make(scratch)
                 _write_spec(scratch, spec)
