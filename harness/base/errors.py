@@ -1,11 +1,9 @@
 """How every package refuses bad input: in one sentence with the field, the value and what to give instead."""
 
 import contextlib
-import copy
 import dataclasses
 import difflib
 import errno
-import functools
 import importlib
 import re
 import sys
@@ -20,6 +18,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base import exact
 from harness.base.bounds import WORDS, Bounds, out_of_bounds
 from harness.base.machine import limit_reached
 from harness.base.terminal import CONTROL, printable
@@ -147,25 +146,11 @@ def within(field: str, value: float, low: float, high: float, above: bool = Fals
         raise InputError(f"{field}={value} is out of range: give {bounds}")
 
 
-@functools.cache
-def _schema(cls: type) -> DictConfig:
-    """OmegaConf's schema of `cls`; kept, since making it takes two fifths of a check."""
-    return OmegaConf.structured(cls)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """Values of a block, which are alike where they are written alike."""
-
-    text: str
-    values: Mapping[str, Any] = dataclasses.field(compare=False)
-
-
-@functools.lru_cache(maxsize=1000)
-def _made(cls: type[D], asked: _Asked) -> D:
-    """What `typed` makes, with OmegaConf's errors. Kept, since it takes some ms, and runs that follow each
-    other are asked for the same in most blocks."""
-    config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(asked.values)))
+def _made(cls: type[D], values: Mapping[str, Any]) -> D:
+    """What `typed` makes, with OmegaConf's errors."""
+    with contextlib.suppress(exact.Inexact, InputError):  # whose place OmegaConf names
+        return exact.made(cls, values)
+    config = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.create(dict(values)))
     assert isinstance(config, DictConfig)
     for sentence in out_of_bounds(cls, config):
         raise InputError(sentence)
@@ -194,8 +179,7 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
         if f.init and f.default is f.default_factory is dataclasses.MISSING and f.name not in values:
             raise InputError(f"{prefix}{f.name} is missing: give it")
     try:
-        # A copy, since whoever is given it may change it.
-        made: D = copy.deepcopy(_made(cls, _Asked(repr(values), values)))
+        return _made(cls, values)
     except (InputError, OmegaConfBaseException, OverflowError) as error:
         # Where the mistake is in a block inside, checking that block by itself names the place best.
         for place, kind, block in _blocks(cls, values):
@@ -205,7 +189,6 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
         if isinstance(error, OverflowError):
             raise InputError(_too_large(values, prefix)) from None
         raise InputError(_mistyped(cls, values, prefix, error)) from None
-    return made
 
 
 def _mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConfBaseException) -> str:
