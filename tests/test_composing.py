@@ -11,7 +11,8 @@ from harness.run import composing
 from harness.run.composing import compose
 
 CHOICES = [
-    "system=sancus", "system=cdfgnn", "dataset=cora", "model=gat", "~schedule", "+score=auc", "score=auc",
+    "system=sancus", "system=cdfgnn", "system=nothing", "dataset=cora", "dataset=twin/reddit", "model=gat",
+    "partition=ebv", "cluster=hosts/10g", "combine=quantised", "~schedule", "+score=auc", "score=auc",
 ]  # fmt: skip
 VALUES = [
     "seed=3", "seed=3.5", "label='a b'", "label=null", "label=${dataset.name}", "system.bound=2",
@@ -48,14 +49,14 @@ def test_it_is_what_hydra_composes(choices, values, order):
     assert composed(compose, words) == composed(by_hydra, words)
 
 
-def test_runs_that_choose_the_same_options_are_composed_once(monkeypatch):
+def test_hydra_composes_once_but_for_options_with_defaults_of_their_own(monkeypatch):
     made, by_hydra = [], composing._by_hydra
     composing._kept.cache_clear()
     monkeypatch.setattr(composing, "_by_hydra", lambda words: made.append(words) or by_hydra(words))
-    for seed in (1, 2):
-        assert compose(["system=sancus", f"seed={seed}", "label=a"]).seed == seed
-    compose(["system=vanilla"])
-    assert made == [("system=sancus",), ("system=vanilla",)]
+    for system in ("sancus", "vanilla", "cdfgnn"):
+        for seed in (1, 2):
+            assert compose([f"system={system}", "dataset=cora", f"seed={seed}", "label=a"]).seed == seed
+    assert made == [(), ("system=cdfgnn", "dataset=cora")]
 
 
 def test_a_yaml_that_has_changed_is_read_again(tmp_path):
@@ -69,3 +70,8 @@ def test_a_yaml_that_has_changed_is_read_again(tmp_path):
         made.system.period = 1  # nobody else's
     own.with_name("other.yaml").write_text("_target_: a.C\n")
     assert compose(["system=other", *words[1:]]).system == {"_target_": "a.C"}
+    own.with_name("based.yaml").write_text("defaults: [vanilla]\nperiod: 5\n")
+    own.with_name("whole.yaml").write_text("# @package _global_\nseed: 5\n")
+    for option in ("based", "whole"):
+        asked = [f"system={option}", *words[1:]]
+        assert composed(compose, asked) == composed(by_hydra, asked)

@@ -4,20 +4,25 @@ import contextlib
 import functools
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import hydra
+import yaml
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from harness.base import yaml_text
 from harness.base.places import CONF
 
 SEARCHPATH = "hydra.searchpath"
+OPTION = re.compile(r"[\w-]+(/[\w-]+)*")
 
 
 @contextlib.contextmanager
@@ -36,18 +41,27 @@ def compose(overrides: Sequence[str], whole: bool = False) -> DictConfig:
 
     whole   with Hydra's own settings, under `hydra`
 
-    Composing takes a tenth of a second, nearly all of it for the options of groups. So a config is composed
-    by these alone, and kept; all other overrides are set in a copy, as Hydra would set them. Where a yaml
-    file has changed since, the config is composed again."""
+    Composing takes a tenth of a second, nearly all of it for the options of groups. So the config without
+    overrides is composed and kept, and in a copy each option that is a file and nothing else takes the place
+    of the default. Where one chooses more (`_files`), Hydra composes the options, which is kept. All other
+    overrides are set in a copy, as Hydra would set them. Where a yaml file has changed since, all is read
+    again."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     places = searched(parsed)
     folders = [Path(CONF), *(Path(place.removeprefix("file://")) for place in places)]
     packages = not all(place.startswith("file://") for place in places)  # whose files have no stamps here
     if whole or packages or any(each.is_sweep_override() for each in parsed):
         return _by_hydra(overrides, whole)
-    words = tuple(str(each.input_line) for each in parsed if _chooses(each, folders))
-    config = pickle.loads(_kept(words, tuple(stamp for folder in folders for stamp in _stamps(folder))))
-    left = [each for each in parsed if not _chooses(each, folders)]
+    stamps = {path: (time, size) for folder in folders for path, time, size in _stamps(folder)}
+    chosen: list[Override] = []
+    left: list[Override] = []
+    for each in parsed:
+        (chosen if _chooses(each, folders) else left).append(each)
+    own = _files([each for each in chosen if not _is_hydras(each)], folders, stamps)
+    words = tuple(str(each.input_line) for each in chosen if each.key_or_group not in own)
+    config = pickle.loads(_kept(words, tuple((path, *stamp) for path, stamp in stamps.items())))
+    for group, option in own.items():
+        config[group] = option
     ConfigLoaderImpl._apply_overrides_to_config(left, config)
     return config
 
@@ -73,6 +87,49 @@ def _kept(words: tuple[str, ...], stamps: tuple[tuple[str, int, int], ...]) -> b
     return pickle.dumps(made)
 
 
+def _files(
+    chosen: Sequence[Override], folders: Sequence[Path], stamps: Mapping[str, tuple[int, int]]
+) -> dict[str, DictConfig]:
+    """What the file of each chosen option holds, by group. Empty where Hydra has to compose them: where a
+    file has defaults or a package of its own, a group has none by default, or one is added or taken away."""
+    found: dict[str, DictConfig] = {}
+    main = os.path.join(CONF, "config.yaml")
+    with_default = _with_default(main, stamps[main])
+    for each in chosen:
+        group, option = each.key_or_group, each.value()
+        changes = each.type is OverrideType.CHANGE and each.package is None and group in with_default
+        if not changes or group in found or not (isinstance(option, str) and OPTION.fullmatch(option)):
+            return {}
+        paths = (os.path.join(folder, group, f"{option}.yaml") for folder in folders)
+        path = next((path for path in paths if path in stamps), None)
+        held = _alone(path, stamps[path]) if path else None
+        if held is None:
+            return {}
+        found[group] = held
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _with_default(path: str, _stamp: tuple[int, int]) -> set[str]:
+    """The groups of which the config at `path` chooses an option, and says nothing more."""
+    main = yaml_text.parsed(Path(path).read_text())
+    chosen = [each for each in main["defaults"] if isinstance(each, dict)]
+    return {group for each in chosen for group, option in each.items() if option and group not in main}
+
+
+@functools.lru_cache(maxsize=1000)
+def _alone(path: str, _stamp: tuple[int, int]) -> DictConfig | None:
+    """What the file of an option holds, as Hydra reads it; None where that is not all that it brings, and
+    where it cannot be read."""
+    try:
+        held, text = OmegaConf.load(path), Path(path).read_text()
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException):
+        return None
+    if not isinstance(held, DictConfig) or "defaults" in held or "@package" in text:
+        return None
+    return held
+
+
 def _by_hydra(overrides: Sequence[str], whole: bool = False) -> DictConfig:
     with hydra_initialised():
         return hydra.compose("config", overrides=list(overrides), return_hydra_config=whole)
@@ -80,10 +137,13 @@ def _by_hydra(overrides: Sequence[str], whole: bool = False) -> DictConfig:
 
 def _chooses(override: Override, folders: Sequence[Path]) -> bool:
     """Whether an override chooses an option of a group, or is one of Hydra's own settings."""
-    key = override.key_or_group
-    if key.partition(".")[0].partition("/")[0] == "hydra":
+    if _is_hydras(override):
         return True
-    return not isinstance(override.value(), dict) and is_group(key, folders)
+    return not isinstance(override.value(), dict) and is_group(override.key_or_group, folders)
+
+
+def _is_hydras(override: Override) -> bool:
+    return override.key_or_group.partition(".")[0].partition("/")[0] == "hydra"
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, int, int]]:
