@@ -201,10 +201,15 @@ def _filled(value: Any, names: Mapping[str, str], where: str) -> Any:
 
 def named(text: str, names: Mapping[str, str], where: str) -> str:
     """A text with {NAME} replaced. InputError where it has braces with anything else."""
-    for found in re.findall(r"\{([^{}]*)\}", text):
-        if found not in names:
-            raise InputError(f'{where}: "{{{found}}}" is none of each; it has {", ".join(names)}')
-    return re.sub(r"\{([^{}]*)\}", lambda found: names[found[1]], text)
+    if "{" not in text:
+        return text
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            raise InputError(f'{where}: "{{{found[1]}}}" is none of each; it has {", ".join(names)}')
+        return names[found[1]]
+
+    return re.sub(r"\{([^{}]*)\}", value, text)
 
 
 def number_at(entry: published.Entry, place: str, where: str) -> float | None:

@@ -1,11 +1,11 @@
 """A claim: one part of what a paper says, and how it is decided; with a check of what a file says of a
 claim."""
 
+import functools
 import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from harness.base.errors import InputError, choice
@@ -14,6 +14,7 @@ from harness.papers.claims.measure import Measure, measure_of, unit_of
 from harness.papers.claims.verdict import CAUSES, SIDES
 
 ACROSS = ("mean", "max", "min")
+TAKES = {name: len(inspect.signature(made).parameters) for name, made in MADE.items()}  # rows
 NUMBERS = {1: "one", 2: "two", 4: "four"}  # rows that a comparison takes, in words
 
 
@@ -116,7 +117,7 @@ class Claim:
         """Where a picture has its line of no difference; None where the paper has no direction."""
         return None if self.direction is None else self.no_difference
 
-    @cached_property
+    @functools.cached_property
     def value(self) -> Measure:
         """What is taken of each run."""
         return measure_of(self.measure)
@@ -131,7 +132,7 @@ class Claim:
         """What is measured, whatever the paper prints of it."""
         return repr(self.measure), tuple(self.rows), self.compare, self.graph, self.across
 
-    @cached_property
+    @functools.cached_property
     def needed(self) -> list[str]:
         """Every row whose runs decide it."""
         more = (self.control, self.value.reference)
@@ -147,6 +148,7 @@ class Need:
     needs: str
 
 
+@functools.cache
 def named(graph: str) -> str:
     """The name of a graph of a size, without "twin/"."""
     return graph.split()[0].removeprefix("twin/")
@@ -172,7 +174,7 @@ def check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str,
     if claim.compare == "descending":
         fits, number = len(claim.rows) >= 2, "two or more"
     else:
-        takes = len(inspect.signature(MADE[claim.compare]).parameters)
+        takes = TAKES[claim.compare]
         fits, number = len(claim.rows) == takes, NUMBERS.get(takes, str(takes))
     if not fits:
         raise InputError(f"{where}.rows={claim.rows}: compare={claim.compare} takes {number}")
@@ -228,6 +230,7 @@ def _check_side(where: str, claim: Claim) -> None:
         )
 
 
+@functools.cache
 def _swept(row: str) -> bool:
     """Whether a row has several values of a key: a comma that stands in no list."""
     inside = 0

@@ -203,9 +203,12 @@ class _Runs:
         is none."""
         sizes = self.experiment.sizes
         for size in reversed([size for size in SIZES if size in sizes]):
-            sweeps = {row: self.experiment.sweeps(row, size, claim.graph) for row in claim.needed}
-            there = {row: list(map(self.of, own)) for row, own in sweeps.items()}
-            if all(graphs and all(graphs) for graphs in there.values()):
+            there: dict[str, list[list[Run]]] = {}
+            for row in claim.needed:
+                there[row] = [self.of(each) for each in self.experiment.sweeps(row, size, claim.graph)]
+                if not (there[row] and all(there[row])):
+                    break
+            else:
                 return result_of(self.experiment.name, claim, measure(claim, there), size)
         # The command that runs it: at the smallest size that has its graph, named where that is not the
         # default size.

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from harness.base.errors import InputError, choice, within
 from harness.model.replay.settings import parse
 from harness.model.replay.times import Epoch, Times, times_of
 from harness.results.reader import Trace
 from harness.results.report.columns import ALL
-from harness.results.report.curves import curve
 from harness.results.report.estimate import estimate
 from harness.results.report.groups import Run
 
@@ -275,8 +275,14 @@ def _how(named: Any, field: str) -> Callable[[np.ndarray], float]:
     return HOW[named]
 
 
+def _curve(run: Run) -> pd.DataFrame:
+    from harness.results.report.curves import curve  # whose module draws: matplotlib takes half a second
+
+    return curve(run, run.summary["score"])
+
+
 def _validation(run: Run) -> np.ndarray:
-    return curve(run, run.summary["score"])["val"].to_numpy(float)
+    return _curve(run)["val"].to_numpy(float)
 
 
 def _number(found: float | None) -> float:
@@ -325,7 +331,7 @@ def _bytes_per_row(run: Run, direction: str, layer: int) -> float:
 
 
 def _reached(run: Run, target: float, column: str) -> float:
-    rows = curve(run, run.summary["score"])
+    rows = _curve(run)
     rows["wall"] = rows["epoch"] * run.summary["epoch_s"]
     there = rows[rows["val"] >= target]
     return float(there[column].iloc[0]) if len(there) else float("nan")

@@ -46,6 +46,7 @@ def entry(name: str) -> Entry:
     return entries().get(name, own)
 
 
+@cache
 def experiments() -> dict[str, Entry]:
     """The entries that a run could show."""
     return {name: entry for name, entry in entries().items() if entry.experiment}
