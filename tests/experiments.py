@@ -1,5 +1,5 @@
-"""The tree's experiments: read in full, which takes seconds, only where a test asks for them, and their names
-and sizes as the files have them, for what is collected.
+"""The tree's experiments: read in full, which takes a second, only where a test asks for them, and their
+names and sizes as the files have them, for what is collected.
 """
 
 import functools

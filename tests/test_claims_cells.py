@@ -355,16 +355,14 @@ def test_a_series_is_decided_from_runs(tmp_path):
     plan = made(tmp_path, measure="test_acc_percent")
     scores = {"vanilla": 0.9, "adaqp": 0.6, "capgnn": 0.3}
 
-    def folders(sweep: str) -> list[Path]:
-        system, gpus, graph, _ = sweep.split()
-        place = tmp_path / f"{graph.replace('/', '-')}-{system}-{gpus}"
-        return [
-            traces.finished(
-                place / str(seed), traces.config(seed=seed), target=scores[system.removeprefix("system=")]
-            )
+    runs = {
+        f"system={system}": [
+            traces.finished(tmp_path / f"{system}{seed}", traces.config(seed=seed), target=score)
             for seed in (1, 2)
         ]
-
-    found = [each for each in evaluate.results({"mine": plan}, folders) if each.experiment]
+        for system, score in scores.items()
+    }
+    found = evaluate.results({"mine": plan}, lambda sweep: runs[sweep.split()[0]])
+    found = [each for each in found if each.experiment]
     assert [each.claim.step for each in found] == ["x2", "x6", "x2", "x6", "x2"]
     assert [each.ours.mean for each in found] == pytest.approx([3, 3, 3, 3, 2], rel=0.02)

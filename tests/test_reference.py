@@ -297,7 +297,7 @@ def test_an_experiment_is_not_kept_without_one_of_its_graphs(tmp_path, capsys):
 
 def test_the_listing_reads_it(kept, tmp_path, capsys, monkeypatch):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(RULE))
-    monkeypatch.setattr(reference, "EXPERIMENTS", tmp_path)  # to read the tree's takes seconds
+    monkeypatch.setattr(reference, "EXPERIMENTS", tmp_path)  # to read the tree's takes a second
     asked = ["report", "claims", str(tmp_path), "--from", str(tmp_path), "--reference", str(kept)]
     assert cli.main([*asked, "--paper", "sancus"]) == 0
     said = re.sub(r"\s+", " ", capsys.readouterr().out)

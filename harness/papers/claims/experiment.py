@@ -110,7 +110,7 @@ def _part(word: str, name: str, total: int) -> str:
 
 def load(folder: Path) -> dict[str, Experiment]:
     """A folder's experiments by name, in alphabetical order. InputError names the file that is no good."""
-    made = {path.stem: one(path.stem, folder) for path in sorted(folder.glob("*.yaml"))}
+    made = {path.stem: _of(path) for path in sorted(folder.glob("*.yaml"))}
     if not made:
         raise InputError(f"{folder} holds no experiment: put NAME.yaml there (docs/howto/claims.md)")
     return made
@@ -146,16 +146,20 @@ def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
 def one(name: str, folder: Path = FOLDER) -> Experiment:
     """The experiment of this name. InputError where there is none, or its file cannot be used."""
     choice("experiment", name, [path.stem for path in folder.glob("*.yaml")])
-    path = folder / f"{name}.yaml"
+    return _of(folder / f"{name}.yaml")
+
+
+def _of(path: Path) -> Experiment:
+    """The experiment of a file. InputError, which names it, where it cannot be used."""
     try:
-        return _read(name, yaml_text.read(path))
+        return _read(path.stem, yaml_text.read(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
 @functools.lru_cache(maxsize=256)
 def _read(name: str, text: str) -> Experiment:
-    """The experiment that a file's text describes; kept: checking its types takes nearly 0.1 s."""
+    """The experiment that a file's text describes; kept: some have hundreds of claims to check."""
     return _experiment(name, yaml_text.parsed(text))
 
 
