@@ -149,6 +149,37 @@ def test_waiting_for_a_slower_worker_is_idle_and_for_bytes_is_exposed():
     }
 
 
+def block(size: int, workers: int) -> Operation:
+    """A broadcast of worker 0."""
+    parts = {0: dict.fromkeys(range(1, workers), size), **{worker: {} for worker in range(1, workers)}}
+    return Operation("broadcast", 0, "broadcast", parts)
+
+
+@pytest.mark.parametrize("broadcast", ["ring", "direct"])
+def test_a_block_is_waited_for_where_only_others_that_it_goes_to_are_late(broadcast):
+    n, late = 2 * 10**6, 0.3
+    timeline = simulate(one(4, block(n, 4), [0, 0, 0, late]), platform_of(cluster([0] * 4), 4), broadcast)
+    root, second, third, last = times_of(timeline).workers
+    # Once each block on worker 1's way is there it goes on: around the ring its own hop too.
+    lasts = 2 * L + n / B if broadcast == "ring" else L + 2 * n / B
+    assert (second.idle, second.exposed) == pytest.approx((0.0, lasts))
+    whose = third if broadcast == "ring" else root  # sends to the late one
+    assert (whose.idle, whose.exposed) == pytest.approx((late, L + n / B))
+    assert (last.idle, last.exposed) == pytest.approx((0.0, L + n / B))
+
+
+def test_a_block_that_goes_around_a_ring_is_on_the_critical_path_where_it_is_slowest():
+    n = 2 * 10**6
+    # Between two hosts of two workers each. A hop behind a slower one is through when that is.
+    for between, hops in ((1.0, (L + n / B, L, L)), (0.1, (L, L + n / (0.1 * B)))):
+        timeline = simulate(one(4, block(n, 4)), platform_of(cluster([0, 0, 1, 1], between=between), 4))
+        where = ("inside host 0", "host 0 to host 1", "inside host 1")
+        assert critical_path(timeline) == {
+            f"broadcast, layer 0: worker {hop} to worker {hop + 1}, {where[hop]}": pytest.approx(lasts)
+            for hop, lasts in enumerate(hops)
+        }
+
+
 def test_what_is_in_flight_when_an_epoch_ends_goes_on_in_the_next():
     n = 10**8  # 0.1 s
     late = [Wait(0, "exchange", 0), Work("compute", "backward", 0, 0.01)]

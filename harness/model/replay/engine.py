@@ -25,17 +25,21 @@ from harness.model.replay.program import ALONE, Aside, Begin, Operation, Post, P
 class Sent:
     """A message on its way.
 
-    needs    how many posts and messages it still waits for
-    ready    when the last of them was there
-    cause    what that was: the worker that posted, or ~k for the operation's message k
+    needs     how many posts and messages it still waits for
+    met       the last posting that it has depended on so far, itself or through other messages
+    ready     when the last that it waited for was there
+    cause     what that was: the worker that posted, or ~k for the operation's message k
+    through   whether its own bytes have arrived
+    arrived   when they and those that it hands on had; infinite before
     """
 
     message: Message
     needs: int
+    met: float = 0.0
     ready: float = math.nan
     cause: int = 0
-    through: bool = False  # its own bytes have arrived
-    arrived: bool = False
+    through: bool = False
+    arrived: float = math.inf
 
 
 @dataclass(slots=True)
@@ -43,6 +47,8 @@ class Going:
     """An operation under way or through.
 
     posted, done   by worker, when it posted the operation, and when the operation was through for it
+    met            by worker, the moment at which the last worker that its part depends on had posted; known
+                   once the operation is through for it
     last           by worker, the message (its place in `sent`) that was waited for longest
     """
 
@@ -53,11 +59,8 @@ class Going:
     followers: dict[int, list[int]]  # by message: those that come after it or along with it
     posted: dict[int, float] = field(default_factory=dict)
     done: dict[int, float] = field(default_factory=dict)
+    met: dict[int, float] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
-
-    def met(self, worker: int, eager: bool) -> float:
-        """The moment at which the last of the workers that this worker's part depends on had posted."""
-        return max(self.posted[w] for w in self.operation.needed(worker, eager))
 
 
 @dataclass(slots=True)
@@ -303,7 +306,7 @@ class _Simulation:
         if number not in self.going:
             self.going[number] = self._begin(number)
         going = self.going[number]
-        going.posted[worker] = now
+        going.posted[worker] = going.met[worker] = now
         for place in going.waiting.get(worker, ()):
             self._less(number, place, now, worker)
         if not going.pending[worker]:
@@ -311,8 +314,10 @@ class _Simulation:
 
     def _less(self, number: int, place: int, now: float, cause: int) -> None:
         """One thing less that a message waits for; with the last one it leaves."""
-        each = self.going[number].sent[place]
+        sent = self.going[number].sent
+        each = sent[place]
         each.needs -= 1
+        each.met = max(each.met, now if cause >= 0 else sent[~cause].met)
         if each.needs == 0:
             each.ready, each.cause = now, cause
             latency = self.platform.path(each.message.source, each.message.target).latency
@@ -337,7 +342,7 @@ class _Simulation:
         each = going.sent[place]
         each.through = True
         along = each.message.along
-        if along < 0 or going.sent[along].arrived:
+        if along < 0 or going.sent[along].arrived < math.inf:
             self._arrived(number, place, now)
 
     def _arrived(self, number: int, place: int, now: float) -> None:
@@ -347,9 +352,10 @@ class _Simulation:
         while arriving:
             place = arriving.pop()
             each = going.sent[place]
-            each.arrived = True
+            each.arrived = now
             for end in {each.message.source, each.message.target} & going.pending.keys():
                 going.pending[end] -= 1
+                going.met[end] = max(going.met.get(end, 0.0), each.met)
                 if not going.pending[end] and end in going.posted:
                     self._done(number, end, place, now)
             for follower in going.followers.get(place, ()):

@@ -28,17 +28,13 @@ class Operation:
     def display_name(self) -> str:
         return self.name if self.layer < 0 else f"{self.name}, layer {self.layer}"
 
-    def needed(self, worker: int, eager: bool) -> set[int]:
-        """Who must have posted the operation before it can be through for a worker that takes part.
-
-        eager   whether a message leaves when its sender has posted it, instead of when both ends have
-        """
+    def senders(self, worker: int) -> set[int]:
+        """The workers whose postings made what a worker that takes part waits for, itself among them."""
         if self.route in ALONE:
             return {worker}
-        if self.route == "ring" or (self.route == "broadcast" and not eager):
+        if self.route == "ring":
             return {*self.parts}
-        senders = {w for w, part in self.parts.items() if worker in part}
-        return {worker, *senders} if eager else {worker, *senders, *self.parts[worker]}
+        return {worker, *(w for w, part in self.parts.items() if worker in part)}
 
 
 THERE, BACK = -1, -2  # keys of the parts of a `server` operation

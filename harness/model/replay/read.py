@@ -163,7 +163,7 @@ class _Reader:
         if not self.waits or (worker, number) in self.ended:
             return 0.0
         self.ended.add((worker, number))
-        senders = self.operations[number].needed(worker, eager=True)
+        senders = self.operations[number].senders(worker)
         met = (self.posted[number, w] for w in senders if (number, w) in self.posted)
         return float(max(0.0, span.end_s - max(span.start_s, *met)))
 

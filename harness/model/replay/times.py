@@ -4,7 +4,9 @@ The critical path of an epoch is the chain of work and messages that made it as 
 backwards from the end of the slowest worker's epoch. A segment of work is on the path as a whole. Where a
 message ended a wait, the message is on the path instead of the wait, from the moment at which it could leave.
 Before that moment the path goes on with what the message had waited for: another message, or the worker that
-posted last. Every second of the epoch is on the path once.
+posted last. Of a message that hands on bytes as they come, no slower than they do, the way of the last byte
+alone is on the path, which goes on with the message that brought it: so a block that goes around a ring is at
+the hop that is slowest, of equally slow ones at the first. Every second of the epoch is on the path once.
 """
 
 from bisect import bisect_left
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from harness.model.replay.engine import Going, Segment, Timeline
+from harness.model.replay.flows import SAME
 from harness.model.replay.rounds import updates
 from harness.results.writer import covered
 
@@ -70,7 +73,7 @@ def _of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None)
         for segment in timeline.segments[worker][index]:
             parts[segment.kind] += segment.end - segment.start
             if segment.kind == "wait" and segment.operation >= 0:
-                met = timeline.going[segment.operation].met(worker, timeline.platform.eager)
+                met = timeline.going[segment.operation].met[worker]
                 parts["idle"] += min(max(met - segment.start, 0.0), segment.end - segment.start)
         inside = flights[(flights[:, 0] < end) & (flights[:, 1] > begin)]
         found.append(
@@ -202,21 +205,22 @@ def _through_messages(
     """Follow the path back along the messages that ended a worker's wait. Returns the moment at which the
     first of them could leave, and the worker whose posting made it leave then."""
     place = going.last[worker]
-    while place >= 0:
+    while place >= 0 and now > first:
         sent = going.sent[place]
         path = timeline.platform.path(sent.message.source, sent.message.target)
-        since = max(sent.ready, first)
+        since, cause = sent.ready, sent.cause
+        along = sent.message.along
+        if along >= 0 and now - going.sent[along].arrived <= path.latency + SAME * now:
+            since, cause = going.sent[along].arrived, ~along  # its bytes came no faster
         ends = " to ".join(_place(timeline, end) for end in (sent.message.source, sent.message.target))
         name = f"{going.operation.display_name()}: {ends}, {path.where}"
-        if sent.ready < first:
+        if since < first:
             name += ", begun in an earlier epoch"
-        found.append((name, now - since))
-        now = since
-        if sent.cause >= 0:
-            return now, sent.cause
-        place = ~sent.cause
-        if now <= first:
-            break
+        found.append((name, now - max(since, first)))
+        now = max(since, first)
+        if cause >= 0:
+            return now, cause
+        place = ~cause
     return now, worker
 
 
