@@ -24,12 +24,12 @@ from tests.recorded import APART, MB, recorded, refused, replayed, timed
 from tests.test_replay_engine import cluster
 
 
-def apart(folder: Path, work: list[float], epochs: int, *, name="update") -> Path:
-    """An asynchronous run of given numbers: worker k's round computes work[k] s and hands the server an
-    update of 1 MB, whose answer is there 2 ms later. It ends with update `epochs` x P; the rounds under way
-    then are traced and not applied."""
+def apart(folder: Path, work: list[float], epochs: int, *, name="update", late=0.0) -> Path:
+    """An asynchronous run of given numbers: worker k begins k * late s after worker 0; its round computes
+    work[k] s and hands the server an update of 1 MB, whose answer is there 2 ms later. It ends with update
+    `epochs` x P; the rounds under way then are traced and not applied."""
     P, answer = len(work), 0.002
-    moments = sorted((j * (own + answer), k) for k, own in enumerate(work) for j in range(1, 200))
+    moments = sorted((k * late + j * (own + answer), k) for k, own in enumerate(work) for j in range(1, 200))
     applied = moments[: epochs * P]
     number = {moment: at for at, moment in enumerate(applied)}
     traces.prepare(folder, traces.config(gpus=P, epochs=epochs), 2 * P, asynchronous=True)
@@ -37,7 +37,7 @@ def apart(folder: Path, work: list[float], epochs: int, *, name="update") -> Pat
         out = writer.TraceWriter(folder, k, 0)
         made = sum(worker == k for _, worker in applied)
         for j in range(made + 1):
-            begin, each = 100 + j * (own + answer), Epoch(j)
+            begin, each = 100 + k * late + j * (own + answer), Epoch(j)
             posted, end = begin + own, begin + own + answer
             id = f"{k}:{j}"
             each.spans = [
@@ -47,7 +47,7 @@ def apart(folder: Path, work: list[float], epochs: int, *, name="update") -> Pat
                      peer_bytes=(MB, MB)),
             ]  # fmt: skip
             each.train, each.cpu = own + answer, own
-            if (at := number.get(((j + 1) * (own + answer), k))) is not None:
+            if (at := number.get((k * late + (j + 1) * (own + answer), k))) is not None:
                 each.metrics[-1, "update"] = at
             out.write(each, loss=1.0, scores=None, peak_rss_bytes=2**20)
         out.close()
@@ -62,13 +62,13 @@ FAST = [Phase.explicit, Phase.generate]
 paces = st.lists(st.integers(20, 40).map(lambda ms: ms / 1000), min_size=2, max_size=4)
 
 
-@given(paces, st.integers(4, 6))
+@given(paces, st.integers(4, 6), st.sampled_from([0.0, 0.013]))
 @settings(max_examples=6, deadline=None, phases=FAST)
-def test_an_asynchronous_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, epochs):
-    trace = Trace(apart(tmp_path_factory.mktemp("run"), work, epochs))
+def test_an_asynchronous_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, epochs, late):
+    trace = Trace(apart(tmp_path_factory.mktemp("run"), work, epochs, late=late))
     timeline = replayed(trace.run_dir)
     answered = [moment for moment, _ in rounds.updates(timeline)][: epochs * len(work)]
-    moments = sorted(j * (own + 0.002) for own in work for j in range(1, 200))
+    moments = sorted(k * late + j * (own + 0.002) for k, own in enumerate(work) for j in range(1, 200))
     assert answered == pytest.approx(moments[: epochs * len(work)], abs=1e-6)
     ends = answered[len(work) - 1 :: len(work)]
     assert times_of(timeline).epoch == pytest.approx((ends[-1] - ends[0]) / (epochs - 1), rel=1e-3)
@@ -107,8 +107,10 @@ def test_elsewhere_its_workers_keep_another_pace(tmp_path_factory, work, rate, e
     )
 
 
-def test_workers_that_meet_in_their_rounds_make_as_many_as_were_traced():
-    """As of `digest_a` with `features=refetch`: the faster worker has no round of its own to repeat."""
+@pytest.mark.parametrize(("meets", "made"), [(3, [3, 3]), (1, [5, 1])])
+def test_workers_that_meet_in_all_their_rounds_make_as_many_as_were_traced(meets, made):
+    """As of `digest_a` with `features=refetch`: the faster worker has no round of its own to repeat. Under
+    `features=once` they meet in the first round alone."""
     operations, steps = [], [[], []]
     for epoch in range(3):
         meeting = len(operations)
@@ -116,11 +118,12 @@ def test_workers_that_meet_in_their_rounds_make_as_many_as_were_traced():
         for k, lasts in enumerate((0.01, 0.03)):
             own = len(operations)
             operations.append(Operation(UPDATE, -1, "server", {k: {-1: 8, -2: 8}}))
-            steps[k] += [Begin(epoch), Post(meeting), Wait(meeting, "exchange", 0),
-                         Work("compute", "forward", 0, lasts), Post(own), Wait(own, UPDATE, -1)]  # fmt: skip
+            met = [Post(meeting), Wait(meeting, "exchange", 0)] if epoch < meets else []
+            steps[k] += [Begin(epoch), *met, Work("compute", "forward", 0, lasts),
+                         Post(own), Wait(own, UPDATE, -1)]  # fmt: skip
     program = Program(steps, operations, [0, 1, 2], updates=6)
     timeline = rounds.simulate(program, platform_of(cluster([0, 1]), 2), "ring")
-    assert [len(begins) for begins in timeline.begins] == [3, 3]
+    assert [len(begins) for begins in timeline.begins] == made
 
 
 def test_it_is_printed_as_what_it_is(tmp_path, capsys):
@@ -146,9 +149,9 @@ def test_a_real_asynchronous_run_is_replayed(place):
     timeline = replayed(run)
     took = Trace(run).epochs.groupby("worker")["train_s"].apply(list)
     for worker, begins in enumerate(timeline.begins):
-        # In the first round they fetch features of one another, which they did not begin at one moment. So
-        # one of them may make a round more than it did, which is one of its others once more.
-        for number, traced in [*enumerate(took[worker][: len(begins)])][1:]:
+        # Where the last updates come in another order, a worker makes a round more than it did, which is one
+        # of its others once more.
+        for number, traced in enumerate(took[worker][: len(begins)]):
             lasts = timeline.ends(worker, number) - begins[number]
             assert lasts == pytest.approx(traced, rel=0.05)
     assert sum(map(len, timeline.begins)) == 10

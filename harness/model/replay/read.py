@@ -95,14 +95,16 @@ class _Reader:
         beside = [] if self.waits else self._beside()
         batches = "traced" if self.waits else "made" if beside else "there"
         transport = {} if self.waits or self.clock == "wall" else self._transport()
-        first: dict[int, float] = {}  # when an epoch's first worker began it
-        if self.waits and not self.rounds.asynchronous:
-            first = {number: min(_begin(line[number]) for line in self.lines) for number in epochs}
+        # When the first worker began an epoch. Of rounds that workers make at their own pace only the first
+        # one's beginning is not the end of the one before.
+        met = epochs[: 1 if self.rounds.asynchronous else None] if self.waits else []
+        first = {number: min(_begin(line[number]) for line in self.lines) for number in met}
         # Each worker's steps, epoch after epoch.
         steps: list[list[Step]] = [[] for _ in self.lines]
         for worker, line in enumerate(self.lines):
             for number, spans in line.items():
-                steps[worker].append(Begin(number, _begin(spans) - first[number] if first else 0.0))
+                late = _begin(spans) - first[number] if number in first else 0.0
+                steps[worker].append(Begin(number, late))
                 if self.lasts is not None:
                     self.lasts.noted = number != epochs[0] or len(line) == 1
                 own = self._steps(worker, spans, batches)

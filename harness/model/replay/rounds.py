@@ -6,6 +6,7 @@ time that a round takes, and nothing of what it computed.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.comm.recorder import UPDATE
@@ -52,9 +53,16 @@ def simulate(program: Program, platform: Platform, broadcast: str) -> Timeline:
         program = _longer(program, short)
 
 
+def _repeatable(steps: Sequence[Step]) -> Sequence[Step]:
+    """A worker's rounds after its first, in which it fetches what is fetched once."""
+    second = [place for place, step in enumerate(steps) if isinstance(step, Begin)][1]
+    return steps[second:]
+
+
 def _meets(program: Program, worker: int) -> bool:
-    """Whether a worker takes part in operations that others must post too."""
-    posted = (step.operation for step in program.steps[worker] if isinstance(step, Post))
+    """Whether a worker takes part in operations that others must post too, in a round that it would make
+    again."""
+    posted = (s.operation for s in _repeatable(program.steps[worker]) if isinstance(s, Post))
     return any(program.operations[number].route not in ALONE for number in posted)
 
 
@@ -63,10 +71,11 @@ def _longer(program: Program, workers: list[int]) -> Program:
     assert not program.beside, "no asynchronous system makes batches beside its training"
     operations, steps = list(program.operations), list(program.steps)
     for worker in workers:
-        begins = [place for place, step in enumerate(steps[worker]) if isinstance(step, Begin)]
+        repeated = _repeatable(steps[worker])
+        rounds = sum(isinstance(step, Begin) for step in repeated)
         again: dict[int, int] = {}
         more: list[Step] = []
-        for step in steps[worker][begins[1] :]:
+        for step in repeated:
             if isinstance(step, Post):
                 again[step.operation] = len(operations)
                 operations.append(operations[step.operation])
@@ -76,8 +85,8 @@ def _longer(program: Program, workers: list[int]) -> Program:
                 number = None if step.operation is None else again.get(step.operation)
                 more.append(replace(step, operation=number))
             elif isinstance(step, Begin):
-                more.append(Begin(step.epoch + len(begins) - 1))
+                more.append(Begin(step.epoch + rounds))
             else:
                 more.append(step)
-        steps[worker] = steps[worker] + more
+        steps[worker] = [*steps[worker], *more]
     return replace(program, steps=steps, operations=operations)
