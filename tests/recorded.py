@@ -1,6 +1,7 @@
 """What the tests of the replay share: a run of given numbers, and its replay."""
 
 from pathlib import Path
+from typing import Any
 
 from harness.comm.recorder import Epoch, Span
 from harness.model.replay.engine import Timeline
@@ -25,6 +26,7 @@ def recorded(
     label: str | None = None,
     lag: bool = False,
     overlaps: bool = False,
+    cluster: dict[str, Any] | None = None,
 ) -> Path:
     """A run of given numbers: in epoch e worker k computes work[e][k] s, packs 1 ms, posts an exchange of
     `size` bytes to every other, computes 2 ms and waits, until the last has posted and `tail` after that.
@@ -32,15 +34,11 @@ def recorded(
 
     lag       the exchange is waited for in the next epoch only
     overlaps  whether its system says that its exchanges overlap
+    cluster   of its config, where that is another than the measured one
     """
     P = len(work[0])
-    traces.prepare(
-        folder,
-        traces.config(gpus=P, epochs=len(work), label=label),
-        cores,
-        role="reference",
-        overlaps=overlaps,
-    )
+    config = traces.config(gpus=P, epochs=len(work), label=label, **({"cluster": cluster} if cluster else {}))
+    traces.prepare(folder, config, cores, role="reference", overlaps=overlaps)
     out = [writer.TraceWriter(folder, k, 0) for k in range(P)]
     now = 100.0
     for e, own in enumerate(work):

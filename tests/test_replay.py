@@ -116,7 +116,7 @@ def crossing(tmp_path_factory) -> list[str]:
     folder = tmp_path_factory.mktemp("crossing")
     lean = recorded(folder / "a", [[0.01, 0.01]] * 3, size=MB, label="lean")
     fat = recorded(folder / "b", [[0.006, 0.006]] * 3, size=9 * MB, label="fat")
-    return ["crossover", str(lean), str(fat), *APART, "clock=wall", "latency_us=1:10:2", "epochs=2"]
+    return ["crossover", str(lean), str(fat), *APART[:2], "clock=wall", "latency_us=1:10:2", "epochs=2"]
 
 
 def test_crossovers_are_where_two_systems_take_the_same_time(crossing, tmp_path, capsys):
@@ -150,6 +150,15 @@ def test_which_is_first_at_a_score(crossing, tmp_path, capsys):
         ("99%", "2 of the rows are exact training"),
     ):
         refused(capsys, main, [*words, f"reaches={reaches}"], told)
+
+
+@pytest.mark.parametrize(
+    "given", ["between.gbytes_per_s=1", "between.latency_us=1", "between={gbytes_per_s: 1}"]
+)
+def test_what_is_varied_is_not_given(crossing, capsys, given):
+    refused(capsys, main, [*crossing, f"cluster.{given}"], f"links between: leave cluster.{given} out, or")
+    assert main([*crossing, f"cluster.{given}", "link=bridge"]) == 0
+    assert main([*crossing, "cluster.between.broadcast_gbytes_per_s=1"]) == 0
 
 
 def test_a_score_on_validation_vertices_needs_no_test_vertices():
@@ -256,7 +265,7 @@ def test_spans_that_no_run_could_trace_are_one_sentence(tmp_path, column, value)
     """As in a folder that somebody gave; also where it is one of several whose systems are compared."""
     folders = [recorded(tmp_path / name, [[0.01, 0.02]], label=name) for name in ("other", "run")]
     _, replayer, _ = parse([str(folders[1])])
-    _, apart, asked = parse([*map(str, folders), *APART, "latency_us=1:2:2"], crossover.KEYS)
+    _, apart, asked = parse([*map(str, folders), *APART[:2], "latency_us=1:2:2"], crossover.KEYS)
     groups, _ = load(folders)
     trace = groups[1].first.trace
     trace.spans[column] = [value] * len(trace.spans)

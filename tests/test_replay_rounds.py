@@ -1,5 +1,6 @@
 """Replays of asynchronous runs, of runs with a straggler, and where a replay's scores are not known."""
 
+import dataclasses
 from itertools import accumulate
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError
 from harness.comm.recorder import Epoch, Span
+from harness.core.cluster import Device
 from harness.model.replay import rounds
 from harness.model.replay.__main__ import main
 from harness.model.replay.platform import platform_of
@@ -165,12 +167,32 @@ def test_runs_that_would_compute_something_else_there_reach_no_score(tmp_path, c
         own / "resolved.json", {**files.read_json(own / "resolved.json"), "devices": True}
     )
     free = apart(tmp_path / "apart", [0.01, 0.03], 4)
-    words = [*APART, "gbytes_per_s=0.1:10:2", "latency_us=1:2:2", "reaches=55"]
+    words = [*APART[:2], "gbytes_per_s=0.1:10:2", "latency_us=1:2:2", "reaches=55"]
     for run, said in (
         (own, "went by the devices of cluster="),
         (free, "is asynchronous: where updates come in another order"),
     ):
         refused(capsys, main, ["crossover", str(exact), str(run), *words], said)
+
+
+@pytest.mark.parametrize("said", ["all", "some", "elsewhere"])
+def test_a_run_that_went_by_devices_has_its_scores_where_they_are_the_same(tmp_path, capsys, said):
+    """Those of its workers, of which its config may leave out what is not given."""
+    device = dataclasses.asdict(Device("A800", memory_gb=80, memory_gbytes_per_s=1935, fp32_tflops=19.5))
+    if said != "all":
+        device = {key: value for key, value in device.items() if value is not None}
+    devices = [device, {**device, "host": int(said == "elsewhere")}]
+    exact = recorded(tmp_path / "exact", [[0.01, 0.02]] * 3, label="exact")
+    own = recorded(
+        tmp_path / "own", [[0.01, 0.02]] * 3, label="own", cluster={"name": "mine", "devices": devices}
+    )
+    facts = files.read_json(own / "resolved.json")
+    files.write_json_atomic(own / "resolved.json", {**facts, "devices": True})
+    words = ["crossover", str(exact), str(own), "cluster=cdfgnn", "gbytes_per_s=0.1:10:2", "reaches=55"]
+    alike, others = ([], ["per_host=1"]) if said != "elsewhere" else (["per_host=1"], [])
+    assert main([*words, *alike]) == 0
+    told = "went by the devices of cluster=mine: with those of cluster=cdfgnn"
+    refused(capsys, main, [*words, *others], told)
 
 
 def test_who_slept_sleeps_under_any_clock(tmp_path):

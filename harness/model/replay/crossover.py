@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from harness.base import tables
 from harness.base.errors import InputError, choice
 from harness.base.terminal import counted
+from harness.base.words import key_of
 from harness.core.cluster import Cluster, Device
 from harness.model.replay.platform import devices_of
 from harness.model.replay.program import Begin, Program
@@ -154,11 +155,18 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         )
     # What is varied and what is replayed: the kind of link, the epochs until the target (systems that never
     # reach it are left out), and each run's program, cut to the epochs that are replayed.
-    workers, cluster = groups[0].workers, replayer.described
-    hosts = {device.host for device in devices_of(cluster, workers, replayer.settings.per_host)}
-    link = grid.link or ("between" if len(hosts) > 1 else "inside")
+    cluster = replayer.described
+    devices = devices_of(cluster, groups[0].workers, replayer.settings.per_host)
+    several = len({device.host for device in devices}) > 1
+    link = grid.link or ("between" if several else "inside")
+    varied = link, f"{link}.gbytes_per_s", f"{link}.latency_us"
+    if given := [change for change in replayer.changes if key_of(change) in varied]:
+        raise InputError(
+            f"crossover varies the bandwidth and latency of links {link}: leave cluster.{given[0]} out, or"
+            " vary other links by link=KIND"
+        )
     target = None if grid.reaches is None else _target(grid.reaches, groups)
-    needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
+    needed, never = ({}, {}) if target is None else _epochs_to(target, groups, cluster.name, devices)
     programs = {
         group.label: [_program(run.trace, replayer, grid.epochs) for run in group.runs]
         for group in groups
@@ -241,32 +249,29 @@ def _best(run: Run) -> float:
     return float(_validated(run).max())
 
 
-def _check_scores(trace: Trace, cluster: Cluster | None) -> None:
+def _check_scores(trace: Trace, cluster: str, devices: Sequence[Device]) -> None:
     """InputError where a run's scores would be others on a cluster: those of an asynchronous run, which
     depends on the order of its workers' updates, and of one that went by its own workers' devices
-    (`Traits.devices`).
-
-    cluster   None: the machine that it was made on
-    """
+    (`Traits.devices`), unless its workers' devices there are the same."""
     instead = "leave it out, or leave out reaches"
     if Rounds.read(trace).asynchronous:
         raise InputError(
             f"{trace.run_dir} is asynchronous: where updates come in another order, losses and scores are"
             f" others, so a replay has its seconds alone; {instead}"
         )
-    if cluster is None or not (trace.resolved or {}).get("devices"):
+    if not (trace.resolved or {}).get("devices"):
         return
     own = trace.config["cluster"]
-    if [Device(**each) for each in own.get("devices") or []] != cluster.devices:
+    if [Device(**each) for each in own.get("devices") or []][: len(devices)] != devices:
         raise InputError(
             f"{trace.run_dir} went by the devices of cluster={own['name']}: with those of"
-            f" cluster={cluster.name} losses and scores are others, so a replay has its seconds alone;"
+            f" cluster={cluster} losses and scores are others, so a replay has its seconds alone;"
             f" {instead}, or run it with that cluster"
         )
 
 
 def _epochs_to(
-    target: float, groups: Sequence[Group], replayer: Replayer
+    target: float, groups: Sequence[Group], cluster: str, devices: Sequence[Device]
 ) -> tuple[dict[str, list[int]], dict[str, float]]:
     """By system how many epochs each of its runs takes to the score; and the best score of each system of
     which some run does not come to it."""
@@ -274,7 +279,7 @@ def _epochs_to(
     for group in groups:
         found = []
         for run in group.runs:
-            _check_scores(run.trace, replayer.described)
+            _check_scores(run.trace, cluster, devices)
             scores = _validated(run)
             found += scores.index[scores >= target].tolist()[:1]
         if len(found) == len(group.runs):
