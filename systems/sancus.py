@@ -129,7 +129,8 @@ class Sancus(SeesOutput, BlockSystem):
             said += without_effect(self, ["warmup"], why)
         if math.isinf(self.clip):
             said += without_effect(self, ["clip_scale"], "at system.clip=inf no gradient is clipped")
-        return Traits(ineffective=said)
+        by_gap = self.staleness == "variation_gap"
+        return Traits(ineffective=said, repeats=1 if by_gap else int(self.bound) + 1)
 
     def setup(self, context):
         super().setup(context)

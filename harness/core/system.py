@@ -75,6 +75,8 @@ class Traits:
                    name, its value and the reason. They are shown as warnings before workers start
     follows_epochs whether what an epoch does depends on how many the whole run has: such a run cannot be
                    extended
+    repeats        after how many epochs it does the same again, where no knob with the bound ROUNDS counts
+                   these: a plan looks so far
     devices        whether it reads the workers' devices (`harness.core.mixins.FitsDevices`). The run then has
                    them: its cluster names them, or they are measured
     sparse_features  whether the system's own `input_halo` takes compressed rows, as large bags of words are
@@ -87,6 +89,7 @@ class Traits:
     steps: int = 1
     ineffective: list[str] = field(default_factory=list)
     follows_epochs: bool = False
+    repeats: int = 1
     devices: bool = False
     sparse_features: bool = False
     rows: str = "all"

@@ -14,7 +14,7 @@ from harness.base.errors import InputError
 from harness.core.cluster import GIB, Cluster
 from harness.core.cuts import check_cut
 from harness.data.partition import io
-from harness.model.plan.sized import COUNTED, ENDS, EPOCHS, Sized, larger, said, sized
+from harness.model.plan.sized import COUNTED, ENDS, Sized, dry_epochs, larger, said, sized
 from harness.model.replay.engine import simulate
 from harness.model.replay.platform import devices_of, platform_of
 from harness.model.replay.program import crosses_hosts
@@ -68,13 +68,13 @@ class Plan(Sized):
 
     @property
     def exact(self) -> bool:
-        """Whether the bytes of every epoch are one number rather than a range."""
+        """Whether the bytes of every epoch of the dry run are one number rather than a range."""
         return bool((self.bytes["least"] == self.bytes["most"]).all())
 
     def bytes_by_purpose(self) -> pd.DataFrame:
         """By purpose, the `least` and the `most` bytes per epoch of all workers together: means over the
         epochs after the first, as in summaries. A purpose that sends nothing is left out."""
-        epochs = min(self.run.settings.epochs, EPOCHS)
+        epochs = dry_epochs(self.run)
         warm = self.bytes[self.bytes["epoch"] >= min(1, epochs - 1)]
         means = warm.groupby("purpose")[ENDS].sum() / max(epochs - 1, 1)
         return means[means["most"] > 0]
@@ -118,8 +118,8 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             f"work is timed {said(cluster, devices[0])}; what no run counts takes no time: use"
             " seconds to order systems"
         )
-        if run.settings.epochs > EPOCHS:
-            notes.append(f"bytes per epoch are the mean of epochs 2 to {EPOCHS} of {run.settings.epochs}")
+        if (epochs := dry_epochs(run)) < run.settings.epochs:
+            notes.append(f"bytes per epoch are the mean of epochs 2 to {epochs} of {run.settings.epochs}")
         platform = platform_of(cluster, workers, per_host)
         seconds = [times_of(simulate(each, platform)) for each in found.programs]
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]

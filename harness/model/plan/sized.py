@@ -2,6 +2,7 @@
 run; and how long that would take on a described cluster (docs/howto/plan.md derives it)."""
 
 import copy
+import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from harness.base.bounds import ROUNDS, bounds_of
 from harness.base.hollow import Unknown
 from harness.comm.comm import Comm
 from harness.core.cluster import Cluster, Device
@@ -29,7 +31,7 @@ from harness.results.reader import Trace
 from harness.results.writer import TraceWriter
 from harness.run.config import Run
 
-EPOCHS = 21  # of a dry run at most; the first of them is left out of every mean
+EPOCHS = 21  # of a dry run at least, where its run has so many; the first is left out of every mean
 # Bytes of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11,
 # torch's build for the CPU.
 PROCESS = 300e6
@@ -95,10 +97,23 @@ def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) 
     return [(int(least), int(most)) for _, least, most in sent.itertuples()]
 
 
+def dry_epochs(run: Run) -> int:
+    """How many epochs a dry run of a run has: all of them where what an epoch does depends on their number;
+    else the first and then whole periods. A period is the largest of the system's knobs that count epochs
+    (those with the bound ROUNDS) and `Traits.repeats`."""
+    system, traits, epochs = run.system, run.system.traits(), run.settings.epochs
+    if traits.follows_epochs:
+        return epochs
+    cls: type = type(system)
+    counts = [key for key, bounds in bounds_of(cls).items() if getattr(bounds, "high", 0) == ROUNDS]
+    period = max([getattr(system, key) or 1 for key in counts] + [traits.repeats])
+    return min(epochs, 1 + period * math.ceil((EPOCHS - 1) / period))
+
+
 def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Ran]:
     """Dry runs: one with the least bytes and, where values decide something, one with the most. Raises
     `Unknown` where what is sent depends on values in another way."""
-    settings, epochs = run.settings, min(run.settings.epochs, EPOCHS)
+    settings, epochs = run.settings, dry_epochs(run)
 
     def make(shard: Any, comm: Comm, kernel: Kernel) -> Trainer:
         return Trainer(
