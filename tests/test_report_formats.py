@@ -109,6 +109,22 @@ def test_few_columns_say_what_they_say_in_the_whole_table(folder, capsys):
     assert few == [{heading: row[heading] for heading in few[0]} for row in whole]
 
 
+@pytest.mark.parametrize(
+    "names, speaks",
+    [
+        ("system,score", ()),
+        ("system,time", ("Times are",)),
+        ("system,mb_epoch", ("MB per epoch are",)),
+        ("system,time,mb_epoch", ("Times are", "MB per epoch are")),
+        ("system,less_exact", ("minus exact is",)),
+    ],
+)
+def test_notes_speak_of_columns_that_are_there(folder, capsys, names, speaks):
+    _, _, notes = printed(capsys, "table", folder, "--columns", names, "--format", "markdown").rpartition("|")
+    known = ("Times are", "MB per epoch are", "minus exact is")
+    assert tuple(each for each in known if each in notes) == speaks
+
+
 def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_name_in_a_csv(folder, capsys):
     shown = rows(
         printed(capsys, "table", folder, "--columns", "epoch s, system,by_seed", "--format", "markdown")

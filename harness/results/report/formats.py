@@ -90,7 +90,7 @@ def _view(section: Section, names: Names) -> tuple[str, pd.DataFrame, list[str]]
     cells = section.chosen(names)
     shared = [told for key, told in section.cells().shared.items() if key not in cells.text]
     more = "--all prints every column and says what it is, --columns a,b those that are named."
-    return _titled(section, shared, "; "), cells.marked(MARK), [*section.notes(MARK, short=True), more]
+    return _titled(section, shared, "; "), cells.marked(MARK), [*section.notes(MARK, cells), more]
 
 
 def plain(groups: list[Group], names: Names = None) -> str:

@@ -117,12 +117,16 @@ class Section:
         """Of a tuned row the leading score less that of its default setting, in points, paired over seeds."""
         return _ahead_of(fixed_of(group, self.groups), group, self.score)
 
-    def notes(self, best: str = "*", short: bool = False) -> list[str]:
-        """One sentence for each thing that a reader of the numbers must know, where it concerns these rows.
+    def notes(self, best: str = "*", chosen: Cells | None = None) -> list[str]:
+        """One sentence for each thing that a reader of these rows and of the columns shown must know.
 
-        best    what marks the best values in the table
-        short   leave out the sentences that explain columns which only the whole table has
+        best     what marks the best values in the table
+        chosen   some columns (`chosen`); None: all of them
         """
+
+        def there(heading: str) -> bool:
+            return chosen is None or heading in chosen.text
+
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
             f"Times are {CLOCKS[self.clock]}; they and MB per epoch are means over epochs without the first.",
@@ -133,19 +137,25 @@ class Section:
             ),
             "MB (10^6 bytes) are summed over workers.",
         ]
-        del said[1 if short else 3 :]
-        if any(run.summary["epochs"] == 1 for run in self.runs):
+        if chosen is not None:
+            times = any(there(column.heading) for column in self.blocks[1])
+            sent = there("MB per epoch") or there("MB / exact")
+            del said[1 if times or sent else 0 :]
+            if said and not (times and sent):
+                what = f"Times are {CLOCKS[self.clock]}," if times else "MB per epoch are"
+                said = [f"{what} means over epochs without the first."]
+        if said and any(run.summary["epochs"] == 1 for run in self.runs):
             said[0] = (
                 f"{said[0].removesuffix('.')}; those of a run with one epoch, and its MB, are of that epoch,"
                 " which compiles, allocates and fetches what is fetched once."
             )
-        if any(any(self.best(column)) for block in self.blocks for column in block):
+        if any(any(self.best(each)) for block in self.blocks for each in block if there(each.heading)):
             unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
             said.append(
                 f"{best} marks the best of a column and what is not told apart from it, where that is not"
                 f" every row; the control and unfinished runs are left out{unlike if self.unlike else ''}."
             )
-        if self.has_ratio and not short:
+        if self.has_ratio and chosen is None:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
         if self.mini_batches or any(group.more_steps for group in self.groups):
             said.append(
@@ -158,15 +168,14 @@ class Section:
                 " worker's whole time over the number of epochs."
             )
         if any(len(group.seeds) > 1 for group in self.groups):
-            said.append(
-                "± is half a 95 % interval over seeds (Student's t); minus exact is the leading score minus"
-                " that of exact training under the same setting, paired over seeds."
-            )
+            less = "; minus exact is the leading score minus that of exact training under the same setting,"
+            less = f"{less} paired over seeds" * there("minus exact")
+            said.append(f"± is half a 95 % interval over seeds (Student's t){less}.")
         if any(group.first.track for group in self.groups):
+            gain = "; minus fixed is the difference, paired over seeds" * there("minus fixed")
             said.append(
                 "fixed rows are the systems' default settings; tuned ones those with the best validation"
-                " score of as many trials each, on seeds that no trial had; minus fixed is the difference,"
-                " paired over seeds (docs/howto/tune.md)."
+                f" score of as many trials each, on seeds that no trial had{gain} (docs/howto/tune.md)."
             )
         said += [diverged(group, _row(group)) for group in self.groups if group.diverged]
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
