@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from harness.base.compiling import take_turns
 from harness.base.scratch import scratch
@@ -18,13 +19,14 @@ class WorkerPool:
     results.
 
     Workers meet once for each size and transport, and again after a job that failed: to meet takes as long as
-    a small job. `preload` names modules that the processes have imported before the first job.
+    a small job. `preload` names modules that the processes have imported before the first job. `start` is
+    how multiprocessing starts the processes.
     """
 
-    def __init__(self, size: int = SIZE, preload: Sequence[str] = ()):
+    def __init__(self, size: int = SIZE, preload: Sequence[str] = (), start: str = "forkserver"):
         # Forked from a process that has imported everything and done nothing: the test process has run
         # threads of its own.
-        context = multiprocessing.get_context("forkserver")
+        context: Any = multiprocessing.get_context(start)
         context.set_forkserver_preload(["harness.dev.conformance.train", "harness.run.preload", *preload])
         self.pipes, self.processes = [], []
         for _ in range(size):
