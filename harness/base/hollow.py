@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from harness.base.heap import PLANNED, Block, Heap
+from harness.base.shapes import shapes_of
 
 # Operations that make a tensor from shapes alone, whatever the values of their arguments.
 MADE = {
@@ -269,7 +270,7 @@ def _shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args, kwargs = tree_unflatten(flat, spec)
     if "device" in kwargs:
         kwargs["device"] = torch.device("meta")
-    result = func(*args, **kwargs)
+    result = shapes_of(func, flat, spec, args, kwargs)
     filled = _filled(name, first, args, kwargs, given)
 
     # Turn the results back: an argument written in place is itself the result, any other meta tensor becomes
