@@ -154,15 +154,16 @@ class Hosts:
     def train(
         self, *words: str, apart: Path | None = None, count: int = 2, workers: int = 2
     ) -> list[Command]:
-        """torchrun on `count` hosts, so many workers each, of a module and its arguments; gives the
-        commands."""
+        """torchrun on `count` hosts, so many workers each, of `harness.run.worker` and a run, or of
+        `tests.host_worker`, which is torchrun itself, and several; gives the commands."""
+        itself = words[0] == "tests.host_worker"
         return [
             self.start(
                 host,
-                sys.executable, "-m", "torch.distributed.run", "--nnodes", str(count),
-                "--node-rank", str(host), "--nproc-per-node", str(workers),
+                sys.executable, "-m", words[0] if itself else "torch.distributed.run",
+                "--nnodes", str(count), "--node-rank", str(host), "--nproc-per-node", str(workers),
                 "--master-addr", self.address(0), "--master-port", "29513",
-                "-m", *words,
+                *(words[1:] if itself else ("-m", *words)),
                 apart=apart,
             )
             for host in range(count)
