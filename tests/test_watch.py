@@ -28,13 +28,13 @@ class Ended:
 def test_a_run_ends_where_nobody_moves_and_not_before(tmp_path):
     first, second = (Meeting(k, 2, str(tmp_path / "store"), 5) for k in range(2))
     epoch, other, ended = Epoch(7), Marks(second), Ended()
-    with Watch(first, lambda: epoch, 2.0, ended):
-        for number in range(25):  # longer than the patience: another worker moves
+    with Watch(first, lambda: epoch, 1.0, ended):
+        for number in range(13):  # longer than the patience: another worker moves
             other.set(number)
             assert not ended.called.wait(0.1)
         assert ended.called.wait(60)
     (sentence,) = ended.said
-    assert sentence.startswith("no worker has made progress for patience=2 s (worker 0 furthest behind, in")
+    assert sentence.startswith("no worker has made progress for patience=1 s (worker 0 furthest behind, in")
     assert "epoch 8" in sentence and "\n" not in sentence
 
 
