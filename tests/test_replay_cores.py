@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
-from harness.comm.recorder import BATCH, STRAGGLE, Epoch, Span
+from harness.comm.names import BATCH, STRAGGLE
+from harness.comm.recorder import Epoch, Span
 from harness.core.cluster import Cluster, Device, Link
 from harness.model.replay.cores import Cores
 from harness.model.replay.engine import Timeline, simulate

@@ -43,6 +43,19 @@ def test_no_start_waits_for_what_comes_later(tmp_path):
     assert [(tmp_path / f"loaded{worker}").read_text() for worker in (0, 1)] == ["numba\n"] * 2
 
 
+WITHOUT_TORCH = """
+import sys
+import harness.model.replay.__main__
+from harness.results.report import compare, perfetto, plot, single, table
+print("torch" in sys.modules)
+"""
+
+
+def test_reports_and_replays_start_without_torch():
+    """Importing it would be more than half of the CPU time of a table of a few runs."""
+    assert fresh_python(WITHOUT_TORCH).stdout == "False\n"
+
+
 COMPILING = """
 import inspect, sys, torch
 import harness.core.optimisers  # keeps the compiler out

@@ -48,6 +48,11 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(short) + more or "none"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, without its full stop; the error's type where it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def machine_said(error: BaseException) -> str | None:
     """One sentence for an error of the machine: a limit that is reached, or a file or folder that cannot be
     used. None for any other error, which is a mistake in this program."""

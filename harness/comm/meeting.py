@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from harness.base.errors import InputError, listed
+from harness.base.errors import InputError, first_line, listed
 from harness.base.terminal import printable
 from harness.comm.members import Member, workers
 from harness.comm.transport import PeerLost
@@ -277,8 +277,3 @@ class Marks:
     def failure(self) -> str:
         """`Meeting.failure`, asked over this connection."""
         return self.meeting.failure(self.store)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, without its full stop; the error's type where it has none."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -27,7 +27,7 @@ from harness.base.scratch import place, scratch
 from harness.comm import server
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
-from harness.comm.recorder import IN_TURN, UPDATE
+from harness.comm.names import IN_TURN, UPDATE
 from harness.comm.service import STORE, ServiceLost
 
 SOCKET = "socket"  # the name of the server's, in a folder of its own

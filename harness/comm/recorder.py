@@ -44,15 +44,6 @@ ROUTES: Mapping[str, Route] = {
 }
 
 NOTHING = contextlib.nullcontext()
-# Names in a trace that a replay (`harness.model.replay`) looks for. UPDATE and IN_TURN are operations that
-# hand an update to the parameter server, which applies updates as they come or in the order of ranks.
-# STRAGGLE is the segment in which a worker is held up on purpose.
-UPDATE, IN_TURN, STRAGGLE = "update", "update in turn", "straggle"
-# BATCH is a wait for a batch that threads beside the training make. The other three are metrics: the CPU
-# seconds of these threads for the batches of the epoch, the number of threads, and how many batches they
-# begin ahead of the one that is asked for.
-BATCH = "batch"
-SAMPLER, SAMPLER_THREADS, SAMPLER_AHEAD = "sampler_s", "sampler_threads", "sampler_ahead"
 
 
 @dataclass

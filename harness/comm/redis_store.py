@@ -17,11 +17,10 @@ from collections.abc import Iterator
 import numpy as np
 import redis
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, first_line
 from harness.comm.backend import EMPTY, PASSWORD, Layout
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
-from harness.comm.meeting import first_line
 from harness.comm.service import ServiceLost
 
 BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB

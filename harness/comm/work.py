@@ -17,10 +17,14 @@ product over a sparse block reads a row of X for every entry. Caches answer a pa
 roofline's efficiency stands for.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch  # a report needs none
 
 PRODUCTS = ("dense", "sparse", "attention")
 KINDS = (*PRODUCTS, "stream", "drop", "pack", "code", "sample")

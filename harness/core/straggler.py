@@ -9,7 +9,8 @@ import numpy as np
 
 from harness.base.bounds import WAIT, number
 from harness.comm.comm import Comm
-from harness.comm.recorder import STRAGGLE, synchronise
+from harness.comm.names import STRAGGLE
+from harness.comm.recorder import synchronise
 
 
 @dataclass

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, first_line
 from harness.base.machine import check_machine
-from harness.comm.meeting import first_line
 from harness.results.files import read_json
 from harness.results.schema import AUTO, SCHEMA_VERSION, check_version
 

@@ -17,9 +17,8 @@ import yaml
 
 from harness.base import checksum, yaml_text
 from harness.base.checksum import Damaged
-from harness.base.errors import InputError
+from harness.base.errors import InputError, first_line
 from harness.base.machine import check_machine, check_room
-from harness.comm.meeting import first_line
 from harness.results import kinds, resolved
 from harness.results.batch import sealed_batches
 from harness.results.files import check_file, read_yaml_text

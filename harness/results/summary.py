@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.base.errors import InputError
 from harness.base.terminal import counted
-from harness.comm.recorder import SAMPLER
+from harness.comm.names import SAMPLER
 from harness.data.config import name_of
 from harness.results.reader import Trace
 from harness.results.rounds import Rounds, epochs_of_run

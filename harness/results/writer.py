@@ -1,11 +1,13 @@
 """Writing a run folder: a stream per worker and table while the run goes on, then four parquet files."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +15,13 @@ import pyarrow.parquet as pq
 
 from harness.base import disk
 from harness.base.errors import writing
-from harness.comm.recorder import Epoch, Span
 from harness.results import consistency, reader
 from harness.results.batch import record_batch, write_sealed
 from harness.results.files import MEND
 from harness.results.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
+
+if TYPE_CHECKING:
+    from harness.comm.recorder import Epoch, Span
 
 # The epochs row goes last: an epoch that has one is complete in every table.
 ORDER = ("comm", "spans", "metrics", "epochs")

@@ -19,14 +19,14 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
 from harness.base.compiling import before_compiling, take_turns
-from harness.base.errors import InputError
+from harness.base.errors import InputError, first_line
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import LimitReached, limit_reached
 from harness.base.target import check_trusted
 from harness.base.terminal import counted, printable
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
-from harness.comm.meeting import RENDEZVOUS, Meeting, first_line
+from harness.comm.meeting import RENDEZVOUS, Meeting
 from harness.comm.members import WorkerPlace, host_name, myself, seated, workers
 from harness.comm.recorder import Epoch, Recorder, cpu_count
 from harness.comm.service import ServiceLost

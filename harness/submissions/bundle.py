@@ -23,10 +23,9 @@ import yaml
 import harness
 from harness.base import yaml_text
 from harness.base.disk import refuse_links
-from harness.base.errors import InputError, choice, typed, writing
+from harness.base.errors import InputError, choice, first_line, typed, writing
 from harness.base.target import TREE
 from harness.base.terminal import printable
-from harness.comm.meeting import first_line
 from harness.results import consistency, files, track
 from harness.results.reader import BUNDLE, Trace, find_runs, frame_of
 from harness.results.report.groups import Group, Run

@@ -27,7 +27,8 @@ from typing import Generic, TypeVar, cast
 
 from harness.base.errors import InputError
 from harness.comm.comm import Comm
-from harness.comm.recorder import BATCH, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, Recorder, cpu_count
+from harness.comm.names import BATCH, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS
+from harness.comm.recorder import Recorder, cpu_count
 from harness.comm.service import ServiceLost
 
 Work = TypeVar("Work")

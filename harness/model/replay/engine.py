@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from harness.base.errors import InputError
-from harness.comm.recorder import STRAGGLE
+from harness.comm.names import STRAGGLE
 from harness.model.replay.collectives import Message, messages
 from harness.model.replay.cores import Cores, Making
 from harness.model.replay.flows import Flows

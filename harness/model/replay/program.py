@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.comm.recorder import STRAGGLE
+from harness.comm.names import STRAGGLE
 
 # Operations whose bytes do not grow with the graph: sums of weights or of a layer's statistics, and flags.
 SUMS = ("all_reduce", "all_gather")

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.base.errors import InputError
 from harness.base.terminal import counted
-from harness.comm.recorder import BATCH, IN_TURN, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, STRAGGLE, UPDATE
+from harness.comm.names import BATCH, IN_TURN, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, STRAGGLE, UPDATE
 from harness.model.replay.program import (
     ALONE,
     BACK,

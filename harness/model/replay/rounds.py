@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.comm.recorder import UPDATE
+from harness.comm.names import UPDATE
 from harness.model.replay import engine
 from harness.model.replay.engine import Timeline
 from harness.model.replay.platform import Platform
