@@ -80,7 +80,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="session")
 def pool():
     """Four workers for the whole session."""
-    workers = WorkerPool(preload=["tests.jobs"])
+    workers = WorkerPool(preload=["tests.jobs", "tests.forker"])
     yield workers
     workers.close()
 

@@ -1,16 +1,20 @@
 """Runs `python -m harness` again and again, each time in a fork of this process, which has everything
-imported.
+imported. It is itself forked, from the process that workers of tests are forked from.
 
-A line of standard input is [arguments, file for stdout, file for stderr]. The pid comes back, and, after a
-line that says that it was seen, the exit code. Whoever started this process may be killed: then it ends, and
-so does the command that is going on.
+A line of the pipe `asked` is [arguments, file for stdout, file for stderr]. The pid comes back through the
+pipe `told`, and, after a line that says that it was seen, the exit code. Whoever started this process may be
+killed: then it ends, and so does the command that is going on.
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import traceback
+from multiprocessing import forkserver
+from pathlib import Path
 
 from harness import cli
 from harness.base.loading import load
@@ -57,19 +61,24 @@ def warm_up() -> None:
     assert made.code
 
 
-def main() -> None:
+def main(folder: Path, environment: dict[str, str]) -> None:
+    """Serve the pipes of `folder`, as a program that is started there."""
     end_with(os.getppid())
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
+    sys.argv, sys.dont_write_bytecode, tempfile.tempdir = [__file__], True, None
+    multiprocessing.current_process()._config["daemon"] = False  # its commands may start processes
+    forkserver._forkserver.__init__()  # what a command starts has this environment too, not that of the tests
     warm_up()
     own = os.getpid()
-    while line := sys.stdin.readline():
-        pid = os.fork()
-        if pid == 0:
-            end_with(own)
-            child(*json.loads(line))
-        print(pid, flush=True)
-        sys.stdin.readline()  # it has been seen; a command that ends at once is gone with the line below
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    with open("asked") as asked, open("told", "w") as told:
+        while line := asked.readline():
+            pid = os.fork()
+            if pid == 0:
+                end_with(own)
+                child(*json.loads(line))
+            print(pid, file=told, flush=True)
+            asked.readline()  # it has been seen; a command that ends at once is gone with the line below
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=told, flush=True)

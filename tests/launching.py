@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import select
@@ -19,7 +20,9 @@ import numpy as np
 import pandas as pd
 import psutil
 
+from harness.dev.conformance.pool import PRELOAD
 from harness.results.reader import Trace
+from tests import forker
 from tests.graphs import edge_list, random_graph
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,18 +141,17 @@ class Place:
         self.more = f"hydra.searchpath=[file://{folder / 'conf'}]"
         self.trouble = (self.more, "system=trouble")
         self.going: Started | None = None
-        self.forker = subprocess.Popen(
-            [sys.executable, "-m", "tests.forker"],
-            env=self.environment,
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        for name in ("asked", "told"):
+            os.mkfifo(folder / name)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*PRELOAD, "tests.jobs", "tests.forker"])
+        self.forker = context.Process(target=forker.main, args=(folder, self.environment), daemon=True)
+        self.forker.start()
+        self.asked, self.told = (folder / "asked").open("w"), (folder / "told").open()
 
     def close(self) -> None:
-        self.forker.stdin.close()
-        self.forker.wait(PATIENCE)
+        self.asked.close()
+        self.forker.join(PATIENCE)
 
     def write_graph(self, num_vertices: int, seed: int = 3) -> None:
         write_graph(self.graph, num_vertices, seed)
@@ -252,11 +254,9 @@ class Started:
     def __init__(self, place: Place, arguments: list[str]):
         self.place, self.family = place, []
         self.out, self.err = (place.folder / f"{name}-{time.monotonic_ns()}" for name in ("out", "err"))
-        place.forker.stdin.write(json.dumps([arguments, str(self.out), str(self.err)]) + "\n")
-        place.forker.stdin.flush()
-        self.process = psutil.Process(int(place.forker.stdout.readline()))
-        place.forker.stdin.write("seen\n")
-        place.forker.stdin.flush()
+        print(json.dumps([arguments, str(self.out), str(self.err)]), file=place.asked, flush=True)
+        self.process = psutil.Process(int(place.told.readline()))
+        print("seen", file=place.asked, flush=True)
 
     def until(self, condition) -> None:
         """Return once condition() holds; fail where the command ends before, or never."""
@@ -285,9 +285,9 @@ class Started:
         return self.err.read_text() if self.err.exists() else ""
 
     def end(self) -> Ended:
-        if not select.select([self.place.forker.stdout], [], [], 10 * PATIENCE)[0]:
+        if not select.select([self.place.told], [], [], 10 * PATIENCE)[0]:
             raise AssertionError(f"the command does not end: {self.told()}")
-        code = int(self.place.forker.stdout.readline())
+        code = int(self.place.told.readline())
         self.place.going = None
         return Ended(code, self.out.read_text(), self.err.read_text())
 

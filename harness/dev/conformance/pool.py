@@ -12,6 +12,7 @@ from harness.base.scratch import scratch
 SIZE = 4
 RENDEZVOUS = 120.0  # seconds after which a worker that the others wait for is taken for lost
 MEMORY = "memory"
+PRELOAD = ("harness.dev.conformance.train", "harness.run.preload")
 
 
 class WorkerPool:
@@ -27,7 +28,7 @@ class WorkerPool:
         # Forked from a process that has imported everything and done nothing: the test process has run
         # threads of its own.
         context: Any = multiprocessing.get_context(start)
-        context.set_forkserver_preload(["harness.dev.conformance.train", "harness.run.preload", *preload])
+        context.set_forkserver_preload([*PRELOAD, *preload])
         self.pipes, self.processes = [], []
         for _ in range(size):
             ours, theirs = context.Pipe()
