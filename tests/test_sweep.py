@@ -192,8 +192,8 @@ def test_lines_fall_on_evaluations_and_are_few(epochs, every, seconds):
         settings=settings, system_name="s", graph_name="g", evaluate=SimpleNamespace(every=every)
     )
     shown, said = Progress(run, enabled=True), []
-    shown._say = said.append
     with shown, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "say", lambda run, text: said.append(text))
         for number in range(epochs):
             patch.setattr(progress.time, "monotonic", lambda now=1.0 + number * seconds: now)
             shown.epoch(Epoch(number), 0.5, None)
