@@ -8,7 +8,18 @@ import pytest
 
 from harness.papers.figures import panels
 from harness.results import reader, summary
-from harness.results.report import columns, compare, curves, formats, groups, plot, single, style, table
+from harness.results.report import (
+    columns,
+    compare,
+    curves,
+    formats,
+    groups,
+    plot,
+    single,
+    style,
+    swept,
+    table,
+)
 from harness.results.report.estimate import estimate
 from tests import reported, traces
 from tests.reported import read_once, rendered, rows, rows_of, run_markdown, scored_run, section_of
@@ -229,7 +240,7 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
 
 
 def test_at_the_end_of_each_run_of_a_sweep_a_finished_one_is_read_once(tmp_path, monkeypatch):
-    """And again where it has been made anew."""
+    """And again where it has been made anew; the table after the sweep reads none."""
     read, whole = [], compare.Run
     monkeypatch.setattr(compare, "Run", lambda path: read.append(path) or whole(path))
     reported.runs(tmp_path, "exact", [0.8, 0.7, 0.6], role="reference")
@@ -240,6 +251,9 @@ def test_at_the_end_of_each_run_of_a_sweep_a_finished_one_is_read_once(tmp_path,
     reported.run(tmp_path, "other", 3, 0.6)
     assert "-6.67 ± 14.34 points" in rendered(single.run_table(path, verbose=False))
     assert read[6:] == [path]
+    monkeypatch.setattr(groups, "Run", None)
+    table, _ = swept.swept_table(["seed"], [({}, each) for each in tmp_path.glob("other*")])
+    assert table.row_count == 1 and len(read) == 7
 
 
 @pytest.mark.parametrize("diverged", ["reference", "control"])

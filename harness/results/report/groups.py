@@ -233,7 +233,10 @@ def means(table: pd.DataFrame, names: Sequence[str]) -> dict[str, float | None]:
 
 
 def load(
-    paths: Iterable[str | Path], x: str | None = None, metrics: Sequence[str] = ()
+    paths: Iterable[str | Path],
+    x: str | None = None,
+    metrics: Sequence[str] = (),
+    read: Callable[[Path], Run] | None = None,
 ) -> tuple[list[Group], list[Path]]:
     """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
     folders of runs that have not finished an epoch. A damaged folder is left out and named on stderr. Trials
@@ -241,14 +244,15 @@ def load(
 
     x         a key on the axis of a picture, which names therefore leave out
     metrics   names of metrics whose `means` are put into the summaries; InputError for one that no run has
+    read      what reads the run of a folder; None: `Run`
     """
     together: dict[str, list[Run]] = defaultdict(list)
     empty, damaged = [], []
     recorded: set[str] = set()
     for path in track.without_trials(find_runs(paths)):
         try:
-            run = Run(path)
-            if run.trace.epochs.empty:
+            run = (read or Run)(path)
+            if not run.finished and run.trace.epochs.empty:
                 empty.append(path)
             elif run.summary:
                 # Spans take most of a run's memory, and only the summary reads them.

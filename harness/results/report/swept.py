@@ -7,7 +7,7 @@ from rich.table import Table
 
 from harness.base import tables
 from harness.results.report import groups
-from harness.results.report.compare import exact_beside
+from harness.results.report.compare import exact_beside, read_once
 from harness.results.report.table import compared_by, diverged, estimate_of, less_exact
 
 SEED = "seed"  # runs that differ in the seed alone are one row, with their means
@@ -21,7 +21,7 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
     runs   (values, folder) of each run: its values of those keys that it has, and its folder; at least one
            epoch of it has finished
     """
-    compared, _ = groups.load(dict.fromkeys(path for _, path in runs))
+    compared, _ = groups.load(dict.fromkeys(path for _, path in runs), read=read_once)
     of_run = {run.path: group for group in compared for run in group.runs}
     shown = {id(of_run[path]): (of_run[path], values) for values, path in runs}
     clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
