@@ -28,12 +28,13 @@ def made(cls: type[D], values: Mapping[str, Any]) -> D:
     does not fit, and whatever `cls.__post_init__` raises."""
     given = {}
     for field, kind in _fields(cls):
+        value = default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            value = default = field.default_factory()
         if field.name in values:
             value = values[field.name]
-        elif field.default_factory is not dataclasses.MISSING:
-            value = field.default_factory()
-        else:
-            value = field.default
+            if type(value) in (dict, list) and not _replaced(default):
+                raise Inexact
         given[field.name] = value = _exact(kind, value)
         bounds, words = field.metadata.get(KEY), field.metadata.get(WORDS)
         numbers = value if isinstance(value, list) else [value]
@@ -55,6 +56,13 @@ def _fields(cls: type) -> list[tuple[dataclasses.Field[Any], Any]]:
     return [(field, hints[field.name]) for field in fields]
 
 
+def _replaced(default: Any) -> bool:
+    """Whether a block or list that is given replaces this default: OmegaConf merges blocks into others."""
+    if dataclasses.is_dataclass(default) and not isinstance(default, type):
+        return repr(_exact(type(default), default)) == repr(made(type(default), {}))
+    return type(default) is not dict or not default
+
+
 def _exact(kind: Any, value: Any) -> Any:
     """The value as a `kind`. Raises Inexact where it is none."""
     own, origin, inside = type(value), typing.get_origin(kind), typing.get_args(kind)
@@ -62,7 +70,8 @@ def _exact(kind: Any, value: Any) -> Any:
         if value is None and type(None) in inside:
             return None
         others = [each for each in inside if each is not type(None)]
-        return _exact(others[0] if len(others) == 1 or own not in others else own, value)
+        if len(others) == 1 or own in others:
+            return _exact(others[0] if len(others) == 1 else own, value)
     if kind is float and own is int:
         return float(_scalar(value))
     if own in SCALARS and kind in (own, Any):
