@@ -150,5 +150,6 @@ def _stamps(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Each yaml file below a folder, with the time of its last change in ns and its size in bytes."""
     for above, _, names in os.walk(folder):
         for path in (os.path.join(above, name) for name in names if name.endswith(".yaml")):
-            stat = os.stat(path)
-            yield path, stat.st_mtime_ns, stat.st_size
+            with contextlib.suppress(OSError):  # a link to nothing, as some editors lock a file
+                stat = os.stat(path)
+                yield path, stat.st_mtime_ns, stat.st_size
