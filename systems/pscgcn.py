@@ -185,6 +185,11 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         """R of a run of so many epochs."""
         return self.refresh or max(1, min(100, epochs // 10))
 
+    def repeats(self, epochs):
+        # Graphs drawn before the first renewal are trained on for tau iterations after it.
+        period = self.period_of(epochs) if self.renews_p or self.renews_cache else 1
+        return period + self.tau, period
+
     def renewal(self, epoch: int) -> bool:
         """Whether an epoch begins by renewing p or the cache."""
         return epoch % self.period == 0 and (self.renews_p or self.renews_cache)

@@ -129,8 +129,13 @@ class Sancus(SeesOutput, BlockSystem):
             said += without_effect(self, ["warmup"], why)
         if math.isinf(self.clip):
             said += without_effect(self, ["clip_scale"], "at system.clip=inf no gradient is clipped")
-        by_gap = self.staleness == "variation_gap"
-        return Traits(ineffective=said, repeats=1 if by_gap else int(self.bound) + 1)
+        return Traits(ineffective=said)
+
+    def repeats(self, epochs):
+        if self.staleness == "variation_gap":
+            return self.warmup, 1
+        bound = int(self.bound)
+        return self.warmup + bound * (self.phase == "paper"), bound + 1  # there turns settle first
 
     def setup(self, context):
         super().setup(context)

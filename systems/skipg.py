@@ -39,6 +39,9 @@ class Skipg(BlockSystem):
 
     exact: ClassVar = {"bound": 0}
 
+    def repeats(self, epochs):
+        return 1, self.bound + 1
+
     def setup(self, context):
         super().setup(context)
         # State: by layer, from its first broadcast on, delta~_j of every remote block; the last one's epoch.

@@ -60,6 +60,10 @@ class Varco(CodedSystem):
             follows_epochs=self.slope > 0 and not whole, ineffective=without_effect(self, idle, why)
         )
 
+    def repeats(self, epochs):
+        whole = math.ceil(min(epochs, epochs / self.slope)) if self.traits().follows_epochs else 1
+        return max(1, whole), 1
+
     def setup(self, context):
         super().setup(context)
         self.epochs = context.epochs

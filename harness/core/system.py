@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
 
+from harness.base.bounds import ROUNDS, bounds_of
 from harness.base.errors import InputError
 from harness.base.target import target_of
 from harness.comm.flight import HaloPlan
@@ -75,8 +76,6 @@ class Traits:
                    name, its value and the reason. They are shown as warnings before workers start
     follows_epochs whether what an epoch does depends on how many the whole run has: such a run cannot be
                    extended
-    repeats        after how many epochs it does the same again, where no knob with the bound ROUNDS counts
-                   these: a plan looks so far
     devices        whether it reads the workers' devices (`harness.core.mixins.FitsDevices`). The run then has
                    them: its cluster names them, or they are measured
     sparse_features  whether the system's own `input_halo` takes compressed rows, as large bags of words are
@@ -89,7 +88,6 @@ class Traits:
     steps: int = 1
     ineffective: list[str] = field(default_factory=list)
     follows_epochs: bool = False
-    repeats: int = 1
     devices: bool = False
     sparse_features: bool = False
     rows: str = "all"
@@ -201,6 +199,15 @@ class System(Strategy, Generic[S, A]):
     def traits(self) -> Traits:
         """What follows from its knobs alone, before anything runs."""
         return Traits()
+
+    def repeats(self, epochs: int) -> tuple[int, int]:
+        """The epoch from which on a run of so many epochs repeats itself, and after how many epochs each
+        time: a plan looks no further. By default epoch 1, and the largest knob with the bound ROUNDS."""
+        if self.traits().follows_epochs:
+            return epochs, 1
+        cls: type = type(self)
+        counts = [key for key, bounds in bounds_of(cls).items() if getattr(bounds, "high", 0) == ROUNDS]
+        return 1, max([getattr(self, key) or 1 for key in counts], default=1)
 
     def setup(self, context: Context[S, A]) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""

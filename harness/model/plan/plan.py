@@ -73,10 +73,12 @@ class Plan(Sized):
 
     def bytes_by_purpose(self) -> pd.DataFrame:
         """By purpose, the `least` and the `most` bytes per epoch of all workers together: means over the
-        epochs after the first, as in summaries. A purpose that sends nothing is left out."""
-        epochs = dry_epochs(self.run)
-        warm = self.bytes[self.bytes["epoch"] >= min(1, epochs - 1)]
-        means = warm.groupby("purpose")[ENDS].sum() / max(epochs - 1, 1)
+        run's epochs after the first, as in summaries. A purpose that sends nothing is left out."""
+        counts = dry_epochs(self.run)
+        if len(counts) > 1:
+            counts[0] = 0
+        sent = self.bytes[ENDS].mul(counts[self.bytes["epoch"]], axis=0)
+        means = sent.groupby(self.bytes["purpose"]).sum() / counts.sum()
         return means[means["most"] > 0]
 
     def bytes_epoch(self) -> pd.Series:
@@ -118,10 +120,11 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             f"work is timed {said(cluster, devices[0])}; what no run counts takes no time: use"
             " seconds to order systems"
         )
-        if (epochs := dry_epochs(run)) < run.settings.epochs:
-            notes.append(f"bytes per epoch are the mean of epochs 2 to {epochs} of {run.settings.epochs}")
+        counts = dry_epochs(run)
+        if (epochs := len(counts)) < run.settings.epochs:
+            notes.append(f"epochs {epochs + 1} to {run.settings.epochs} are taken to repeat those before")
         platform = platform_of(cluster, workers, per_host)
-        seconds = [times_of(simulate(each, platform)) for each in found.programs]
+        seconds = [times_of(simulate(each, platform), counts) for each in found.programs]
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
     if across:
         notes.append(

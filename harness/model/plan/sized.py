@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from harness.base.bounds import ROUNDS, bounds_of
 from harness.base.hollow import Unknown
 from harness.comm.comm import Comm
 from harness.core.cluster import Cluster, Device
@@ -31,7 +30,7 @@ from harness.results.reader import Trace
 from harness.results.writer import TraceWriter
 from harness.run.config import Run
 
-EPOCHS = 21  # of a dry run at least, where its run has so many; the first is left out of every mean
+EPOCHS = 21  # of a dry run at least, where its run has so many
 # Bytes of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11,
 # torch's build for the CPU.
 PROCESS = 300e6
@@ -97,23 +96,21 @@ def traffic(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) 
     return [(int(least), int(most)) for _, least, most in sent.itertuples()]
 
 
-def dry_epochs(run: Run) -> int:
-    """How many epochs a dry run of a run has: all of them where what an epoch does depends on their number;
-    else the first and then whole periods. A period is the largest of the system's knobs that count epochs
-    (those with the bound ROUNDS) and `Traits.repeats`."""
-    system, traits, epochs = run.system, run.system.traits(), run.settings.epochs
-    if traits.follows_epochs:
-        return epochs
-    cls: type = type(system)
-    counts = [key for key, bounds in bounds_of(cls).items() if getattr(bounds, "high", 0) == ROUNDS]
-    period = max([getattr(system, key) or 1 for key in counts] + [traits.repeats])
-    return min(epochs, 1 + period * math.ceil((EPOCHS - 1) / period))
+def dry_epochs(run: Run) -> np.ndarray:
+    """For each epoch of a run's dry run, how many epochs of the run it stands for: itself and those that
+    repeat it. A dry run has the epochs before its system repeats itself (`System.repeats`), and then whole
+    periods."""
+    epochs = run.settings.epochs
+    begin, period = run.system.repeats(epochs)
+    several = period * max(1, math.ceil((EPOCHS - begin) / period))
+    every = np.arange(epochs)
+    return np.bincount(np.where(every < begin, every, begin + (every - begin) % several))
 
 
 def _ran(run: Run, shards: Sequence[AnyShard], place: str, cluster: Cluster) -> list[Ran]:
     """Dry runs: one with the least bytes and, where values decide something, one with the most. Raises
     `Unknown` where what is sent depends on values in another way."""
-    settings, epochs = run.settings, dry_epochs(run)
+    settings, epochs = run.settings, len(dry_epochs(run))
 
     def make(shard: Any, comm: Comm, kernel: Kernel) -> Trainer:
         return Trainer(

@@ -124,13 +124,19 @@ class Times:
     named: list[dict[str, float]] = field(default_factory=list)
 
 
-def times_of(timeline: Timeline) -> Times:
-    """The means of a timeline's warm epochs."""
+def times_of(timeline: Timeline, counts: Sequence[int] | np.ndarray | None = None) -> Times:
+    """The means of a timeline's warm epochs.
+
+    counts   how many epochs of a longer run each epoch stands for; None: one each, as in every
+             asynchronous run
+    """
     epochs = by_worker(timeline)
+    weights = np.ones(max(map(len, epochs))) if counts is None else np.array(counts, float)
     if timeline.program.updates is None:
-        kept = warm(timeline)
-        epoch = float(np.mean([max(own[index].epoch for own in epochs) for index in kept]))
-        first, count = kept.start, float(len(kept))
+        weights = weights[(first := warm(timeline).start) :]
+        slowest = [max(each.epoch for each in alike) for alike in zip(*epochs)]
+        epoch = np.average(slowest[first:], weights=weights)
+        count = float(weights.sum())
     else:
         # With every P-th update of the server's weights an epoch ends.
         size, total = timeline.program.workers, timeline.program.updates
@@ -138,20 +144,21 @@ def times_of(timeline: Timeline) -> Times:
         epoch = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else ends[0]
         first = 1
         count = sum(len(own[first:]) for own in epochs) / len(epochs)
-    workers = [
-        Epoch(*(float(sum(getattr(each, f.name) for each in own[first:])) / count for f in fields(Epoch)))
-        for own in epochs
-    ]
-    named = [_spent(timeline, worker, first, count) for worker in range(timeline.program.workers)]
-    return Times(epoch, workers, named)
+
+    def mean(own: Sequence[Epoch], name: str) -> float:
+        return float(sum(getattr(each, name) * weight for each, weight in zip(own[first:], weights))) / count
+
+    workers = [Epoch(*(mean(own, f.name) for f in fields(Epoch))) for own in epochs]
+    named = [_spent(line[first:], weights / count) for line in timeline.segments]
+    return Times(float(epoch), workers, named)
 
 
-def _spent(timeline: Timeline, worker: int, first: int, count: float) -> dict[str, float]:
+def _spent(epochs: Sequence[Sequence[Segment]], shares: np.ndarray) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
-    for segments in timeline.segments[worker][first:]:
+    for segments, share in zip(epochs, shares):
         for segment in segments:
             if segment.kind != "wait":
-                found[segment.name] += (segment.end - segment.start) / count
+                found[segment.name] += (segment.end - segment.start) * float(share)
     return dict(found)
 
 
