@@ -176,9 +176,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         }
         self.queue: deque[Drawn] = deque()
         self.coming: Drawn | None = None  # the next iteration's graph, whose boundary rows are asked for
-        self.owner = torch.repeat_interleave(
-            torch.arange(self.comm.size), torch.tensor(self.plan.receive_counts)
-        ).to(self.device)
+        counts = torch.tensor(self.plan.receive_counts)
+        self.owner = torch.repeat_interleave(torch.arange(self.comm.size), counts).to(self.device)
         self.features_cache = FeatureCache(self)
 
     def period_of(self, epochs: int) -> int:
@@ -186,9 +185,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         return self.refresh or max(1, min(100, epochs // 10))
 
     def repeats(self, epochs):
-        # Graphs drawn before the first renewal are trained on for tau iterations after it.
         period = self.period_of(epochs) if self.renews_p or self.renews_cache else 1
-        return period + self.tau, period
+        return period + self.tau, period  # its graphs are trained on tau later
 
     def renewal(self, epoch: int) -> bool:
         """Whether an epoch begins by renewing p or the cache."""
@@ -241,8 +239,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def before_epoch(self, epoch):
         with self.recorder.inside("rest", "blocks"):
-            if epoch == 0:
-                # lines 2-3
+            if epoch == 0:  # lines 2-3
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))
             if self.renews_p and epoch and self.renewal(epoch):
                 self.renew()
@@ -255,11 +252,9 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
             self.adjacency = self.now.adjacency
             if self.features == "refetch":
-                self.recorder.metric(
-                    "hit_rate", float(self.ahead.hit.float().mean()) if len(self.ahead.hit) else 0.0, 0
-                )
-            drawn_edges = np.count_nonzero(self.now.mask) / max(len(self.now.mask), 1)
-            self.recorder.metric("drawn_edges", drawn_edges)
+                hit = self.ahead.hit
+                self.recorder.metric("hit_rate", float(hit.float().mean()) if len(hit) else 0.0, 0)
+            self.recorder.metric("drawn_edges", np.count_nonzero(self.now.mask) / max(len(self.now.mask), 1))
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal adds up the norms that ||y|| is made of.
         self.recording = self.renews_p and self.renewal(epoch + 1)

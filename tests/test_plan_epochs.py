@@ -28,6 +28,7 @@ from tests.test_plan import APART, SMALL, planned
         ("pscgcn system.refresh=25 system.tau=2", 52),
         ("pscgcn system.rate=1 system.tau=0 system.refresh=40", 21),
         ("sancus system.bound=40", 42),
+        ("sancus system.bound=1e300", 60),
         ("sanqus system.staleness=variation_gap system.warmup=25", 26),
     ],
 )

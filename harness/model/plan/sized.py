@@ -101,7 +101,7 @@ def dry_epochs(run: Run) -> np.ndarray:
     repeat it. A dry run has the epochs before its system repeats itself (`System.repeats`), and then whole
     periods."""
     epochs = run.settings.epochs
-    begin, period = run.system.repeats(epochs)
+    begin, period = (min(each, epochs) for each in run.system.repeats(epochs))
     several = period * max(1, math.ceil((EPOCHS - begin) / period))
     every = np.arange(epochs)
     return np.bincount(np.where(every < begin, every, begin + (every - begin) % several))
