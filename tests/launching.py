@@ -30,7 +30,7 @@ PATIENCE = 90  # seconds that a slow machine may take over anything here
 
 # A system that says how many threads it has, and fails as told: `how` at `epoch` on worker `rank`.
 TROUBLE = """
-import os, signal, threading, torch
+import os, signal, threading, numba, torch
 from dataclasses import dataclass
 from harness.base.errors import InputError
 from harness.core.system import System
@@ -57,6 +57,8 @@ class Trouble(System):
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.how == "crash":
                 os.abort()
+        if epoch == self.epoch and self.how == "compile":
+            numba.njit(lambda x: x)(1)
 """
 TROUBLE_YAML = "_target_: trouble.Trouble\nhow: nothing\nepoch: 3\nrank: 1\n"
 # The systems themselves, which stand still in epoch 30 for as long as a file is there.

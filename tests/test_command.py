@@ -57,6 +57,14 @@ def test_a_watched_run_tells_what_it_prepares_epoch_loss_accuracy_bytes_and_time
     assert shown.count("preparing the graph") == shown.count("reading the graph") == 1
 
 
+def test_a_run_says_once_that_it_compiles(place):
+    """Of two workers that do, worker 0 alone says so; a finished run is shown without."""
+    words = (*place.trouble, "system.how=compile", "system.epoch=1", "epochs=2", "progress=auto")
+    done, again = place.run(*words), place.run(*words)
+    assert (done.code, again.code) == (0, 0)
+    assert done.err.count("compiling loops") == 1 and "compiling" not in again.err
+
+
 def test_a_key_of_hydras_own_leaves_the_run_what_it_is(place):
     """Hydra composes the config then; without such a key the check of the words has composed it."""
     words = ("workers=1", "epochs=1", "system=sancus", "system.bound=3", "partition=random", "+label=mine")
