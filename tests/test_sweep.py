@@ -116,6 +116,39 @@ def test_a_sweep_on_a_file_that_is_not_there_says_so_once_before_it_starts(place
     assert not place.results.exists()
 
 
+@pytest.mark.parametrize(
+    "words, why",
+    [
+        ("dataset=twin/reddit dataset.scale=0.005", "dataset.scale=0.005 leaves twin/reddit 1165 vertices"),
+        ("dataset=twin/reddit dataset.name=redit", 'dataset.name="redit" is not known; did you mean'),
+        ("dataset=debian", "is missing from data_dir="),
+    ],
+    ids=["scale", "twin", "raw"],
+)
+def test_a_graph_that_cannot_be_had_is_told_of_once_before_a_sweep_starts(words, why, tmp_path, capsys):
+    places = [f"{key}={tmp_path / key}" for key in ("results", "cache", "data_dir")]
+    assert cli.main(["-m", *words.split(), "seed=1,2,3", *places]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and why in told and told.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_reason_is_told_once_however_many_runs_fail_for_it(place, capsys):
+    words = place.arguments("system=vanilla,zero_halo", "seed=1,2", "workers=61")
+    assert cli.main(["-m", *words]) == 2
+    told = capsys.readouterr().err
+    assert told.count("workers=61 is more workers than graph has vertices (60); give 60 or fewer\n") == 2
+    assert told.count("error: the same as in run 1\n") == told.count(": the same\n") == 3
+
+
+def test_runs_that_failed_for_one_reason_stand_together(place, capsys):
+    words = place.arguments("workers=61,62", "seed=1,2")
+    assert cli.main(["-m", *words]) == 2
+    told = capsys.readouterr().err
+    listed = told[told.index("4 of the sweep's jobs failed") :].splitlines()[1:]
+    assert [line.endswith(": the same") for line in listed] == [False, True, False, True]
+
+
 def test_a_value_that_cannot_be_is_refused_before_the_first_run_of_a_sweep(place):
     done = place.run("-m", "system=sancus", "system.bound=1,x", "epochs=1")
     assert (done.code, place.runs()) == (2, [])

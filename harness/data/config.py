@@ -77,6 +77,12 @@ class DatasetConfig:
             choice("name", self.name, sets.NAMES)
         if self.source == "npz" and not self.path:
             raise InputError("path is not given: add dataset.path=GRAPH.npz")
+        if self.source == "twin":
+            from harness.data import twin  # not before: nothing else here needs compiled loops
+
+            choice("name", self.name, twin.SPECS)
+            # Not a public function, since any other code in twin.py would make another identity of each twin.
+            twin._scaled(self.name, twin.SPECS[self.name], self.scale)
 
     @property
     def label(self) -> str:

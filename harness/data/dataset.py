@@ -50,8 +50,8 @@ class Dataset:
         """Whether a finished run whose graph has changed since is refused by an error."""
         return False
 
-    def check_there(self) -> None:
-        """Raise InputError where a file that the config names is missing: a sweep asks before it starts."""
+    def check_there(self, data_dir: Path) -> None:
+        """Raise InputError where a file of the graph is missing: a sweep asks before it starts."""
 
     def load(self, data_dir: Path, seed: int) -> Graph:
         """The graph with its split, which `seed` draws where it is a random one. Raw files lie below

@@ -33,9 +33,11 @@ class Source(DatasetConfig, Dataset):
     def refuses_changed(self) -> bool:
         return self.source == "npz"
 
-    def check_there(self) -> None:
+    def check_there(self, data_dir: Path) -> None:
         if self.source == "npz":
             npz.names_in(_npz(self))
+        elif self.source == "real":
+            real.find(self.name, data_dir.expanduser())
 
     def load(self, data_dir: Path, seed: int) -> Graph:
         return load(self, data_dir, seed)

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from hydra import version
 from hydra._internal.callbacks import Callbacks
@@ -63,8 +64,8 @@ def _run(words: list[str], program: str) -> int:
             f"{len(jobs.failed)} of the sweep's jobs failed; the same command runs only what is missing:",
             file=sys.stderr,
         )
-        before = None
-        for job in jobs.failed:
+        before, reasons = None, [job.error for job in jobs.failed]
+        for job in sorted(jobs.failed, key=lambda job: reasons.index(job.error)):
             print(f"  {job.asked}: {'the same' if job.error == before else job.error}", file=sys.stderr)
             before = job.error
     return jobs.failed[0].code if jobs.failed else code
@@ -72,8 +73,9 @@ def _run(words: list[str], program: str) -> int:
 
 def _train(words: list[str], runs: list[list[str]], jobs: Jobs) -> None:
     """Train the runs of a sweep in this process. Up to 50 are composed before the first is trained, and it is
-    said how long they take. InputError where one of these cannot be composed, or the file of its graph is not
-    there; an error that only preparing finds is told when the run's turn comes."""
+    said how long they take. InputError where one of these cannot be composed, or has not finished and a file
+    of its graph is not there (what can be downloaded is downloaded now); an error that only preparing finds
+    is told when the run's turn comes."""
     from harness.run import config, runner
 
     compose = runner.composer(overrides.searchpath(words))
@@ -81,8 +83,8 @@ def _train(words: list[str], runs: list[list[str]], jobs: Jobs) -> None:
         made = []
         with contextlib.suppress(HydraException, OmegaConfBaseException):
             made = [config.check(compose(run)) for run in runs]
-        for each in made:
-            each.dataset.check_there()
+        for each in runner.lacking(made):
+            each.dataset.check_there(Path(each.settings.data_dir))
         if made:
             print(runner.how_long(made), file=sys.stderr, flush=True)
     jobs.train(runs, compose)

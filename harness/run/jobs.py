@@ -95,13 +95,17 @@ def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
     return failed[0][2] if failed else 0
 
 
-def _told(error: Exception) -> tuple[str, int]:
-    """Say on stderr why a run failed. Returns the first line of that, and the exit code of the failure."""
+def _told(error: Exception, before: Mapping[str, int] | None = None) -> tuple[str, int]:
+    """Say on stderr why a run failed. Returns the first line of that, and the exit code of the failure.
+
+    before   reasons that were told already, each with the number of the run that failed for it
+    """
     if said := machine_said(error):
         error = RunFailed(said)
     if not isinstance(error, InputError | RunFailed):
         traceback.print_exc()
-    print(f"error: {error}", file=sys.stderr)
+    run = (before or {}).get(str(error))
+    print(f"error: {error}" if run is None else f"error: the same as in run {run}", file=sys.stderr)
     line = next(iter(str(error).splitlines()), type(error).__name__)
     return line, 2 if isinstance(error, InputError) else getattr(error, "code", 1)
 
@@ -174,13 +178,17 @@ class Jobs:
                 job.value = _value(Path(job.folder), composed.objective)
             job.error, job.code = "", 0
         except Exception as error:
-            job.error, job.code = _told(error)
+            job.error, job.code = _told(error, self._reasons())
         self._note(number, job)
         if job.error and self.sweep and self.sweep.grid:
             # Optuna's sweeper ends without its results where the last point of a grid has no value. Which
             # points a grid tries depends on no value, so a failed point may have the worst one.
             return objective.worst(self.sweep.direction)
         return job.value
+
+    def _reasons(self) -> dict[str, int]:
+        """Why runs failed so far, each reason with the number of the first run that failed for it."""
+        return {each.error: number for number, each in reversed(self.ended.items())}
 
     def _note(self, number: int, job: Job) -> None:
         if self.notes is None:
