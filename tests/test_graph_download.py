@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,6 +68,21 @@ def test_after_the_last_try_one_sentence_says_what_failed(failures, says, tmp_pa
     said = raw_files.refused("coauthor-cs", tmp_path / "data", says)
     assert CS in said and len(downloads.asked) == 1 + real.RETRIES
     assert not (tmp_path / "data").exists()
+
+
+def test_without_a_network_that_is_said_in_a_few_words(tmp_path, monkeypatch):
+    def downloader(url, path, _):
+        try:
+            raise socket.gaierror(-2, "Name or service not known")
+        except socket.gaierror:
+            raise requests.ConnectionError(
+                f"HTTPSConnectionPool: Max retries exceeded with url: {url}"
+            ) from None
+
+    monkeypatch.setattr(pooch, "HTTPDownloader", lambda: downloader)
+    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda _: None))
+    says = "(downloading it failed: its server is not found, as without a network)"
+    raw_files.refused("coauthor-cs", tmp_path / "data", says)
 
 
 def test_the_docs_say_where_every_data_set_comes_from():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
         _download(source, data_dir)
         reason = "the download lacks it"
     except Exception as error:  # the library's, the network's or the disk's: each leaves the file missing
-        reason = f"downloading it failed: {' '.join(str(error).split())[:200] or type(error).__name__}"
+        reason = f"downloading it failed: {_why(error)}"
     if found := _complete(source, data_dir):
         return found
     missing = _first_missing(source, data_dir)
@@ -38,6 +39,16 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
     raise InputError(
         f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}'
     )
+
+
+def _why(error: Exception) -> str:
+    """Why a download failed, in a few words."""
+    behind: BaseException | None = error
+    while behind and not isinstance(behind, socket.gaierror):
+        behind = behind.__cause__ or behind.__context__
+    if behind:
+        return "its server is not found, as without a network"
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def present(name: str, data_dir: Path) -> bool:
