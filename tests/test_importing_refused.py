@@ -33,7 +33,11 @@ TABLES = [
     ({"edges": "a,b,1\nb,a,2\n"}, (), ["edge b -> a weighs 2 and a -> b weighs 1", "or --directed"]),
     ({"edges": "a\nb\n"}, (), ["edges.csv", "has 1 column: give source, target"]),
     ({"edges": ""}, (), ["edges.csv", "it has no rows"]),
-    ({"features": "id,x,label\na,1,1\nb,tall,0\n"}, (), ["features.csv", "line 3", '"tall"', "--drop"]),
+    (
+        {"features": "id,x,label\na,1,1\nb,tall,0\n"},
+        (),
+        ['features.csv", line 3: ', '"tall"', "give a finite number, or leave the column out with --drop\n"],
+    ),
     (
         {"features": "id,x,label\na,1,1\nb,1e39,0\n"},
         (),

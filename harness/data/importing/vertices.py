@@ -96,8 +96,9 @@ def read(
         raise InputError(f'file "{features}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)
     masks = {} if split is None else _masks(of_labels, split, order)
+    values = table.numbers(kept, ", or leave the column out with --drop")
     try:
-        numbers = features_of(table.numbers(kept, ", or leave the column out with --drop"))
+        numbers = features_of(values)
     except InputError as error:
         raise InputError(f'file "{features}": {error}, or leave the column out with --drop') from None
     return Vertices(ids, numbers, found, names, masks, table.path)
