@@ -85,6 +85,7 @@ def test_threads_are_those_asked_for_or_a_share_of_the_cores(place):
 def test_a_device_that_is_not_there_is_refused(place):
     done = place.run("device=cuda")
     assert (done.code, done.err) == (2, "error: device=cuda but no CUDA device is visible; give device=cpu\n")
+    assert place.runs() == [], "a folder of a run that cannot be would be in the way of every report"
 
 
 def test_workers_that_share_memory_open_no_socket(place):

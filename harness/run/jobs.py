@@ -24,7 +24,7 @@ from harness.base.terminal import Terminal, unfolded
 from harness.base.words import key_values
 from harness.results import files, objective
 from harness.run import config as configs
-from harness.run import launch, prepare
+from harness.run import launch, prepare, train
 from harness.run.process import RunFailed
 from harness.run.sweep import Sweep
 
@@ -52,6 +52,8 @@ def run_job(
             # Another process may have finished it while this one waited.
             finished = not prepare.anew(run) and prepare.is_finished(run)
             if not finished:
+                if run.settings.launch != "prepare":  # else it may be trained on another machine
+                    train.check_device(run.settings.device)
                 run_dir = prepare.prepare(run)
                 if run.settings.launch == "prepare":
                     allow = trusted_in(run.composed)

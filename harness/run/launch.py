@@ -39,10 +39,9 @@ SERVICE_LOST = 3  # of a worker that lost a store or a server, or found no more 
 def launch(run: Run, run_dir: Path) -> None:
     """Train `run` in the prepared `run_dir` and return when every worker has finished.
 
-    Raises RunFailed within seconds of a worker's death. Raises InputError where the device is not there, the
-    model does not fit into memory, or a worker refuses its input. However this ends, even by Ctrl-C, all
+    Raises RunFailed within seconds of a worker's death. Raises InputError where the model does not fit into
+    memory, or a worker refuses its input. However this ends, even by Ctrl-C, all
     workers are gone by then, and what they traced so far stays readable."""
-    train.check_device(run.settings.device)
     size = run.settings.workers
     _check_memory(run, files.read_json(run_dir / "shards.json")["stats"]["vertices"])
     with scratch() as folder:
