@@ -66,15 +66,18 @@ class Parser(argparse.ArgumentParser):
         lacking = message.removeprefix("the following arguments are required: ")
         said = message
         if lacking != message:
+            commands = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))
+            lacking = next(("|".join(each.choices) for each in commands if each.dest == lacking), lacking)
             said = f"{lacking.replace('|', ', ')} must be given"
             said = f"one of {said}" if "|" in lacking else said
         elif wrong := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message):
             known = [each.strip("' ") for each in wrong[3].split(",")]
             said = f'{wrong[1]} "{wrong[2]}" is not known'
             if "|" in wrong[1]:
-                said = f'"{wrong[2]}" is no command'
+                said = f'"{wrong[2]}" is not a command'
             said += did_you_mean(wrong[2], known)
-        raise InputError(f"{said}; {self.prog} --help says more")
+        end = " " if said.endswith("?") else "; "
+        raise InputError(f"{said}{end}{self.prog} --help says more")
 
 
 def command(program: str) -> Callable[[Callable[[list[str], str], int | None]], Main]:

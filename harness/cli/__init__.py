@@ -165,6 +165,8 @@ def _called(words: list[str], typed: str) -> int:
         told = did_you_mean(wrong, begun or COMMANDS)
         if begun and len(words) == 1:
             told = f"; known: {', '.join(begun)}"
+        if not begun and _is_key(wrong):
+            told = f": a key is given as {wrong}=VALUE"
         print(f'error: "{wrong}" is not a command{told}', file=sys.stderr)
         return 2
     # Call it. Commands other than `run` and `prepare` find the folder of --config-dir in the environment.
@@ -180,6 +182,13 @@ def _called(words: list[str], typed: str) -> int:
         return entry([*words, *command.after], f"{typed} {name}" if name else typed)
     finally:
         os.environ[OWN_CONFIG] = given or ""
+
+
+def _is_key(word: str) -> bool:
+    """Whether the config has this key or block."""
+    from harness.run import config, settings
+
+    return word in (*config.ALL, *settings.RunConfig.__dataclass_fields__, "gpus")
 
 
 def _loaded(module: str) -> ModuleType:
