@@ -41,6 +41,7 @@ def test_the_cheapest_that_keeps_the_score_is_taken(beside, tmp_path):
         and "which is exact training itself" in found.sentence
     )
     assert any("do not keep it, in points: lossy (-10.00" in reason for reason in found.reasons)
+    assert any(" rows are compared. The score is kept by " in reason for reason in found.reasons)
     assert any("One seed cannot tell of these, in points: once (" in reason for reason in found.reasons)
 
 

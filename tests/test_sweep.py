@@ -203,6 +203,22 @@ def test_how_long_runs_take_is_not_known_by_a_damaged_one(tmp_path):
     assert "1 run; how long they take is known when" in runner.how_long([other])
 
 
+def test_of_runs_some_of_which_none_was_like_so_many_are_timed(tmp_path):
+    made = runner.composed(
+        [["dataset=cora", "epochs=3", f"results={tmp_path}", f"seed={seed}"] for seed in (1, 2)]
+        + [["dataset=cora", "epochs=3", f"results={tmp_path}", f"system={name}"] for name in ("gas", "bns")]
+    )
+    traces.finished(made[0].directory, made[0].composed)
+    assert re.fullmatch(
+        r"4 runs, 1 of them finished before; 1 of the others takes about \d+ s by the latest finished runs of"
+        r" the same system, graph and workers; how long the other 2 take is not known, since no run like them"
+        r" has finished",
+        runner.how_long(made),
+    )
+    assert "; 1 of them takes about" in runner.how_long(made[1:])
+    assert re.search(r"^1 run; it takes about \d+ s by", runner.how_long(made[1:2]))
+
+
 def test_folders_may_have_any_name(tmp_path, monkeypatch):
     folder = tmp_path / "a,b (c) \\'d"
     (folder / "system").mkdir(parents=True)

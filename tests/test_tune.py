@@ -134,7 +134,10 @@ def test_the_pages_spaces_are_those_of_the_code():
 
 def test_every_system_has_as_many_trials(both):
     assert both.code == 0
-    assert "2 systems, 4 trials of each and 2 seeds of two tracks: 16 runs, 16 to start" in both.err
+    assert (
+        "2 systems, 4 trials of each and 2 seeds of two tracks: 16 runs, 16 to start; how long they"
+        in both.err
+    )
     for system in ("vanilla", "bns"):
         assert [f"\n{system}, trial {number} of 4: " in both.err for number in range(1, 6)] == [True] * 4 + [
             False

@@ -220,13 +220,14 @@ def _announce(studies: Sequence[Study], budget: Budget, console: Terminal) -> No
             left += len(runner.lacking(study.runs(track.TUNED, budget.seeds)))
         lacking += left
         seconds += left * _seconds(study) if left else 0.0
-    unknown = "for a time that is known when one of each system has finished"
-    takes = unknown if math.isnan(seconds) else runner.duration(seconds)
+    takes = f", {runner.duration(seconds)}"
+    if math.isnan(seconds):
+        takes = "; how long they take is known when one of each system has finished"
     runs = len(studies) * (budget.trials + 2 * len(budget.seeds))
     console.say(
         f"{counted(len(studies), 'system')}, {counted(budget.trials, 'trial')} of each and"
         f" {counted(len(budget.seeds), 'seed')} of two tracks: {counted(runs, 'run')}, {lacking} to start"
-        + (f", {takes}" if lacking else "")
+        + (takes if lacking else "")
     )
 
 

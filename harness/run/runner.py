@@ -237,7 +237,13 @@ def how_long(runs: Sequence[configs.Run]) -> str:
         return has
     if not known:
         return f"{has}; how long they take is known when one of their system, graph and workers has finished"
-    more = f" and what {len(left) - len(known)} take of which none like them has finished,"
-    told = f"{has}; {'the others' if done else 'they'} take {duration(sum(known))}"
-    told += more * (len(known) < len(left))
-    return f"{told} by the latest finished runs of the same system, graph and workers"
+    new, one = len(left) - len(known), len(known) == 1
+    which = "the others" if done else "it" if one else "they"
+    if new:
+        which = f"{len(known)} of {'the others' if done else 'them'}"
+    takes = "takes" if one and (new or not done) else "take"
+    told = (
+        f"{has}; {which} {takes} {duration(sum(known))} by the latest finished runs of the same system, graph"
+    )
+    unknown = f"; how long the other {new} take is not known, since no run like them has finished"
+    return f"{told} and workers" + unknown * bool(new)

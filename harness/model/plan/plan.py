@@ -117,8 +117,8 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     across = any(crosses_hosts(each, hosts) for each in found.programs)
     if not found.lacking:
         notes.append(
-            f"work is timed {said(cluster, devices[0])}; what no run counts takes no time: use"
-            " seconds to order systems"
+            f"work is timed {said(cluster, devices[0])}; work that the dry run does"
+            " not count takes no time, so use the seconds only to order systems"
         )
         counts = dry_epochs(run)
         if (epochs := len(counts)) < run.settings.epochs:

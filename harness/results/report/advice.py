@@ -102,7 +102,7 @@ def advise(section: Section) -> Advice:
         said = [f"{alone} {SCORE_NAMES[section.score]}"]
     lost = [g for g in scored if g not in kept]
     reasons = [
-        f"{len(scored)} rows are compared, {len(kept)} keep the score: they are not told to be below exact"
+        f"{len(scored)} rows are compared. The score is kept by {len(kept)}: not told to be below exact"
         f" training, and in the mean at most {TOLERATED:g} point below it.",
         *([_lost(lost, names, ahead)] if lost else []),
         *cannot_tell(section.groups, score),
