@@ -102,7 +102,7 @@ def test_files_that_are_no_runs_are_refused(tmp_path, more):
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written .*; give results=FOLDER"):
+    with pytest.raises(InputError, match='run_dir=".*/run" cannot be written .*; give run_dir=FOLDER that'):
         claim(run_in(tmp_path / "file" / "run"))
 
 

@@ -141,6 +141,17 @@ def test_a_reason_is_told_once_however_many_runs_fail_for_it(place, capsys):
     assert told.count("error: the same as in run 1\n") == told.count(": the same\n") == 3
 
 
+def test_results_that_cannot_be_written_are_named_once(place, capsys):
+    (place.folder / "file").touch()
+    words = place.arguments("system=vanilla,zero_halo", f"results={place.folder / 'file'}")
+    assert cli.main(["-m", *words]) == 2
+    told = capsys.readouterr().err
+    assert (
+        f'error: results="{place.folder / "file"}" cannot be written (Not a directory); give results=' in told
+    )
+    assert told.count("error: the same as in run 1\n") == 1
+
+
 def test_runs_that_failed_for_one_reason_stand_together(place, capsys):
     words = place.arguments("workers=61,62", "seed=1,2")
     assert cli.main(["-m", *words]) == 2

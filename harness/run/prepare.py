@@ -38,11 +38,12 @@ LOCK = "running.lock"
 
 
 @contextlib.contextmanager
-def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
+def locked(run_dir: Path, wait: bool = False, place: tuple[str, object] | None = None) -> Iterator[None]:
     """Lock a run folder for this process. InputError where another process has the lock, where the folder
     cannot be written, or where it holds a link, through which files elsewhere would be written.
 
-    wait   where another process has the lock, say so and wait for it, instead of InputError
+    wait    where another process has the lock, say so and wait for it, instead of InputError
+    place   the key of the config that says where the folder is, with its value
     """
     disk.refuse_links(run_dir)
     lock = FileLock(run_dir / LOCK)
@@ -58,7 +59,10 @@ def locked(run_dir: Path, wait: bool = False) -> Iterator[None]:
             print(f"note: {used}; waiting for it to end", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:
-        raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
+        said, mend = str(run_dir), "let this user write there"
+        if place:
+            said, mend = f'{place[0]}="{place[1]}"', f"give {place[0]}=FOLDER that can be"
+        raise InputError(f"{said} cannot be written ({error.strerror}); {mend}") from None
     try:
         yield
     finally:
@@ -206,7 +210,8 @@ def claimed(run: Run, wait: bool = False) -> Iterator[None]:
         with locked(run.directory):
             kept = set_aside(run.directory)
         print(f"kept the earlier run as {kept}")
-    with locked(run.directory, wait):
+    key = "run_dir" if run.settings.run_dir else "results"
+    with locked(run.directory, wait, (key, getattr(run.settings, key))):
         yield
 
 
