@@ -287,7 +287,7 @@ def test_one_is_told_in_the_singular():
     result = experiments.result("entry", "it holds", evaluate.Verdict(HOLDS, ""))
     assert table.counts([result]) == [
         "1 published experiment: 1 decided whole, 0 in part, 0 not.",
-        "With a verdict from traces on every part, be it cannot tell: 1.",
+        "With a verdict from traces on every part, cannot tell included: 1.",
         f"1 part of figures and statements: 1 {HOLDS}.",
     ]
     assert table.counts([result, result])[2] == f"2 parts of figures and statements: 2 {HOLDS}."

@@ -256,7 +256,7 @@ def test_nothing_is_trained_where_no_system_fits(here, tmp_path, capsys):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["system=vanilla", *SMALL, *APART], "system= is what is asked for: leave it out"),
+        (["system=vanilla", *SMALL, *APART], "advise chooses among all systems: leave system= out"),
         (SMALL, "no cluster is given: add cluster=NAME"),
         ([*SMALL, *APART, "workers=20"], "workers=20 is more than cluster=hosts/10g has devices"),
         ([*SMALL, *APART, "seed=1,2"], "several values of a key are for halobench plan"),

@@ -255,6 +255,8 @@ def test_a_runs_end_says_score_bytes_and_time_alone(tmp_path):
         "sent": "2.000 MB per epoch after the first, 4.0 MB in all",
         "time": "0.5000 s per epoch",
     }
+    run(tmp_path, "little", 1, 0.7, size=6_000)
+    assert ended(tmp_path, "little")["sent"] == "0.006 MB per epoch after the first, 0.012 MB in all"
 
 
 def test_a_runs_end_says_what_it_is_beside_exact_training(tmp_path):

@@ -38,10 +38,11 @@ HEADINGS = (
     "modelled s", "",
 )  # fmt: skip
 DESCRIPTION = """\
-Which system for a graph on a cluster: plans all of them, probes all but the control for some epochs on this
-machine and replays them on the cluster, trains exact training, the control, the two that are best by then and
-of the rest the one with the fastest steps, and names the one with the least modelled time to 99 % of exact
-training's best validation score. Where none of the three comes to it, the next three are trained.
+Which system for a graph on a cluster. All systems are planned. All but the control are probed: trained for
+some epochs on this machine, and replayed on the cluster. Then exact training, the control and three others
+are trained: the two that are best by then, and of the rest the one with the fastest steps. Of these the one
+with the least modelled time to 99 % of exact training's best validation score is named. Where none of the
+three reaches that score, the next three are trained.
 
 words:
   dataset=NAME workers=N and any key of halobench run but system; epochs=N of the training (default 60)
@@ -57,7 +58,9 @@ def main(words: list[str], program: str) -> None:
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
     rest = list(parser.parse_intermixed_args(words).words)
     if any(word.startswith("system=") for word in rest):
-        raise InputError("system= is what is asked for: leave it out, or plan that one with halobench plan")
+        raise InputError(
+            "halobench advise chooses among all systems: leave system= out, or ask halobench plan"
+        )
     console = unfolded()
     if not any(word.startswith("epochs=") for word in rest):
         rest.append(f"epochs={EPOCHS}")

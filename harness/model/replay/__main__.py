@@ -34,8 +34,10 @@ words:
   compute=traced|roofline  work lasts as long as traced, or as its operations and bytes take on the devices
   clock=wall|cpu           which seconds of it (default: wall; on another cluster cpu where workers
                            outnumbered the cores, with a roofline, and with cores=)
-  efficiency=E  uncounted=traced|none   of compute=roofline: of kinds of work that the cluster gives no rate
-                           of; how long segments last that say nothing of what they computed
+  efficiency=E             with compute=roofline: share of a device's rates that kinds of work reach for which
+                           the cluster gives no rate (default: 1)
+  uncounted=traced|none    with compute=roofline: segments whose work was not counted last as traced (the
+                           default), or take no time
   straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
                            as long
   grown=K                  as if the graph were K times as large

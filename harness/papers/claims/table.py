@@ -94,7 +94,7 @@ def counts(results: Sequence[Result]) -> list[str]:
     papers = [
         f"{counted(len(by_entry), 'published experiment')}: {far['whole']} decided whole,"
         f" {far['in part']} in part, {far['not']} not.",
-        f"With a verdict from traces on every part, be it cannot tell: {sum(map(traced, by_entry))}.",
+        f"With a verdict from traces on every part, cannot tell included: {sum(map(traced, by_entry))}.",
     ]
     once = [result for result in results if not result.again]
     for of, parts in apart(once).items():

@@ -28,7 +28,9 @@ def run_table(run_dir: Path | str, verbose: bool = True) -> RenderableType:
     sent = sum(s["bytes_epoch"].values()) / 1e6
     after = " after the first" if s["epochs"] > 1 else ""
     first = f", {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch" if verbose else ""
-    grid.add_row("sent", f"{sent:.3f} MB per epoch{after}, {s['bytes_total'] / 1e6:.1f} MB in all{first}")
+    whole = s["bytes_total"] / 1e6
+    digits = 1 if whole >= 1 else 3
+    grid.add_row("sent", f"{sent:.3f} MB per epoch{after}, {whole:.{digits}f} MB in all{first}")
     wall = s["clock"] == "wall"
     parts, unit = (s, "s") if wall else (s["cpu_slowest"], "CPU s of the busiest worker")
     time = f"{parts['epoch_s']:.4f} {unit} per epoch"
