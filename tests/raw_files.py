@@ -231,7 +231,7 @@ MULTILABEL = ("yelp", "amazon-products")
 
 def write(name: str, data_dir: Path, what: Small) -> Path:
     """Write the small raw files of data set `name`; returns their folder."""
-    known = real.DATASETS[name]
+    known = real.SETS[name]
     folder, file = data_dir / known.folders[0], Path(known.files[0]).name
     (folder / known.files[0]).parent.mkdir(parents=True, exist_ok=True)
     split = Path(known.files[-1]).parent.name  # of ogb's: "split/NAME/test.csv.gz"

@@ -1,9 +1,7 @@
 """`python -m tests.sets`: bring the table of the real data sets in docs/data.md up to date."""
 
-from importlib import import_module
-
-from harness.data.real import DATASETS
-from harness.data.sets import RealSet
+from harness.data.real_set import RealSet
+from harness.data.sets import SETS
 from harness.data.twin_specs import SPECS
 from tests.kept import ROOT, with_tables
 
@@ -33,7 +31,7 @@ def table() -> str:
         " raw files | own split | twin | licence | from |",
         "|---|---|---:|---:|---:|---:|---:|---:|---|---|---|---|",
     ]
-    for name, known in DATASETS.items():
+    for name, known in SETS.items():
         by = f" (by torch_geometric's `{known.library}`)" if known.library != "ogb" else " (by ogb)"
         cells = [
             name,
@@ -48,9 +46,8 @@ def table() -> str:
         ]
         rows.append("| " + " | ".join(cells) + " |")
     cited: dict[str, list[str]] = {}
-    for name in DATASETS:
-        module = import_module(f"harness.data.sets.{name.replace('-', '_')}")
-        cited.setdefault(" ".join((module.__doc__ or "").split()), []).append(name)
+    for name, known in SETS.items():
+        cited.setdefault(known.cite, []).append(name)
     return "\n".join(
         [*rows, "", "To cite:", "", *(f"* {', '.join(of)}: {what}" for what, of in cited.items())]
     )

@@ -113,7 +113,7 @@ def test_a_run_of_a_page_trains_on_its_own_graph(command, place, real_data, tmp_
     ]
     words = [",".join(word.split(",")[:2]) if word.startswith("seed=") else word for word in words]
     names = [name for word in words if word.startswith("dataset=") for name in word[8:].split(",")]
-    missing = [name for name in names if name in real.DATASETS and not real.present(name, real_data)]
+    missing = [name for name in names if name in real.SETS and not real.present(name, real_data)]
     if missing:
         pytest.skip(f"{missing[0]} is not in the folder of real graphs")
     own = [f"results={tmp_path / 'results'}", f"cache={place.folder / 'cache'}", f"data_dir={real_data}"]

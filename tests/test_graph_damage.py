@@ -20,7 +20,7 @@ from tests.raw_files import Hostile, parts_of, refused, small, write
 FORMATS = [
     (name, file)
     for name in ("reddit", "yelp", "coauthor-cs", "cora", "tolokers", "ogbn-arxiv", "ogbn-papers100m")
-    for file in real.DATASETS[name].files
+    for file in real.SETS[name].files
 ]
 
 

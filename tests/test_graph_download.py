@@ -16,7 +16,7 @@ from tests import raw_files, sets
 from tests.raw_files import block, small
 
 CS = "CS/raw/ms_academic_cs.npz"
-SHA256 = real.DATASETS["coauthor-cs"].sha256["ms_academic_cs.npz"]
+SHA256 = real.SETS["coauthor-cs"].sha256["ms_academic_cs.npz"]
 
 
 class Downloads:
@@ -51,8 +51,8 @@ def cs_file(folder: Path) -> bytes:
 def test_a_download_that_fails_is_tried_again(tmp_path, downloads, monkeypatch):
     downloads.content, downloads.failures = cs_file(tmp_path), 2
     known = {"ms_academic_cs.npz": hashlib.sha256(downloads.content).hexdigest()}
-    source = dataclasses.replace(real.DATASETS["coauthor-cs"], sha256=known)
-    monkeypatch.setitem(real.DATASETS, "coauthor-cs", source)
+    source = dataclasses.replace(real.SETS["coauthor-cs"], sha256=known)
+    monkeypatch.setitem(real.SETS, "coauthor-cs", source)
     assert load(block("coauthor-cs"), tmp_path / "data", seed=1).num_vertices == 40
     assert downloads.asked == [f"{source.url}ms_academic_cs.npz"] * 3 and downloads.waits == [1, 2]
     assert (tmp_path / "data" / CS).read_bytes() == downloads.content
@@ -92,11 +92,11 @@ def test_the_docs_say_where_every_data_set_comes_from():
 
 @pytest.mark.real
 def test_known_checksums_are_those_of_the_real_files(real_data):
-    there = {name for name in real.DATASETS if real.present(name, real_data)}
+    there = {name for name in real.SETS if real.present(name, real_data)}
     assert there, "no real graphs"
     checked = 0
     for name in there:
-        source = real.DATASETS[name]
+        source = real.SETS[name]
         folder = source.folders[0]
         if not (real_data / folder).is_dir():
             continue

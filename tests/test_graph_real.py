@@ -11,7 +11,7 @@ import pytest
 from harness.base.errors import InputError
 from harness.data import real
 from harness.data.partition.shard import Csr
-from harness.data.sets import NAMES as REAL
+from harness.data.sets import SETS
 from harness.data.sources import fingerprint, load
 from harness.dev.fidelity.measure import homophily
 from tests import raw_files
@@ -19,13 +19,13 @@ from tests.raw_files import block, dense, refused, small, write
 
 # -- the real files --
 
-MEASURED = [name for name in REAL if real.DATASETS[name].homophily is not None]
+MEASURED = [name for name in SETS if SETS[name].homophily is not None]
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_real_graph_has_its_published_figures(name, real_data):
-    known = real.DATASETS[name]
+    known = SETS[name]
     graph, vertices = load(block(name), real_data, seed=1), known.vertices
     assert (graph.num_vertices, graph.num_edges) == (vertices, known.edges)
     assert (graph.num_features, graph.num_classes) == (known.features, known.classes)
@@ -63,7 +63,7 @@ def test_tolokers_has_ten_splits(real_data):
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        *((name, {}) for name in REAL),
+        *((name, {}) for name in SETS),
         *(
             (name, {"symmetrise": False})
             for name in ("ogbn-arxiv", "ogbn-papers100m", "tolokers", "amazon-photo")
@@ -94,7 +94,7 @@ def test_each_format_gives_the_graph_that_was_written(name, changes, tmp_path):
         assert graph.num_vertices == v + 3 and (graph.labels[v:] == -1).all()
     if name in ("cora", "citeseer", "pubmed"):
         assert graph.train.sum() == 12 and graph.test[-10:].all() and graph.val.sum() == v - 22
-    elif real.DATASETS[name].own_split:
+    elif SETS[name].own_split:
         for mask, kind in ((graph.train, 1), (graph.val, 2), (graph.test, 3)):
             np.testing.assert_array_equal(mask[:v], what.kinds == kind)
     else:

@@ -14,7 +14,7 @@ import numpy as np
 from harness.base.errors import InputError
 from harness.data import npz, raw
 from harness.data.partition.shard import Csr
-from harness.data.sets import RealSet
+from harness.data.real_set import RealSet
 
 ATTRIBUTED = {
     "indptr": "adj_indptr", "indices": "adj_indices", "labels": "labels",
@@ -74,6 +74,7 @@ def shchur_set(name: str, collection: str, file: str, sha256: str, **known: Any)
     """A data set of Shchur et al. Its folder `name` may also lie inside the folder `collection`. `file` is
     its only file, whose hash is `sha256`. `known` are further fields of `RealSet`."""
     return RealSet(
+        'Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018.',
         folders=(name, f"{collection}/{name}"),
         files=(f"raw/{file}",),
         read=read_attributed,

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.base.bounds import SEED, number, word
 from harness.base.errors import InputError, choice
-from harness.data import sets
+from harness.data.sets import SETS
 
 LABELS_PER_CLASS = 20  # vertices that train under low_label where nothing else is said
 # Keys that only some sources read.
@@ -74,7 +74,7 @@ class DatasetConfig:
     def __post_init__(self) -> None:
         check_name(self.name)
         if self.source == "real":
-            choice("name", self.name, sets.NAMES)
+            choice("name", self.name, SETS)
         if self.source == "npz" and not self.path:
             raise InputError("path is not given: add dataset.path=GRAPH.npz")
         if self.source == "twin":

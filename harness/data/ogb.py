@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.data import raw
 from harness.data.csr import from_edges
-from harness.data.sets import RealSet
+from harness.data.real_set import RealSet
 
 
 def files(split: str, *tables: str) -> tuple[str, ...]:
@@ -122,6 +122,7 @@ def ogb_set(
     """A data set of OGB, which calls it ogbn-`name` and keeps it in `archive`.zip. `known` are further fields
     of `RealSet`."""
     return RealSet(
+        'Hu et al., "Open Graph Benchmark: Datasets for Machine Learning on Graphs", NeurIPS 2020.',
         folders=tuple(f"{parent}ogbn{mark}{name}" for parent in ("", "ogb/") for mark in "_-"),
         files=files,
         read=read,

@@ -19,7 +19,7 @@ import numpy as np
 from harness.base.errors import InputError
 from harness.data.csr import from_edges, sparse_rows
 from harness.data.raw import Raw, affordable, class_count, damaged, mask_of, reading
-from harness.data.sets import RealSet
+from harness.data.real_set import RealSet
 
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500  # the vertices after the training ones
@@ -256,6 +256,7 @@ def _check_opcodes(content: bytes) -> None:
 def planetoid_set(name: str, **known: Any) -> RealSet:
     """A data set of Planetoid. `name` is its folder; `known` are further fields of `RealSet`."""
     return RealSet(
+        'Yang, Cohen, Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016.',
         folders=(name, f"Planetoid/{name}"),
         files=tuple(f"raw/ind.{name.lower()}.{part}" for part in PARTS),
         read=read_planetoid,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from harness.base.errors import InputError, package
 from harness.base.scratch import scratch
-from harness.data import sets
-from harness.data.sets import RealSet
+from harness.data.real_set import RealSet
+from harness.data.sets import SETS
 from harness.data.twin_specs import SPECS
 
 RETRIES = 2  # of a download that fails
-DATASETS = {name: sets.one(name) for name in sets.NAMES}
 # Other names under which a file is passed around.
 ALIASES = {"raw/cora.npz": "raw/cora_full.npz"}
 
@@ -22,7 +21,7 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
     """The raw files of data set `name`, found in `data_dir` or else downloaded there.
 
     Raises InputError naming the missing file, where to put it and the twin to take instead."""
-    source = DATASETS[name]
+    source = SETS[name]
     if found := _complete(source, data_dir):
         return found
     try:
@@ -53,7 +52,7 @@ def _why(error: Exception) -> str:
 
 def present(name: str, data_dir: Path) -> bool:
     """Whether every raw file of data set `name` is in `data_dir`; nothing is downloaded."""
-    return _complete(DATASETS[name], data_dir) is not None
+    return _complete(SETS[name], data_dir) is not None
 
 
 def _complete(source: RealSet, data_dir: Path) -> tuple[Path, ...] | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.data import raw
 from harness.data.csr import from_csr, from_edges
-from harness.data.sets import RealSet
+from harness.data.real_set import RealSet
 
 
 def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> raw.Raw:
@@ -81,6 +81,7 @@ def saint_set(name: str, *folders: str, **known: Any) -> RealSet:
     """A data set of GraphSAINT's authors. `name` is its class in torch_geometric.datasets and its folder;
     `folders` are other folders where it may lie; `known` are fields of `RealSet`."""
     return RealSet(
+        'Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020.',
         folders=(name, *folders),
         files=("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),
         read=read_saint,

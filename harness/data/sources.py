@@ -16,6 +16,7 @@ from harness.data.dataset import Dataset, identities
 from harness.data.graph import Graph, validate
 from harness.data.partition.shard import Csr
 from harness.data.raw import Raw
+from harness.data.sets import SETS
 
 FORMAT = 1  # raise it when a reader, a split or a normalisation begins to give another graph
 
@@ -63,7 +64,7 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
             raw = npz.read(_npz(config), config.symmetrise)
         else:
             paths = real.find(config.name, Path(data_dir).expanduser())
-            raw = real.DATASETS[config.name].read(*paths, symmetrise=config.symmetrise is not False)
+            raw = SETS[config.name].read(*paths, symmetrise=config.symmetrise is not False)
         graph, own_split = _graph(config, raw), raw.masks is not None
     if config.split == "low_label":
         masks = splits.low_label(graph.labels, graph.num_classes, seed, config.labels_per_class)
@@ -112,7 +113,7 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
             found["weights"] = True
     else:
         files = real.find(config.name, Path(data_dir).expanduser())
-        own_split = real.DATASETS[config.name].own_split
+        own_split = SETS[config.name].own_split
     found["files"] = identities(files)
     if config.split != "own" or not own_split:
         found["seed"] = seed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.data import sets
+from harness.data.sets import SETS
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _halo(table: str, inner: list[float], boundary: list[float]) -> tuple[Publis
 
 def _size(name: str) -> tuple[int, int, int, int]:
     """Vertices, edges, features and classes of a real graph whose files can be read here."""
-    known = sets.one(name)
+    known = SETS[name]
     return known.vertices, known.edges, known.features, known.classes
 
 

@@ -86,7 +86,7 @@ def is_here(graph: str, data_dir: Path) -> bool:
     """Whether the raw files of a graph are in `data_dir`, or it needs none. `graph` holds its overrides, the
     names of datasets first: "dblp dataset.split=low_label"."""
     names = graph.split()[0].split(",")
-    return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
+    return all(name not in real.SETS or real.present(name, data_dir) for name in names)
 
 
 def expand(sweep: str | Sequence[str]) -> list[list[str]]:

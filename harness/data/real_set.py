@@ -1,23 +1,16 @@
-"""The real data sets, one file per data set: where its raw files lie, who reads them, what is known of it.
-
-A file `NAME.py`, with "_" for each "-" of the data set's name, holds one `SET`, and its docstring says what
-to cite; its yaml in `conf/dataset` lets `dataset=NAME` choose it. Nothing else needs to know of it."""
+"""What is known of a real data set: where its raw files lie, who reads them, its figures."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
-from pathlib import Path
 
 from harness.data.raw import Raw
-
-NAMES = tuple(sorted(path.stem.replace("_", "-") for path in Path(__file__).parent.glob("[a-z]*.py")))
 
 
 @dataclass(frozen=True)
 class RealSet:
     """One data set.
 
+    cite       what to cite, or what it is made of
     folders    where its files may lie under data_dir, in any case; the first is where a download puts them
     files      what `read` takes, in its order, relative to the folder
     read       (*paths, symmetrise=...) -> Raw
@@ -34,6 +27,7 @@ class RealSet:
     licence    of the data
     """
 
+    cite: str
     folders: tuple[str, ...]
     files: tuple[str, ...]
     read: Callable[..., Raw]
@@ -50,10 +44,3 @@ class RealSet:
     url: str = ""
     origin: str = ""
     licence: str = "not stated"
-
-
-@cache
-def one(name: str) -> RealSet:
-    """The data set `name`, one of NAMES."""
-    found: RealSet = import_module(f"{__name__}.{name.replace('-', '_')}").SET
-    return found
