@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 import torch
 
@@ -160,48 +159,15 @@ def _part(block: Csr, rows: np.ndarray, columns: np.ndarray, self_loops: bool) -
 
     self_loops   row v also has an entry in column v
     """
-    place = np.full(block.num_columns, -1, np.int32)
-    place[columns] = np.arange(len(columns))
-    lengths = _count(block.indptr, block.indices, rows, place) + int(self_loops)
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(block.indptr.dtype)
-    indices = np.empty(indptr[-1], np.int32)
-    values = np.empty(indptr[-1] if block.values is not None else 0, np.float32)
-    given = block.values if block.values is not None else values
-    _take(block.indptr, block.indices, given, rows, place, self_loops, indptr, indices, values)
-    return Csr(indptr, indices, len(columns), None if block.values is None else values)
+    from scipy import sparse  # runs that need every row start without it
 
-
-@numba.njit(cache=True, nogil=True)
-def _count(starts: np.ndarray, columns: np.ndarray, rows: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """[rows] how many entries of each have a place."""
-    counts = np.zeros(len(rows), np.int64)
-    for v in range(len(rows)):
-        for e in range(starts[rows[v]], starts[rows[v] + 1]):
-            counts[v] += place[columns[e]] >= 0
-    return counts
-
-
-@numba.njit(cache=True, nogil=True)
-def _take(
-    starts: np.ndarray,
-    columns: np.ndarray,
-    weights: np.ndarray,
-    rows: np.ndarray,
-    place: np.ndarray,
-    self_loops: bool,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-) -> None:
-    for v in range(len(rows)):
-        start = starts[rows[v]]
-        found = place[columns[start : starts[rows[v] + 1]]]
-        if self_loops:
-            found = np.append(found, np.int32(v))
-        order = np.argsort(found)
-        first = indptr[v + 1] - len(order)  # those without a place (-1) sort before the others
-        for i in range(indptr[v] - first, len(order)):
-            indices[first + i] = found[order[i]]
-            if len(values):
-                own = order[i] == len(found) - 1 and self_loops
-                values[first + i] = np.float32(1) if own else weights[start + order[i]]
+    # Entries by their places, from 1: an entry of weight 0 stays one. Self-loops are -1.
+    places = np.arange(1, block.num_entries + 1, dtype=block.indptr.dtype)
+    part = sparse.csr_array((places, block.indices, block.indptr), shape=block.shape)[rows][:, columns]
+    if self_loops:
+        part = part - sparse.eye_array(*part.shape, dtype=places.dtype, format="csr")
+    part.sort_indices()
+    values = None
+    if block.values is not None:
+        values = np.where(part.data < 0, np.float32(1), block.values[part.data - 1])
+    return Csr(part.indptr.astype(places.dtype), part.indices.astype(np.int32), len(columns), values)

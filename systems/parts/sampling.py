@@ -37,13 +37,14 @@ class Edges:
     @staticmethod
     def of(shard: Shard) -> Edges:
         """The edges of a shard, inner and halo blocks merged row by row."""
-        inner, halo = shard.inner_edges, shard.halo_edges
-        indptr = inner.indptr.astype(np.int64) + halo.indptr.astype(np.int64)
-        columns = np.empty(indptr[-1], np.int32)
-        _merge(indptr, inner.indptr, inner.indices, halo.indptr, halo.indices, shard.num_inner, columns)
+        blocks, n = (shard.inner_edges, shard.halo_edges), shard.num_inner
+        rows = np.concatenate([np.repeat(np.arange(n, dtype=np.int32), np.diff(b.indptr)) for b in blocks])
+        columns = np.concatenate([blocks[0].indices, blocks[1].indices + np.int32(n)])
+        columns = columns[np.argsort(rows, kind="stable")]  # a row's inner columns first
+        indptr = blocks[0].indptr.astype(np.int64) + blocks[1].indptr
         # What a later epoch is the first to call is compiled here, outside the train clock.
         _water_fill(indptr[:1], columns, np.empty(0), 1.0, np.empty(0))
-        return Edges(indptr, columns, np.concatenate([shard.inner, shard.halo]), shard.num_inner)
+        return Edges(indptr, columns, np.concatenate([shard.inner, shard.halo]), n)
 
     def probabilities(self, weight: np.ndarray, rate: float) -> np.ndarray:
         """p [E] of Theorem 2 for column weights sqrt(a_j) ||y_j|| [n + m]: proportional to the weight, at
@@ -64,18 +65,6 @@ class Edges:
         missed = np.ones(len(self.ids))
         np.multiply.at(missed, self.columns, 1.0 - p)
         return 1.0 - missed[self.num_inner :]
-
-
-@numba.njit(cache=True, nogil=True)
-def _merge(indptr, inner_indptr, inner, halo_indptr, halo, n, columns):
-    for v in range(n):
-        e = indptr[v]
-        for k in range(inner_indptr[v], inner_indptr[v + 1]):
-            columns[e] = inner[k]
-            e += 1
-        for k in range(halo_indptr[v], halo_indptr[v + 1]):
-            columns[e] = n + halo[k]
-            e += 1
 
 
 @numba.njit(cache=True, nogil=True)
