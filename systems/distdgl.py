@@ -84,7 +84,6 @@ from harness.base.bounds import number, word
 from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
 from systems.parts.feature_cache import FEATURES, kept_ids
-from systems.parts.gathered import everybodys
 from systems.parts.neighbours import Chosen, hop_key
 from systems.parts.sampled import Drawn, SampledBatches
 from systems.parts.tasks import Dag, Scheduler, tell
@@ -143,7 +142,7 @@ class Distdgl(SampledBatches):
         if self.caches and self.policy == "degree":
             away = self.shard.outward
             out = np.diff(away.inner_edges.indptr) + np.diff(away.halo_edges.indptr)
-            self.out_degrees = everybodys(self.comm, out.astype(np.int32))
+            self.out_degrees = self.comm.gathered(out.astype(np.int32))
         self.ahead: Scheduler[Making] | None = None
         if self.beside is not None:
             self.ahead = Scheduler(

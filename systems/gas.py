@@ -67,7 +67,6 @@ from harness.core.features import as_precise, precision
 from harness.core.mixins import BesideClock
 from harness.core.system import Ready, Traits, without_effect
 from systems.parts.feature_cache import FEATURES, KeptRows, in_order
-from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names
 from systems.parts.seeds import ClusterBatches, metis_clusters
@@ -136,8 +135,8 @@ class Gas(BesideClock, BatchSystem):
         self.labels = targets(shard.labels, self.device)
         of = metis_clusters(shard, self.clusters, self.seed)
         seeds = np.bincount(of[np.asarray(shard.train)], minlength=of.max() + 1).astype(np.int32)
-        counts = everybodys(comm, np.array([len(seeds)], np.int32))
-        by_worker = np.split(everybodys(comm, seeds), np.cumsum(counts)[:-1])
+        counts = comm.gathered(np.array([len(seeds)], np.int32))
+        by_worker = np.split(comm.gathered(seeds), np.cumsum(counts)[:-1])
         self.batches = ClusterBatches(of, shard.train, by_worker, comm.rank, self.seed, self.batch)
 
     # -- histories --

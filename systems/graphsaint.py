@@ -58,7 +58,6 @@ from harness.core.evaluate import targets
 from harness.core.features import given, precision
 from harness.core.system import Traits, without_effect
 from harness.data.partition.shard import Csr
-from systems.parts.gathered import everybodys
 from systems.parts.subgraphs import Counts, Sampler, induced
 
 
@@ -110,7 +109,7 @@ class Graphsaint(BatchSystem):
         self.counts = Counts.of(self.sets, self.coverage)
         self.place = np.full(len(self.own), -1, np.int32)
         here = np.array([len(self.own), self.train.sum()], np.int64)
-        sizes, seeds = everybodys(self.comm, here).reshape(-1, 2).T
+        sizes, seeds = self.comm.gathered(here).reshape(-1, 2).T
         # The most vertices that a worker draws from, and all workers' training vertices.
         most, self.total = int(sizes.max()), int(seeds.sum())
         self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))

@@ -51,7 +51,6 @@ from harness.core.evaluate import targets
 from harness.core.features import dense, given
 from harness.core.inputs import StaticInput
 from harness.core.system import Traits, gradients, without_effect
-from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import Chosen, Expander, Names
 
@@ -96,7 +95,7 @@ class Grappa(BatchSystem):
         own = lists_of(shard, local=False)
         counts = np.diff(own["starts"], axis=1)[:, 0].astype(np.int32)
         self.own = Chosen(counts, counts, own["lists"])
-        self.edges = everybodys(comm, np.array([len(own["lists"])]))  # [P] in-edges of every part
+        self.edges = comm.gathered(np.array([len(own["lists"])]))  # [P] in-edges of every part
         train = np.asarray(shard.train)
         self.order = np.concatenate([np.flatnonzero(train), np.flatnonzero(~train)])  # seeds come first
         self.x = dense(given(shard.features, self.device), self.device)

@@ -214,6 +214,11 @@ class Comm(Wire):
         parts[self.rank] = tensor
         return parts
 
+    def gathered(self, own: np.ndarray) -> np.ndarray:
+        """All workers' values [n_j], worker 0's first. Collective, outside the train clock."""
+        mine = torch.from_numpy(np.array(own)).to(self.device)
+        return torch.cat(self.all_gather(mine, -1, "names")).cpu().numpy()
+
     def all_reduce(
         self,
         tensor: torch.Tensor,

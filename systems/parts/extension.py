@@ -23,7 +23,6 @@ from harness.comm.recorder import Recorder
 from harness.comm.work import moved
 from harness.core.needed import NeededRows, ordered, touched
 from harness.data.partition.shard import Csr, Shard
-from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Chosen, Expander, Names
 
@@ -141,7 +140,7 @@ class Extension:
         halos, asked = halos[::-1], asked[::-1]
         # Numbers of rows over all workers, so that all know which exchanges are empty.
         counted = np.array([*map(len, halos), len(kept)], np.int64)
-        *self.fetched, self._kept = everybodys(comm, counted).reshape(comm.size, -1).sum(0).tolist()
+        *self.fetched, self._kept = comm.gathered(counted).reshape(comm.size, -1).sum(0).tolist()
         order, counts, place = ordered(depth, layers)
         device = comm.device
         plans = [HaloPlan(torch.from_numpy(place[rows]).to(device), s, r) for rows, s, r in asked]

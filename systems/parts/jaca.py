@@ -19,7 +19,6 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.cluster import Cluster
 from harness.data.partition.shard import Shard
-from systems.parts.gathered import everybodys
 from systems.parts.rowcache import NONE, Queue, Selection, Tier
 
 POLICIES = ("jaca", "low_overlap", "fifo", "lru")
@@ -40,8 +39,8 @@ class Halos:
 
     def __init__(self, shard: Shard, comm: Comm, lowest: bool, hosts: int):
         self.hosts, self.rank = hosts, comm.rank
-        self.counts = everybodys(comm, shard.halo_counts).reshape(comm.size, -1)
-        everything = everybodys(comm, shard.halo)
+        self.counts = comm.gathered(shard.halo_counts).reshape(comm.size, -1)
+        everything = comm.gathered(shard.halo)
         self.ids = np.split(everything, np.cumsum(self.counts.sum(1))[:-1])
         self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
         self.worth = -self.ratio if lowest else self.ratio

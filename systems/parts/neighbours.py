@@ -25,7 +25,6 @@ from harness.comm.comm import Comm
 from harness.comm.pulls import Arrays, Pulls, Purpose
 from harness.core.batches import Sampled
 from harness.data.partition.shard import Csr, Shard
-from systems.parts.gathered import everybodys
 
 ALL = 2**31 - 1  # a fan-out that takes every neighbour
 LAST, VECTOR = np.int32(2**31 - 1), 16  # above every place of a list; numbers that one instruction compares
@@ -45,7 +44,7 @@ class Names:
     def gathered(comm: Comm, shard: Shard, degrees: np.ndarray) -> Names:
         """Collective, outside the train clock. degrees [n]: of this worker's vertices."""
         bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
-        return Names(bounds, everybodys(comm, np.asarray(shard.inner)), everybodys(comm, degrees), shard.rank)
+        return Names(bounds, comm.gathered(np.asarray(shard.inner)), comm.gathered(degrees), shard.rank)
 
     def own(self, names: np.ndarray) -> np.ndarray:
         """[q] bool: which of `names` [q] this worker owns."""

@@ -19,7 +19,6 @@ import torch
 from harness.comm.comm import Comm
 from harness.core.cluster import GIB, TIMES, Cluster, Device, relative
 from harness.data.partition.shard import Shard
-from systems.parts.gathered import everybodys
 from systems.parts.some_columns import columns_of
 
 Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
@@ -156,7 +155,7 @@ def balance(
     """
 
     def told_by_all(own: float) -> np.ndarray:
-        return everybodys(comm, np.array([own]))
+        return comm.gathered(np.array([own]))
 
     def told(own: float) -> np.ndarray:
         return told_by_all(own)[among.start : among.stop]
@@ -238,7 +237,7 @@ def restrict(
     """The worker's balanced shard, and the sizes by which `balance` came to it. `among`: the workers of its
     host; the halo has no vertices of other workers.
     """
-    ratio = np.bincount(everybodys(comm, shard.halo), minlength=shard.num_vertices)[shard.halo]
+    ratio = np.bincount(comm.gathered(shard.halo), minlength=shard.num_vertices)[shard.halo]
     for name in TIMES:  # on every worker alike: one host's devices may all state what another's lack
         relative(cluster.devices, name)
     pays = prices(cluster.devices[among.start : among.stop], alpha)

@@ -37,7 +37,6 @@ from harness.core.features import filled_by_row
 from harness.data.partition.shard import Csr
 from systems.parts.cover import least_cover, rows_alone
 from systems.parts.extension import Around, Extension
-from systems.parts.gathered import everybodys
 
 SOURCE, SINK, ROWS = 0, 1, 2  # nodes of a network: these two, and from 2 on the rows that may be computed
 NEVER, UNIT = 2**30, 2**20  # capacities: of an arc that must not be cut, and roughly of the dearest message
@@ -289,7 +288,7 @@ def least(
     layers, shard = len(widths) - 1, of.shard
     bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
     names = np.concatenate([bounds[shard.rank] + np.arange(of.own), bounds[of.owners] + of.rows])
-    filled = everybodys(comm, filled_by_row(shard.features))[names]
+    filled = comm.gathered(filled_by_row(shard.features))[names]
     ops = operations(of, widths, filled)
     cuts = Cuts(of, top, ops, sent)
     own = sum(int(ops[layer, : of.own][top >= layer].sum()) for layer in range(1, layers + 1))
@@ -306,9 +305,9 @@ def least(
     ]
     # Of all choices that fit on every worker, the one with the fewest bytes over all workers.
     for plan in chain([alone], map(made, [*each_its_own, *more])):
-        if everybodys(comm, np.array([plan.work <= (1 + share) * alone.work * ROUNDED])).all():
+        if comm.gathered(np.array([plan.work <= (1 + share) * alone.work * ROUNDED])).all():
             mine = plan.sizes(sent)
-            size = int(everybodys(comm, np.array([mine[0]])).sum())
+            size = int(comm.gathered(np.array([mine[0]])).sum())
             if best is None or size < fewest:
                 best, fewest, plain = plan, size, mine[1]
     assert best is not None

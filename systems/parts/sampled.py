@@ -18,7 +18,6 @@ from harness.core.evaluate import targets
 from harness.core.features import as_precise
 from harness.core.system import Traits, without_effect
 from systems.parts.feature_cache import FEATURES, KeptRows, Pieces, in_order
-from systems.parts.gathered import everybodys
 from systems.parts.in_neighbours import lists_of
 from systems.parts.neighbours import ALL, Expander, Names
 from systems.parts.seeds import Seeds
@@ -132,8 +131,8 @@ class SampledBatches(BatchSystem):
         if comm.size > 1 and self.remote == "all":
             self.pulls = self.access(own)
         self.kept = KeptRows(self.names, self.pulls)
-        training = everybodys(
-            comm, (self.names.bounds[comm.rank] + np.flatnonzero(shard.train)).astype(np.int32)
+        training = comm.gathered(
+            (self.names.bounds[comm.rank] + np.flatnonzero(shard.train)).astype(np.int32)
         )
         counts = np.bincount(self.names.owners(training), minlength=comm.size)
         self.seeds = Seeds(
