@@ -8,13 +8,12 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-BLOCK = 16 << 20  # bytes that one core hashes at a time
+BLOCK = 16 << 20  # bytes that are hashed together
 KEY = "checksum"  # of a sealed object
 LINE = "# xxh3-128 {checksum}\n"  # the last of a sealed file
 LINE_BYTES = len(LINE.format(checksum="0" * 32))
@@ -27,25 +26,14 @@ class Damaged(ValueError):
 def of_file(path: Path, size: int | None = None) -> str:
     """The checksum of the first `size` bytes of a file (None: of all), as 32 hex digits.
 
-    It is the xxh3 of a text: the xxh3 of each block of 16 MiB, one after another, and the size. Blocks are
-    read and hashed on all cores. Raises OSError where the file cannot be read."""
+    It is the xxh3 of a text: the xxh3 of each block of 16 MiB, one after another, and the size. Raises
+    OSError where the file cannot be read."""
     with open(path, "rb") as file:
-        number = file.fileno()
-        size = os.fstat(number).st_size if size is None else size
+        size = os.fstat(file.fileno()).st_size if size is None else size
         starts = range(0, size, BLOCK)
-
-        def hashed(start: int) -> str:
-            return xxhash.xxh3_128_hexdigest(_read(number, start, min(start + BLOCK, size)))
-
-        if len(starts) < 2:
-            blocks = [hashed(start) for start in starts]
-        else:
-            try:
-                with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
-                    blocks = list(pool.map(hashed, starts))
-            except RuntimeError:  # no thread can be started
-                blocks = [hashed(start) for start in starts]
-    return xxhash.xxh3_128_hexdigest(f"{''.join(blocks)} {size}".encode())
+        blocks = (_read(file.fileno(), start, min(start + BLOCK, size)) for start in starts)
+        each = "".join(map(xxhash.xxh3_128_hexdigest, blocks))
+    return xxhash.xxh3_128_hexdigest(f"{each} {size}".encode())
 
 
 def _read(file: int, start: int, end: int) -> bytes:
