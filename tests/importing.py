@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
 from harness.data.importing.__main__ import main
-from harness.data.sources import load
+from harness.data.sources import Source
 from tests.oracles.samples import random_graph, with_edge_weights
 
 SPLITS = ("train", "val", "test")
@@ -35,7 +34,7 @@ def pairs(graph: Graph) -> np.ndarray:
 
 
 def loaded(path: Path) -> Graph:
-    return load(DatasetConfig(name="random", source="npz", path=str(path)), path.parent, 0)
+    return Source(name="random", source="npz", path=str(path)).load(path.parent, 0)
 
 
 def assert_same(got: Graph, want: Graph, split: bool = True) -> None:

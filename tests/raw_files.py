@@ -13,9 +13,8 @@ import yaml
 
 from harness.base.errors import InputError, typed
 from harness.data import real
-from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
-from harness.data.sources import load
+from harness.data.sources import Source
 from tests.conftest import ROOT
 
 
@@ -190,10 +189,10 @@ def write_ogb_binary(folder: Path, what: Small, unlabelled: int = 0) -> None:
     _write_splits(folder, "time", what)
 
 
-def block(name: str, **changes) -> DatasetConfig:
+def block(name: str, **changes) -> Source:
     """The dataset block of conf/dataset/NAME.yaml."""
     stored = yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text())
-    return typed(DatasetConfig, {**stored, **changes}, "dataset")
+    return typed(Source, {**stored, **changes}, "dataset")
 
 
 class Hostile:
@@ -209,7 +208,7 @@ class Hostile:
 def refused(name: str, data_dir: Path, says: str) -> str:
     """The one sentence, which `says` matches, with which data set `name` in `data_dir` is refused."""
     with pytest.raises(InputError, match=says) as error:
-        load(block(name), data_dir, seed=1)
+        block(name).load(data_dir, seed=1)
     assert "\n" not in str(error.value)
     return str(error.value)
 

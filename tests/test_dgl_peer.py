@@ -9,7 +9,6 @@ from scipy import stats
 from torch.nn import functional as F
 
 from harness.base.dgl import load_dgl
-from harness.data.sources import load
 from harness.dev.bench.blocks import dgl_sampler, our_sampler
 from tests import raw_files, systems
 from tests.systems import Settings
@@ -105,7 +104,7 @@ def test_on_a_real_graph_a_model_is_as_good_as_dgls(pool, real_data, name, split
     told = Settings(model=model, optimiser=how.adam, dtype="float32", epochs=how.epochs, scored="every epoch")
     block = systems.block("distdgl", fanouts=how.fanouts, batch=how.batch)
     for seed in (1, 2, 3):
-        graph = load(dataset, real_data, seed)
+        graph = dataset.load(real_data, seed)
         scores = systems.run(pool, graph, block, WORKERS, settings=replace(told, seed=seed)).scores
         found.append(best([each[1:] for each in scores]) - dgls_accuracy(graph, seed, how))
     mean, deviation = float(np.mean(found)), float(np.std(found, ddof=1))

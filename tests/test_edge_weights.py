@@ -14,7 +14,6 @@ from harness.base.errors import InputError
 from harness.core.adjacency import Adjacency
 from harness.core.kernels.spmm import make_kernel
 from harness.data import csr
-from harness.data.config import DatasetConfig
 from harness.data.graph import validate
 from harness.data.partition import io
 from harness.data.partition.assign import Random, assign
@@ -23,7 +22,7 @@ from harness.data.partition.build_replicas import build_replicas
 from harness.data.partition.cache import Cache, shards_for
 from harness.data.partition.config import EDGE_METHODS
 from harness.data.partition.vertexcut import assign_edges
-from harness.data.sources import fingerprint, load
+from harness.data.sources import Source
 from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from tests import systems
@@ -154,10 +153,10 @@ def test_a_graph_whose_weights_are_all_1_is_the_graph_without_weights(tmp_path):
     files = {}
     for name, more in (("plain", {}), ("ones", {"edge_weight": np.ones(len(src))})):
         np.savez(tmp_path / f"{name}.npz", **given, **more)
-        config = DatasetConfig(name="mine", source="npz", path=str(tmp_path / f"{name}.npz"))
-        loaded = load(config, tmp_path, 1)
+        config = Source(name="mine", source="npz", path=str(tmp_path / f"{name}.npz"))
+        loaded = config.load(tmp_path, 1)
         assert loaded.weights is None
-        spec = fingerprint(config, tmp_path, 1)
+        spec = config.fingerprint(tmp_path, 1)
         cache = Cache(tmp_path / f"cache-{name}")
         folder = shards_for(cache, spec, lambda: loaded, Random(), 2, 1)  # noqa: B023
         files[name] = {f.name: f.read_bytes() for f in folder.iterdir() if f.name != "spec.json"}
@@ -233,7 +232,7 @@ def test_weights_that_cannot_be_used_are_one_sentence(tmp_path, weights, message
     edges = np.array([[0, 1], [1, 2], [2, 3]])
     np.savez(path, edges=edges, features=np.eye(4), labels=np.array([0, 1, 0, 1]), edge_weight=weights)
     with pytest.raises(InputError) as refused:
-        load(DatasetConfig(name="mine", source="npz", path=str(path)), tmp_path, 1)
+        Source(name="mine", source="npz", path=str(path)).load(tmp_path, 1)
     assert message in str(refused.value) and str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
 

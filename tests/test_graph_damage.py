@@ -14,7 +14,7 @@ import pytest
 
 from harness.base.errors import InputError, typed
 from harness.data import npz, real
-from harness.data.config import DatasetConfig
+from harness.data.sources import Source
 from tests.raw_files import Hostile, parts_of, refused, small, write
 
 FORMATS = [
@@ -226,4 +226,4 @@ def test_an_archive_of_a_few_kilobytes_that_unpacks_to_gigabytes_is_refused(tmp_
 @pytest.mark.parametrize("name", ["..", ".", ""])
 def test_a_name_that_would_leave_the_folder_of_results_is_refused(name):
     with pytest.raises(InputError, match=r"dataset.name=.* names no graph"):
-        typed(DatasetConfig, {"name": name, "source": "npz", "path": "graph.npz"}, "dataset")
+        typed(Source, {"name": name, "source": "npz", "path": "graph.npz"}, "dataset")

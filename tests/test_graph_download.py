@@ -11,7 +11,6 @@ import pytest
 import requests
 
 from harness.data import real
-from harness.data.sources import load
 from tests import raw_files, sets
 from tests.raw_files import block, small
 
@@ -53,11 +52,11 @@ def test_a_download_that_fails_is_tried_again(tmp_path, downloads, monkeypatch):
     known = {"ms_academic_cs.npz": hashlib.sha256(downloads.content).hexdigest()}
     source = dataclasses.replace(real.SETS["coauthor-cs"], sha256=known)
     monkeypatch.setitem(real.SETS, "coauthor-cs", source)
-    assert load(block("coauthor-cs"), tmp_path / "data", seed=1).num_vertices == 40
+    assert block("coauthor-cs").load(tmp_path / "data", seed=1).num_vertices == 40
     assert downloads.asked == [f"{source.url}ms_academic_cs.npz"] * 3 and downloads.waits == [1, 2]
     assert (tmp_path / "data" / CS).read_bytes() == downloads.content
     assert not list((tmp_path / "data").glob(".download*"))
-    load(block("coauthor-cs"), tmp_path / "data", seed=1)
+    block("coauthor-cs").load(tmp_path / "data", seed=1)
     assert len(downloads.asked) == 3, "what is there is not fetched again"
 
 

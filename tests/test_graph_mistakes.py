@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
-from harness.data.config import DatasetConfig
 from harness.data.raw import class_count
-from harness.data.sources import load
+from harness.data.sources import Source
 from tests import raw_files
 from tests.raw_files import Hostile, parts_of, refused, small, write
 
@@ -26,7 +25,7 @@ V = 40
 def refusal(path: Path) -> str:
     """The one sentence with which `path` is refused as an npz."""
     with pytest.raises(InputError) as error:
-        load(DatasetConfig("mine", source="npz", path=str(path)), path.parent, seed=1)
+        Source("mine", source="npz", path=str(path)).load(path.parent, seed=1)
     assert "\n" not in str(error.value)
     return str(error.value)
 

@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
-from harness.data.config import DatasetConfig
-from harness.data.sources import fingerprint, load
+from harness.data.sources import Source
 from tests.raw_files import compressed, dense, parts_of, small, write_heterophilous
 
 NOWHERE = Path("nowhere")
 
 
-def npz(path: Path, **changes) -> DatasetConfig:
-    return DatasetConfig(name="mine", source="npz", path=str(path), **changes)
+def npz(path: Path, **changes) -> Source:
+    return Source(name="mine", source="npz", path=str(path), **changes)
 
 
 @given(
@@ -59,7 +58,7 @@ def test_what_is_stored_is_what_is_loaded(
         make = {"mask": lambda m: m, "masks": lambda m: np.stack([~m, m]), "list": np.flatnonzero}[split]
         stored |= {key: make(mask) for key, mask in masks.items()}
     np.savez(tmp_path / "g.npz", **stored)
-    graph = load(npz(tmp_path / "g.npz", symmetrise=symmetrise, mask=int(split == "masks")), NOWHERE, seed=1)
+    graph = npz(tmp_path / "g.npz", symmetrise=symmetrise, mask=int(split == "masks")).load(NOWHERE, seed=1)
     both = symmetrise if symmetrise is not None else not directed
     np.testing.assert_array_equal(dense(graph), what.adjacency(both))
     np.testing.assert_array_equal(graph.features, what.features)
@@ -141,23 +140,23 @@ def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
     np.savez(tmp_path / "g.npz", **stored)
     with pytest.raises(InputError, match=says) as error, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
+        npz(tmp_path / "g.npz").load(NOWHERE, seed=1)
     assert str(error.value).startswith(f'file "{tmp_path / "g.npz"}": ') and "\n" not in str(error.value)
 
 
 def test_a_missing_and_a_truncated_file_are_named(tmp_path):
     np.savez(tmp_path / "whole.npz", **parts_of(small()))
     with pytest.raises(InputError, match='dataset.path=".*none.npz" is not a file'):
-        load(npz(tmp_path / "none.npz"), NOWHERE, seed=1)
+        npz(tmp_path / "none.npz").load(NOWHERE, seed=1)
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-400])
     with pytest.raises(InputError, match="half.npz.*truncated"):
-        load(npz(tmp_path / "half.npz"), NOWHERE, seed=1)
+        npz(tmp_path / "half.npz").load(NOWHERE, seed=1)
 
 
 def test_an_unknown_array_and_a_key_that_the_source_does_not_read_are_ignored_aloud(tmp_path):
     np.savez(tmp_path / "g.npz", **parts_of(small()), trian=ONES)
     with pytest.warns(UserWarning) as said:
-        load(npz(tmp_path / "g.npz", scale=0.5), NOWHERE, seed=1)
+        npz(tmp_path / "g.npz", scale=0.5).load(NOWHERE, seed=1)
     told = " ".join(str(each.message) for each in said)
     assert '"trian" of the npz is ignored; did you mean "train"' in told
     assert "dataset.scale=0.5 is ignored" in told
@@ -176,16 +175,16 @@ def test_a_directed_graph_without_a_reverse_edge_is_said(edges, changes, warned,
     np.savez(tmp_path / "g.npz", **parts)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        load(npz(tmp_path / "g.npz", **changes), NOWHERE, 1)
+        npz(tmp_path / "g.npz", **changes).load(NOWHERE, 1)
     assert [warned in str(each.message) for each in said] == ([True] if warned else [])
 
 
 def test_mask_without_own_splits_is_refused(tmp_path):
     np.savez(tmp_path / "g.npz", **parts_of(small()))
     with pytest.raises(InputError, match="dataset.mask=1 chooses among own splits, but mine has none"):
-        load(npz(tmp_path / "g.npz", mask=1), NOWHERE, seed=1)
+        npz(tmp_path / "g.npz", mask=1).load(NOWHERE, seed=1)
     with pytest.warns(UserWarning, match='dataset.mask=1 is ignored: split "random" draws its own'):
-        load(npz(tmp_path / "g.npz", mask=1, split="random"), NOWHERE, seed=1)
+        npz(tmp_path / "g.npz", mask=1, split="random").load(NOWHERE, seed=1)
 
 
 def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
@@ -193,19 +192,19 @@ def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
     stored["features"] = stored["features"] * 3
     stored["features"][5] = 0
     np.savez(tmp_path / "g.npz", **stored)
-    plain = load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
+    plain = npz(tmp_path / "g.npz").load(NOWHERE, seed=1)
     sums = plain.features.sum(axis=1, keepdims=True)
-    normal = load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
+    normal = npz(tmp_path / "g.npz", normalise_features=True).load(NOWHERE, seed=1)
     np.testing.assert_allclose(normal.features, plain.features / np.where(sums == 0, 1, sums), rtol=1e-6)
     stored["features"][7, 2] = -4
     np.savez(tmp_path / "g.npz", **stored)
     with pytest.raises(InputError, match="dataset.normalise_features=true .* mine has -4.0 at vertex 7"):
-        load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
+        npz(tmp_path / "g.npz", normalise_features=True).load(NOWHERE, seed=1)
     stored["features"][7] = 3e38
     for form in (stored, {**stored, "features": None, **compressed(stored["features"], "attr_")}):
         np.savez(tmp_path / "g.npz", **{key: value for key, value in form.items() if value is not None})
         with pytest.raises(InputError, match="the features of mine at vertex 7 have a sum beyond float32"):
-            load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
+            npz(tmp_path / "g.npz", normalise_features=True).load(NOWHERE, seed=1)
 
 
 # -- the fingerprint --
@@ -214,35 +213,33 @@ def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
 def test_the_fingerprint_changes_with_whatever_changes_the_graph(tmp_path):
     path = tmp_path / "g.npz"
     np.savez(path, **parts_of(small()))
-    base = fingerprint(npz(path), NOWHERE, 1)
+    base = npz(path).fingerprint(NOWHERE, 1)
     other_keys = [
         npz(path, split="random"),
         npz(path, symmetrise=True),
         npz(path, normalise_features=True),
-        DatasetConfig("yours", source="npz", path=str(path)),
+        Source("yours", source="npz", path=str(path)),
     ]
-    assert all(fingerprint(config, NOWHERE, 1) != base for config in other_keys)
-    assert fingerprint(npz(path), NOWHERE, 2) != base, "the split is drawn by seed"
+    assert all(config.fingerprint(NOWHERE, 1) != base for config in other_keys)
+    assert npz(path).fingerprint(NOWHERE, 2) != base, "the split is drawn by seed"
     np.savez(path, **parts_of(small(seed=1)))
-    assert fingerprint(npz(path), NOWHERE, 1) != base
+    assert npz(path).fingerprint(NOWHERE, 1) != base
 
 
 def test_the_fingerprint_ignores_the_seed_of_an_own_split_and_where_files_lie(tmp_path):
     for place in ("a", "b"):
         write_heterophilous(tmp_path / place / "tolokers", small())
     os.utime(tmp_path / "a/tolokers/raw/tolokers.npz", (0, 0))
-    own, drawn = DatasetConfig("tolokers"), DatasetConfig("tolokers", split="random")
-    assert fingerprint(own, tmp_path / "a", 1) == fingerprint(own, tmp_path / "b", 2)
-    assert fingerprint(own, tmp_path / "a", 1) != fingerprint(
-        DatasetConfig("tolokers", mask=1), tmp_path / "a", 1
-    )
-    assert fingerprint(drawn, tmp_path / "a", 1) != fingerprint(drawn, tmp_path / "a", 2)
-    assert str(tmp_path) not in str(fingerprint(drawn, tmp_path / "a", 1))
+    own, drawn = Source("tolokers"), Source("tolokers", split="random")
+    assert own.fingerprint(tmp_path / "a", 1) == own.fingerprint(tmp_path / "b", 2)
+    assert own.fingerprint(tmp_path / "a", 1) != Source("tolokers", mask=1).fingerprint(tmp_path / "a", 1)
+    assert drawn.fingerprint(tmp_path / "a", 1) != drawn.fingerprint(tmp_path / "a", 2)
+    assert str(tmp_path) not in str(drawn.fingerprint(tmp_path / "a", 1))
 
 
 def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
     def of(seed: int = 1, **keys) -> dict:
-        return fingerprint(DatasetConfig("reddit", source="twin", **keys), NOWHERE, seed)
+        return Source("reddit", source="twin", **keys).fingerprint(NOWHERE, seed)
 
     assert of(1) == of(2)
     low_label = [of(split="low_label"), of(2, split="low_label"), of(split="low_label", labels_per_class=5)]
@@ -252,8 +249,8 @@ def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
 
 def test_a_twin_is_split_by_the_runs_seed_where_asked():
     def trained_on(split: str, seed: int) -> np.ndarray:
-        config = DatasetConfig("corafull", source="twin", scale=0.04, split=split)
-        return load(config, NOWHERE, seed).train
+        config = Source("corafull", source="twin", scale=0.04, split=split)
+        return config.load(NOWHERE, seed).train
 
     assert np.array_equal(trained_on("own", 1), trained_on("own", 2))
     assert not np.array_equal(trained_on("random", 1), trained_on("random", 2))

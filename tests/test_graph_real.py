@@ -12,7 +12,6 @@ from harness.base.errors import InputError
 from harness.data import real
 from harness.data.partition.shard import Csr
 from harness.data.sets import SETS
-from harness.data.sources import fingerprint, load
 from harness.dev.fidelity.measure import homophily
 from tests import raw_files
 from tests.raw_files import block, dense, refused, small, write
@@ -26,7 +25,7 @@ MEASURED = [name for name in SETS if SETS[name].homophily is not None]
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_real_graph_has_its_published_figures(name, real_data):
     known = SETS[name]
-    graph, vertices = load(block(name), real_data, seed=1), known.vertices
+    graph, vertices = block(name).load(real_data, seed=1), known.vertices
     assert (graph.num_vertices, graph.num_edges) == (vertices, known.edges)
     assert (graph.num_features, graph.num_classes) == (known.features, known.classes)
     assert round(homophily(graph), 3) == known.homophily
@@ -50,11 +49,11 @@ def test_the_real_graph_has_its_published_figures(name, real_data):
 
 @pytest.mark.real
 def test_tolokers_has_ten_splits(real_data):
-    first, last = (load(block("tolokers", mask=mask), real_data, seed=1) for mask in (0, 9))
+    first, last = (block("tolokers", mask=mask).load(real_data, seed=1) for mask in (0, 9))
     assert (first.train != last.train).any()
     says = "dataset.mask=10 is out of range: tolokers has 10 own splits, give 0 to 9"
     with pytest.raises(InputError, match=says):
-        load(block("tolokers", mask=10), real_data, seed=1)
+        block("tolokers", mask=10).load(real_data, seed=1)
 
 
 # -- every format on small files --
@@ -75,7 +74,7 @@ def test_each_format_gives_the_graph_that_was_written(name, changes, tmp_path):
     """Without symmetrise edges point from source to target."""
     what = small(seed=3)
     write(name, tmp_path, what)
-    graph = load(block(name, normalise_features=False, **changes), tmp_path, seed=1)
+    graph = block(name, normalise_features=False, **changes).load(tmp_path, seed=1)
     v = what.num_vertices
     np.testing.assert_array_equal(dense(graph)[:v, :v], what.adjacency(not changes))
     if name == "ogbn-proteins":  # it has none but those of edges
@@ -105,7 +104,7 @@ def test_a_vertex_of_proteins_has_the_mean_of_its_edges_features(tmp_path):
     what, rng = small(seed=5), np.random.default_rng(5)
     given = np.round(rng.random((len(what.src), 8)), 6)
     raw_files.write_ogb_edge_features(tmp_path / "ogbn_proteins", what, given)
-    graph = load(block("ogbn-proteins"), tmp_path, seed=1)
+    graph = block("ogbn-proteins").load(tmp_path, seed=1)
     for vertex in range(what.num_vertices):
         own = [row for u, v, row in zip(what.src, what.dst, given) if vertex in (u, v)]
         np.testing.assert_allclose(graph.features[vertex], np.mean(own, axis=0) if own else 0, rtol=1e-5)
@@ -126,7 +125,7 @@ def test_edge_features_and_labels_that_do_not_fit_are_refused(tmp_path):
 def test_planetoid_rows_of_ids_that_no_file_describes_are_zero_and_unlabelled(tmp_path):
     what = small()
     test = raw_files.write_planetoid(tmp_path / "CiteSeer", "citeseer", what, missing=(33, 36))
-    graph = load(block("citeseer"), tmp_path, seed=1)
+    graph = block("citeseer").load(tmp_path, seed=1)
     assert np.flatnonzero(graph.labels < 0).tolist() == [33, 36] and not graph.features[[33, 36]].any()
     assert np.flatnonzero(graph.test).tolist() == sorted(test)
     np.testing.assert_array_equal(graph.labels[test], what.labels[test])
@@ -137,7 +136,7 @@ def test_folders_are_found_under_their_usual_names_in_any_case(name, folder, tmp
     usual = write(name, tmp_path / "written", small())
     (tmp_path / "data" / folder).parent.mkdir(parents=True)
     usual.rename(tmp_path / "data" / folder)
-    assert load(block(name), tmp_path / "data", seed=1).num_vertices >= 40
+    assert block(name).load(tmp_path / "data", seed=1).num_vertices >= 40
 
 
 def test_a_folder_that_this_user_may_not_enter_holds_nothing(tmp_path, monkeypatch):
@@ -154,7 +153,7 @@ def test_a_folder_that_this_user_may_not_enter_holds_nothing(tmp_path, monkeypat
 def test_corafull_beside_planetoids_cora(tmp_path):
     write("cora", tmp_path, small(seed=1))
     raw_files.write_attributed(tmp_path / "CoraFull", "cora_full.npz", small(seed=2))
-    np.testing.assert_array_equal(load(block("corafull"), tmp_path, 1).features, small(seed=2).features)
+    np.testing.assert_array_equal(block("corafull").load(tmp_path, 1).features, small(seed=2).features)
 
 
 # -- missing: downloaded, or one sentence --
@@ -171,7 +170,7 @@ def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, monkeypat
     assert not (tmp_path / "data").exists()
     (write("reddit", tmp_path, small()) / "raw/reddit_graph.npz").unlink()
     with pytest.raises(InputError, match="Reddit/raw/reddit_graph.npz"):
-        fingerprint(block("reddit"), tmp_path, seed=1)
+        block("reddit").fingerprint(tmp_path, seed=1)
     assert "twin" not in refused("pubmed", tmp_path, "pubmed: file")
 
 
@@ -180,7 +179,7 @@ def test_missing_files_are_downloaded_by_torch_geometric(tmp_path, monkeypatch):
     monkeypatch.setattr(
         datasets.Flickr, "download", lambda self: raw_files.write_saint(Path(self.raw_dir).parent, small())
     )
-    assert load(block("flickr"), tmp_path / "data", seed=1).num_vertices == 40
+    assert block("flickr").load(tmp_path / "data", seed=1).num_vertices == 40
     assert (tmp_path / "data/Flickr/raw/role.json").is_file()
     assert not list((tmp_path / "data").glob(".download*"))
 
@@ -194,5 +193,5 @@ def test_missing_files_are_downloaded_from_ogb(tmp_path, monkeypatch):
         return shutil.make_archive(f"{folder}/arxiv", "zip", tmp_path, "arxiv")
 
     monkeypatch.setattr(url, "download_url", download)
-    assert load(block("ogbn-arxiv"), tmp_path / "data", seed=1).num_vertices == 40
+    assert block("ogbn-arxiv").load(tmp_path / "data", seed=1).num_vertices == 40
     assert (tmp_path / "data/ogbn_arxiv/split/time/valid.csv.gz").is_file()

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from harness.base.errors import InputError, typed
 from harness.data import csr, splits
-from harness.data.config import DatasetConfig
 from harness.data.graph import Graph, validate
 from harness.data.partition.shard import Csr
+from harness.data.sources import Source
 
 
 @given(st.lists(st.integers(-1, 3), min_size=5, max_size=200), st.integers(0, 9))
@@ -136,17 +136,17 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         ({"name": "redit"}, 'dataset.name="redit" is not known; did you mean "reddit"'),
         ({"name": "cora", "source": "reel"}, 'dataset.source="reel" is not known; did you mean "real"'),
         ({"name": "mine", "source": "npz"}, "dataset.path is not given: add dataset.path="),
-        ({"name": "cora", "splt": "own"}, 'dataset.splt is not a key of DatasetConfig; did you mean "split"'),
+        ({"name": "cora", "splt": "own"}, 'dataset.splt is not a key of Source; did you mean "split"'),
     ],
 )
 def test_the_dataset_block_refuses_bad_values_by_name(values, says):
     with pytest.raises(InputError, match=says):
-        typed(DatasetConfig, values, "dataset")
+        typed(Source, values, "dataset")
 
 
 def test_keys_that_a_source_does_not_read_are_named():
     given = {"scale": 0.5, "generator_seed": 3, "mask": 1, "split": "random", "labels_per_class": 5}
-    said = DatasetConfig("cora", path="x.npz", **given).ignored()
+    said = Source("cora", path="x.npz", **given).ignored()
     assert [sentence.split("=")[0] for sentence in said] == [
         "dataset.path",
         "dataset.scale",
@@ -154,10 +154,10 @@ def test_keys_that_a_source_does_not_read_are_named():
         "dataset.mask",
         "dataset.labels_per_class",
     ]
-    assert DatasetConfig("reddit", source="twin", symmetrise=True).ignored()
+    assert Source("reddit", source="twin", symmetrise=True).ignored()
     for read in (
-        DatasetConfig("cora", split="low_label", labels_per_class=5),
-        DatasetConfig("cora", symmetrise=False, mask=0),
-        DatasetConfig("reddit", source="twin", scale=0.5),
+        Source("cora", split="low_label", labels_per_class=5),
+        Source("cora", symmetrise=False, mask=0),
+        Source("reddit", source="twin", scale=0.5),
     ):
         assert not read.ignored()

@@ -10,7 +10,6 @@ from typing import Any
 from harness.base.code import code_of
 from harness.base.errors import InputError, machine_said
 from harness.base.machine import check_machine
-from harness.data.config import check_name
 from harness.data.csr import is_symmetric
 from harness.data.graph import Graph, validate
 
@@ -27,7 +26,8 @@ class Dataset:
     name: str
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        if not self.name.strip("."):  # no folder of runs can have it
+            raise InputError(f'name="{self.name}" names no graph: give the data set\'s name')
 
     @classmethod
     def missing_method(cls) -> str | None:

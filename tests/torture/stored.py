@@ -7,7 +7,6 @@ from pathlib import Path
 
 from harness.base.errors import InputError
 from harness.data.graph import validate
-from harness.data.sources import load
 from tests import traces
 from tests.raw_files import block, small, write
 from tests.reported import told_of
@@ -61,7 +60,7 @@ class Stored:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                validate(load(block(name), copy, seed=1))
+                validate(block(name).load(copy, seed=1))
             self.tally.note(what, VALID)
         except InputError as error:
             self.tally.note(what, REFUSED if "\n" not in str(error) else None, f"{name}: {how}")

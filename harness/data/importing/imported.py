@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from harness.base.errors import InputError, writing
-from harness.data.config import DatasetConfig
 from harness.data.csr import InEdges, conflict, from_edges
 from harness.data.graph import Graph
 from harness.data.importing.text import is_number
 from harness.data.npz import SPLITS
-from harness.data.sources import load
+from harness.data.sources import Source
 
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 SHOWN = 12  # class names in the summary
@@ -87,8 +86,8 @@ def write(found: ImportedGraph, path: Path, out: Path, directed: bool | None = N
     with writing(f'--out "{out}"', "give another place"):
         np.savez(path, **arrays)
     try:
-        made = DatasetConfig(name="imported", source="npz", path=str(path), symmetrise=not directed)
-        graph = load(made, path.parent, 0)
+        made = Source(name="imported", source="npz", path=str(path), symmetrise=not directed)
+        graph = made.load(path.parent, 0)
     except InputError as error:
         said = str(error).removeprefix(f'file "{path}": ').removeprefix("imported: ")
         where = " or ".join(f'"{table}"' for table in found.tables or [found.source])

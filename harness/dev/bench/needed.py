@@ -16,9 +16,9 @@ from harness.base.heap import keep_freed_memory
 from harness.comm.recorder import cpu_count
 from harness.core.architectures import Gcn
 from harness.core.optimisers import Adam
-from harness.data import real, sources
-from harness.data.config import DatasetConfig
+from harness.data import real
 from harness.data.graph import Graph
+from harness.data.sources import Source
 from harness.dev.bench.epoch import Ours, beside, cpu_peers, whole
 from harness.dev.bench.lines import BenchLine
 from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, train
@@ -35,11 +35,11 @@ PARTITIONS = ("random", "metis")
 FEW, FEWEST, ANY = 0.7, 0.5, 1.0
 TARGETS = {**{(graph, "low_label"): FEW for graph in GRAPHS}, ("dblp", "low_label"): FEWEST}
 # One worker's epoch over DGL's; the twin has no target: nearly all of its rows are needed.
-ALONE: tuple[tuple[DatasetConfig, float | None], ...] = (
-    (DatasetConfig(name="dblp", source="real", split="low_label"), 0.2),
-    (DatasetConfig(name="amazon-computers", source="real", split="low_label"), 0.35),
-    (DatasetConfig(name="reddit", source="twin", scale=0.05, split="low_label"), None),
-    (DatasetConfig(name="reddit", source="twin", scale=0.05), None),
+ALONE: tuple[tuple[Source, float | None], ...] = (
+    (Source(name="dblp", source="real", split="low_label"), 0.2),
+    (Source(name="amazon-computers", source="real", split="low_label"), 0.35),
+    (Source(name="reddit", source="twin", scale=0.05, split="low_label"), None),
+    (Source(name="reddit", source="twin", scale=0.05), None),
 )
 
 
@@ -92,7 +92,7 @@ def alone_lines(data_dir: Path, rounds: int, hidden: int = 64) -> list[BenchLine
             why = f"{dataset.name} is not in --data-dir {data_dir}"
             lines.append(BenchLine.absent("lean", name, "s", why))
         else:
-            graph = sources.load(dataset, data_dir, seed=1)
+            graph = dataset.load(data_dir, seed=1)
             lines += beside_peers(graph, name, rounds, hidden, target)
     return lines
 

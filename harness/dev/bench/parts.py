@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from harness.core.architectures import Gcn
-from harness.data import sources
-from harness.data.config import DatasetConfig
 from harness.data.graph import Graph
+from harness.data.sources import Source
 from harness.dev.bench.batches import batch_lines
 from harness.dev.bench.blocks import block_lines
 from harness.dev.bench.cpu import cpu_lines
@@ -41,9 +40,9 @@ class Extent:
     targets           whether lines are held to targets
     """
 
-    graph: DatasetConfig
+    graph: Source
     model: Gcn
-    cut: DatasetConfig
+    cut: Source
     runs: dict[str, Any]
     workers: tuple[int, ...]
     hidden: tuple[int, ...]
@@ -53,9 +52,9 @@ class Extent:
 
 
 FULL = Extent(
-    graph=DatasetConfig(name="reddit", source="twin", scale=0.05),
+    graph=Source(name="reddit", source="twin", scale=0.05),
     model=Gcn(layers=2, hidden=128, dropout=0.0),
-    cut=DatasetConfig(name="reddit", source="twin", scale=0.1753),  # 10^7 undirected edges
+    cut=Source(name="reddit", source="twin", scale=0.1753),  # 10^7 undirected edges
     runs={},
     workers=(2, 4),
     hidden=(64, 128, 256),
@@ -64,9 +63,9 @@ FULL = Extent(
     targets=True,
 )
 QUICK = Extent(
-    graph=DatasetConfig(name="reddit", source="twin", scale=0.009),
+    graph=Source(name="reddit", source="twin", scale=0.009),
     model=Gcn(layers=2, hidden=16, dropout=0.0),
-    cut=DatasetConfig(name="reddit", source="twin", scale=0.009),
+    cut=Source(name="reddit", source="twin", scale=0.009),
     runs={"dataset__scale": 0.009, "epochs": 3, "model__hidden": 8},
     workers=(2,),
     hidden=(8,),
@@ -91,7 +90,7 @@ class Setting:
 
     def graph(self) -> Graph:
         """The graph of what is timed inside the bench's own process."""
-        return sources.load(self.extent.graph, self.data_dir, seed=1)
+        return self.extent.graph.load(self.data_dir, seed=1)
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ PARTS = {
     ),
     "partition": Part(
         "seconds that vertex-cuts take",
-        lambda s: partition_lines(sources.load(s.extent.cut, s.data_dir, seed=1), s.rounds),
+        lambda s: partition_lines(s.extent.cut.load(s.data_dir, seed=1), s.rounds),
     ),
     "blocks": Part(
         "sampled blocks of a mini-batch, beside DGL's sampler",
