@@ -143,12 +143,10 @@ class Sancus(SeesOutput, BlockSystem):
         layers = range(1 if self.features == "once" else 0, self.num_layers)
         # State, by layer: Ht_j of every remote block; and what the rule compares with, Ht_i of the own block
         # under `variation_gap` and Ver(j) of every block under the epoch rules.
-        self.cache = {l: self.blocks.empty(self.widths[l]) for l in layers}
+        self.cache = {l: self.empty_blocks(self.widths[l]) for l in layers}
         by_gap = self.staleness == "variation_gap"
         self.own: dict[int, torch.Tensor | None] = dict.fromkeys(layers) if by_gap else {}
-        self.version = (
-            {} if by_gap else {l: [self.initial_version(j) for j in self.blocks.everyone] for l in layers}
-        )
+        self.version = {} if by_gap else {l: [self.initial_version(j) for j in self.everyone] for l in layers}
 
     def initial_version(self, j: int) -> int:
         """Ver(j) before epoch 0: block j is due in epoch 0, or in its turn at epoch j mod (bound + 1)."""
@@ -168,12 +166,12 @@ class Sancus(SeesOutput, BlockSystem):
         if self.comm.rank in active and layer in self.own:
             self.own[layer] = h.detach().clone()
             self.recorder.work(copied(h))
-        return self.blocks.embeddings(layer, h, self.cache[layer], active)
+        return self.broadcast(layer, "forward", h, self.cache[layer], active)
 
     def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
         """STALE(): the workers that are ACTIVE now, in rank order. Algorithms 4, 5 and 6."""
         if layer == 0 and self.features == "kept":
-            return self.blocks.everyone if self.epoch == 0 else []
+            return self.everyone if self.epoch == 0 else []
         if self.staleness == "variation_gap":
             # A gap that is not a number is within no bound.
             mine = self.epoch < self.warmup or not self.gap(layer, h) <= self.bound

@@ -28,7 +28,7 @@ import torch
 from harness.base.bounds import one_of, word
 from harness.core.quantise import row_bytes
 from harness.core.system import without_effect
-from systems.parts.blocks import BlockRows, Blocks, PendingBlocks
+from systems.parts.blocks import PendingBlocks
 from systems.parts.coded import coded, decoded, noise
 from systems.sancus import Sancus
 
@@ -55,10 +55,6 @@ class Sanqus(Sancus):
         why = f"at system.bits={AS_IT_IS} nothing is coded"
         return replace(common, ineffective=common.ineffective + without_effect(self, idle, why))
 
-    def setup(self, context):
-        super().setup(context)
-        self.blocks = CodedBlocks(self)
-
     def codes(self, layer: int, direction: str) -> bool:
         """Whether what a layer broadcasts is quantised."""
         if direction == "backward":
@@ -72,18 +68,10 @@ class Sanqus(Sancus):
             self.own[layer] = decoded(pending.own, h.shape[1], self.bits, h.dtype, self.recorder)
         return pending
 
-
-class CodedBlocks(Blocks):
-    """Blocks that are broadcast quantised; caches hold them decoded."""
-
-    def __init__(self, system: Sanqus):
-        super().__init__(system.comm, system.shard, system.device)
-        self.system = system
-
-    def start(self, blocks, roots, rows, layer, direction, purpose):
-        if not self.system.codes(layer, direction):
-            return super().start(blocks, roots, rows, layer, direction, purpose)
-        return PendingCoded(self.system, blocks, roots, rows, layer, direction, purpose)
+    def start(self, blocks, roots, layer, direction, purpose):
+        if not self.codes(layer, direction):
+            return super().start(blocks, roots, layer, direction, purpose)
+        return PendingCoded(self, blocks, roots, layer, direction, purpose)
 
 
 class PendingCoded(PendingBlocks):
@@ -97,7 +85,6 @@ class PendingCoded(PendingBlocks):
         system: Sanqus,
         blocks: list[torch.Tensor],
         roots: list[int],
-        rows: BlockRows,
         layer: int,
         direction: str,
         purpose: str,
@@ -111,7 +98,7 @@ class PendingCoded(PendingBlocks):
                 u = noise(system, system.epoch, layer, direction, block)
                 self.own = self.wires[comm.rank] = coded(block, bits, u, comm.recorder)
         flight = comm.broadcast_blocks(self.wires, roots, layer, direction, purpose)
-        super().__init__(comm, flight, blocks, rows, layer)
+        super().__init__(comm, flight, blocks, system.used[direction], layer)
 
     def wait(self) -> torch.Tensor:
         self.flight.wait()

@@ -52,13 +52,13 @@ class Skipg(BlockSystem):
     def before_epoch(self, epoch):
         due = epoch - self.version > self.bound
         self.version = epoch if due else self.version
-        self.active = self.blocks.everyone if due else []
+        self.active = self.everyone if due else []
         self.recorder.metric("active", due)
 
     def gathered(self, layer, delta):
         if layer not in self.deltas:
-            self.deltas[layer] = self.blocks.empty(delta.shape[1])
-        return self.blocks.deltas(layer, delta, self.deltas[layer], self.active)
+            self.deltas[layer] = self.empty_blocks(delta.shape[1])
+        return self.broadcast(layer, "backward", delta, self.deltas[layer], self.active)
 
     def state_dict(self):
         return {"deltas": self.deltas, "version": self.version}

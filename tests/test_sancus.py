@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from harness.comm.recorder import Recorder
 from harness.run.config import make_system
-from systems.parts.blocks import Blocks
+from systems.parts.blocks import BlockSystem
 from tests import systems
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
@@ -88,6 +88,6 @@ def test_two_caches_of_the_inputs_width_take_what_table_6_prints(vertices, width
     for parts, expected in zip((2, 4, 8), printed):
         sizes = [len(rows) for rows in np.array_split(np.arange(vertices), parts)]
         comm, shard = SimpleNamespace(rank=0), SimpleNamespace(sizes=sizes)
-        cache = Blocks.empty(SimpleNamespace(comm=comm, shard=shard, device="meta"), width)
+        cache = BlockSystem.empty_blocks(SimpleNamespace(comm=comm, shard=shard, device="meta"), width)
         held = 2 * sum(block.nbytes for block in cache)
         assert round(held / unit, 1) == expected

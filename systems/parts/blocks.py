@@ -47,87 +47,73 @@ class PendingBlocks:
             return found
 
 
-class Blocks:
-    """The graph as this worker sees it: P blocks of rows, its own always fresh, the others as last received.
+class BlockSystem(System[Shard, A]):
+    """A system that sees the graph as P blocks of rows, its own always fresh, the others as last received.
+    Whole blocks travel: those of H in the forward pass, of delta in the backward pass.
 
     everyone   the ACTIVE workers where nothing is skipped
     """
-
-    def __init__(self, comm: Comm, shard: Shard, device: torch.device):
-        self.comm, self.shard, self.device = comm, shard, device
-        self.everyone = list(range(comm.size))
-        # On a symmetric graph the out-edges lead where the in-edges come from.
-        self.halo_rows, self.out_rows = (
-            list(torch.as_tensor(edges.halo_rows).long().to(device).split(edges.halo_counts.tolist()))
-            for edges in (shard, shard.outward)
-        )
-        # By width: blocks that layers use in turn where nothing is cached; each overwrites them before it
-        # reads them.
-        self.scratch: dict[int, list[torch.Tensor]] = {}
-
-    def empty(self, width: int) -> list[torch.Tensor]:
-        """A cache: one uninitialised block [n_j, width] per worker, (P-1)/P N F floats; an empty one for the
-        worker itself."""
-        rows = [0 if j == self.comm.rank else int(size) for j, size in enumerate(self.shard.sizes)]
-        return [torch.empty(count, width, device=self.device) for count in rows]
-
-    def embeddings(
-        self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks"
-    ) -> PendingBlocks:
-        """Broadcast the own block h [n, F] of H; what is returned waits for the halo's rows [m, F]."""
-        return self.broadcast(h, cache, active, self.halo_rows, layer, "forward", purpose)
-
-    def deltas(self, layer: int, delta: torch.Tensor, cache=None, active=None) -> PendingBlocks:
-        """Broadcast the own block delta [n, F]; what is returned waits for the rows that this worker's
-        out-edges lead to."""
-        return self.broadcast(delta, cache, active, self.out_rows, layer, "backward", "deltas")
-
-    def features(self, x: torch.Tensor, form: str = "dense") -> torch.Tensor:
-        """The halo's features, fetched once; `form`: see `harness.comm.sparse`."""
-        if form != "dense":
-            sizes = [int(size) if j != self.comm.rank else 0 for j, size in enumerate(self.shard.sizes)]
-            found = fetch_rows(self.comm, [x] * self.comm.size, sizes, 0, "features", form)
-            return picked(list(found.split(sizes)), self.halo_rows)
-        return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
-
-    def broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
-        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), all posted together; the
-        blocks of others stay as cached. `cache` (None: nothing is kept) is written in place."""
-        if cache is None:
-            width = own.shape[1]
-            if width not in self.scratch:
-                self.scratch[width] = self.empty(width)
-            cache = self.scratch[width]
-        blocks = list(cache)
-        blocks[self.comm.rank] = own.detach().contiguous()
-        roots = self.everyone if active is None else active
-        return self.start(blocks, roots, rows, layer, direction, purpose)
-
-    def start(self, blocks, roots, rows, layer, direction, purpose) -> PendingBlocks:
-        """Start a broadcast of blocks[j] from each worker j in `roots`."""
-        flight = self.comm.broadcast_blocks(blocks, roots, layer, direction, purpose)
-        return PendingBlocks(self.comm, flight, blocks, rows, layer)
-
-
-class BlockSystem(System[Shard, A]):
-    """A system whose whole blocks travel: those of H in the forward pass, of delta in the backward pass."""
 
     passes: ClassVar = (GATHERED, GATHERED)
     refuses: ClassVar = Refuses(needed_rows="broadcasts whole blocks")
 
     def setup(self, context):
         super().setup(context)
-        self.blocks = Blocks(self.comm, self.shard, self.device)
+        self.everyone = list(range(self.comm.size))
+        # The rows in use: of H those of the halo, of delta those that this worker's out-edges lead to. On a
+        # symmetric graph the out-edges lead where the in-edges come from.
+        self.used: dict[str, BlockRows] = {
+            direction: list(
+                torch.as_tensor(edges.halo_rows).long().to(self.device).split(edges.halo_counts.tolist())
+            )
+            for direction, edges in (("forward", self.shard), ("backward", self.shard.outward))
+        }
+        # By width: blocks that layers use in turn where nothing is cached; each overwrites them before it
+        # reads them.
+        self.scratch: dict[int, list[torch.Tensor]] = {}
+
+    def empty_blocks(self, width: int) -> list[torch.Tensor]:
+        """A cache: one uninitialised block [n_j, width] per worker, (P-1)/P N F floats; an empty one for the
+        worker itself."""
+        rows = [0 if j == self.comm.rank else int(size) for j, size in enumerate(self.shard.sizes)]
+        return [torch.empty(count, width, device=self.device) for count in rows]
+
+    def broadcast(
+        self, layer: int, direction: str, own: torch.Tensor, cache=None, active=None, purpose: str = ""
+    ) -> PendingBlocks:
+        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), all posted together; the
+        blocks of others stay as cached. own [n, F]: this worker's. `cache` (None: nothing is kept) is written
+        in place. What is returned waits for the rows in use."""
+        if cache is None:
+            width = own.shape[1]
+            if width not in self.scratch:
+                self.scratch[width] = self.empty_blocks(width)
+            cache = self.scratch[width]
+        blocks = list(cache)
+        blocks[self.comm.rank] = own.detach().contiguous()
+        purpose = purpose or {"forward": "blocks", "backward": "deltas"}[direction]
+        return self.start(blocks, self.everyone if active is None else active, layer, direction, purpose)
+
+    def start(
+        self, blocks: list[torch.Tensor], roots: list[int], layer: int, direction: str, purpose: str
+    ) -> PendingBlocks:
+        """Start a broadcast of blocks[j] from each worker j in `roots`."""
+        flight = self.comm.broadcast_blocks(blocks, roots, layer, direction, purpose)
+        return PendingBlocks(self.comm, flight, blocks, self.used[direction], layer)
 
     def halo(self, layer, h):
-        return self.blocks.embeddings(layer, h)
+        return self.broadcast(layer, "forward", h)
 
     def input_halo(self, x):
-        return self.blocks.features(x, self.features_wire)
+        if self.features_wire == "dense":
+            return self.broadcast(0, "forward", x, self.empty_blocks(x.shape[1]), purpose="features").wait()
+        sizes = [int(size) if j != self.comm.rank else 0 for j, size in enumerate(self.shard.sizes)]
+        found = fetch_rows(self.comm, [x] * self.comm.size, sizes, 0, "features", self.features_wire)
+        return picked(list(found.split(sizes)), self.used["forward"])
 
     def gathered(self, layer: int, delta: torch.Tensor) -> Pending:
         """The rows of delta [n, F] that this worker's out-edges lead to."""
-        return self.blocks.deltas(layer, delta)
+        return self.broadcast(layer, "backward", delta)
 
     def propagate(self, layer, h, weight, dropout):
         assert isinstance(self.adjacency, Adjacency)
