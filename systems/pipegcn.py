@@ -30,14 +30,14 @@ from typing import ClassVar
 import torch
 
 from harness.base.bounds import number, word
-from harness.comm.crossing import Crossing
-from harness.comm.work import copied, moved
-from harness.core.system import Refuses, System, Traits, without_effect
+from harness.comm.work import copied
+from harness.core.system import Refuses, Traits, without_effect
+from systems.parts.coded import CodedSystem
 from systems.parts.pipeline import Pipe
 
 
 @dataclass
-class Pipegcn(System):
+class Pipegcn(CodedSystem):
     """smooth_features   true: stale features are averaged over epochs
     smooth_gradients   true: stale gradients are averaged over epochs
     momentum   m, the weight of the past in these averages
@@ -67,19 +67,21 @@ class Pipegcn(System):
                 self.pipes[direction][l] = Pipe(self.comm, l, direction, send, receive, held)
                 self.stale[direction][l] = torch.zeros(shape, device=self.device)
 
-    def halo(self, layer, h):
-        return StaleHalo(self, layer, h)
-
-    def advance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
-        """Put this epoch's boundary rows [s, F], or halo gradients [m, F], into the pipe. Returns what came
-        of the epoch before, smoothed if asked: the halo [m, F] to use, or the gradients [s, F] to add to
-        those of the boundary rows."""
+    def start(self, layer, direction, rows):
+        """Put this epoch's boundary rows, or halo gradients, into the pipe. Returns what came of the epoch
+        before, smoothed if asked: the halo to use, or the gradients to add to those of the boundary rows."""
         smooth = self.smooth_features if direction == "forward" else self.smooth_gradients
         stale, arrived = self.stale[direction][layer], self.pipes[direction][layer].push(rows, depth=1)
         if arrived is not None:
             stale.lerp_(arrived, 1 - self.momentum) if smooth else stale.copy_(arrived)
             self.recorder.work(copied(stale))
-        return stale
+        if direction == "backward":
+            return stale
+        self.recorder.work(copied(stale))
+        return stale.clone()
+
+    def finish(self, under_way, count, width, dtype):
+        return under_way
 
     def after_epoch(self, epoch):
         for pipe in self.pipes["backward"].values():
@@ -99,28 +101,3 @@ class Pipegcn(System):
         for pipes, saved in zip(self.pipes.values(), state["in_flight"]):
             for l, pipe in pipes.items():
                 pipe.load_state_dict(saved[l])
-
-
-class StaleHalo(Crossing):
-    """Forward, this epoch's boundary rows are sent when h is there, and the halo of the epoch before is used.
-    Backward, that halo's gradients go into the pipe, and those of the epoch before are added to h's."""
-
-    def __init__(self, system: Pipegcn, layer: int, h: torch.Tensor):
-        self.system = system
-        super().__init__(system.recorder, layer, h)
-
-    def send(self, h):
-        with self.recorder.inside("rest", "pack", self.layer):
-            packed = h.index_select(0, self.system.plans[self.layer].send_rows)
-            self.recorder.work(moved(packed))
-        self.rows = self.system.advance(self.layer, "forward", packed).clone()
-        self.recorder.work(copied(self.rows))
-
-    def take(self):
-        return self.rows
-
-    def send_back(self, g):
-        self.returned = self.system.advance(self.layer, "backward", g)
-
-    def take_back(self):
-        return self.system.plans[self.layer].send_rows, self.returned
