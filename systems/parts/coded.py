@@ -9,12 +9,14 @@ import torch
 from harness.comm.crossing import Crossing
 from harness.comm.recorder import Recorder
 from harness.comm.work import code, moved
+from harness.core.context import A
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise
 from harness.core.system import System
+from harness.data.partition.shard import Shard
 
 
-class CodedSystem(System):
+class CodedSystem(System[Shard, A]):
     """A system that says what is sent for the rows of a layer, and which rows stand for what arrived."""
 
     def setup(self, context):
@@ -40,7 +42,7 @@ class CodedSystem(System):
 class CodedHalo(Crossing):
     """An exchange of a layer's rows under way in both passes, in the form that the coder gives them."""
 
-    def __init__(self, coder: CodedSystem, layer: int, h: torch.Tensor):
+    def __init__(self, coder: CodedSystem[Any], layer: int, h: torch.Tensor):
         self.coder, self.width, self.dtype = coder, h.shape[1], h.dtype
         self.plan = coder.plans[layer]
         super().__init__(coder.recorder, layer, h)

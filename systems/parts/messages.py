@@ -32,9 +32,9 @@ from harness.core.features import precision, rows_times
 from harness.core.kernels.spmm import SparseOperator
 from harness.core.needed import PerLayer
 from harness.core.quantise import Code, ColumnCode, RowCode
-from harness.core.system import System, display_name
+from harness.core.system import display_name
 from harness.data.partition.shard import Csr, Shard
-from systems.parts.coded import CodedHalo
+from systems.parts.coded import CodedSystem
 from systems.parts.cover import Cover, least_cover, rows_alone
 
 
@@ -242,21 +242,6 @@ class CodedMessages(Messages):
         return self._codes[direction, width]
 
 
-class MessageHalo(CodedHalo):
-    """A layer's rows on their way, and their gradients back, as such messages."""
-
-    def __init__(self, system: Any, messages: Messages, h: torch.Tensor):
-        self.messages = messages
-        super().__init__(system, messages.layer, h)
-
-    def start(self, direction: str, rows: torch.Tensor) -> None:
-        self.direction = direction
-        self.messages.start(direction, rows)
-
-    def finish(self, count: int) -> torch.Tensor:
-        return self.messages.finish(self.direction)
-
-
 class _Served(torch.autograd.Function):
     """Both products and the exchange as one node of the autograd graph: where few rows are sent, a node for
     each would take longer than the work."""
@@ -302,7 +287,7 @@ def served(y: torch.Tensor, adjacency: MessageAdjacency, messages: Messages) -> 
 AS_THEY_ARE = 32
 
 
-class MessageSystem(System[Shard, PerLayer]):
+class MessageSystem(CodedSystem[PerLayer]):
     """A system whose hidden rows travel as messages, and under `features=refetch` its features.
 
     messages   "cover": the fewest rows and partial sums; "rows": rows alone
@@ -331,7 +316,7 @@ class MessageSystem(System[Shard, PerLayer]):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch, self.spares = 0, context.additive
+        self.spares = context.additive
         self.under_way: dict[int, Messages] = {}  # by layer
         if not context.matrix:
             return
@@ -357,9 +342,6 @@ class MessageSystem(System[Shard, PerLayer]):
         transformed = self.narrow and f_out - spared < f_in
         return transformed, spared if transformed else 0
 
-    def before_epoch(self, epoch):
-        self.epoch = epoch
-
     def propagate(self, layer, h, weight, dropout):
         a = self.adjacency.at(layer)
         assert isinstance(a, MessageAdjacency)
@@ -369,10 +351,17 @@ class MessageSystem(System[Shard, PerLayer]):
         return z if a.transformed else times(z, weight, self.recorder, a.fixed)
 
     def halo(self, layer, h):
-        plan = self.plans[layer]
-        if self.bits == AS_THEY_ARE:
-            return self.comm.exchange(plan, h, layer)
-        return MessageHalo(self, self.messages_of(layer, *plan.counts("forward")), h)
+        exact = self.bits == AS_THEY_ARE
+        return self.comm.exchange(self.plans[layer], h, layer) if exact else super().halo(layer, h)
+
+    def start(self, layer, direction, rows):
+        messages = self.messages_of(layer, *self.plans[layer].counts("forward"))
+        messages.start(direction, rows)
+        return messages, direction
+
+    def finish(self, under_way, count, width, dtype):
+        messages, direction = under_way
+        return messages.finish(direction)
 
     def messages_of(self, layer, send, receive):
         """What exchanges a layer's messages, as they are or coded: `send` and `receive` [P] of them to and
