@@ -3,6 +3,7 @@
 import math
 import subprocess
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,8 @@ from harness.core.architectures import Gcn
 from harness.core.kernels.tiling_measured import random_block
 from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
-from harness.dev.bench import cpu, lines, needed, order, parts, runs, spmm, start, systems
+from harness.dev.bench import cpu, lines, needed, parts, runs, spmm, systems
+from harness.dev.bench.runs import QUICK, Setting
 from tests.graphs import random_graph
 from tests.launching import Started
 
@@ -27,7 +29,7 @@ MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
     (1.0, 2.0, None, None), (float("nan"), None, 1.0, False),
 ])  # fmt: skip
 def test_a_missed_target_is_told(ours, peer, target, met):
-    line = lines.BenchLine("epoch", "x", ours, "s", peer, target)
+    line = lines.BenchLine("x", ours, "s", peer, target)
     assert line.met is met and line.row()["met"] is met
 
 
@@ -80,7 +82,7 @@ def test_systems_are_held_to_what_vanilla_computes_and_say_what_they_compute_mor
     monkeypatch.setattr(
         systems, "flops_per_epoch", lambda trace: 3.0 if trace.config["system"] == "cdfgnn" else 1.0
     )
-    found = {line.name.split()[0]: line for line in systems.system_lines(None, rounds=1)}
+    found = {line.name.split()[0]: line for line in systems.system_lines(Setting(None, None, 1, QUICK))}
     assert "distdgl" in systems.configured() and "distdgl" not in found, "it trains on mini-batches"
     assert {line.ratio for name, line in found.items() if name != "llcg"} == {1.0}
     assert found["llcg"].ratio < 1 and "of a step, " in found["llcg"].note
@@ -100,7 +102,9 @@ def test_four_workers_are_held_to_their_target_or_to_just_above_the_floor(preten
 
     monkeypatch.setattr(cpu, "floor", floor)
     graph = random_graph(40, 3, num_features=4, num_classes=2, seed=1)
-    found = {line.name.split(" / ")[0]: line for line in cpu.cpu_lines(graph, MODEL, None, 1, each=1)}
+    setting = Setting(None, None, 1, replace(QUICK, model=MODEL, rounds=1))
+    monkeypatch.setattr(Setting, "graph", lambda self: graph)
+    found = {line.name.split(" / ")[0]: line for line in cpu.cpu_lines(setting)}
     assert {line.ratio for line in found.values()} == {2.0}
     assert found["4 workers, once, metis"].target == 1.20, "the floor of 1.0 lies below"
     assert found["4 workers, refetch, metis"].target == pytest.approx(1.05 * 1.8)
@@ -135,20 +139,20 @@ def forked(place, monkeypatch):
 @pytest.mark.parametrize(
     "measured, more",
     [
-        (order.order_lines, {"workers": (2,), "hidden": (8,)}),
+        (cpu.order_lines, {}),
         (systems.system_lines, {"names": ["cdfgnn"]}),
         (systems.sampled_lines, {}),
     ],
     ids=["order", "system", "sampled"],
 )
 def test_lines_of_real_runs(folders, forked, measured, more):
-    found = measured(folders, rounds=1, **more, dataset__scale=0.009, epochs=3, model__hidden=8)
+    found = measured(Setting(folders, None, 1, QUICK), **more)
     assert found and all(line.ours > 0 and line.peer > 0 and np.isfinite(line.ratio) for line in found)
 
 
 @pytest.mark.nightly(30)
 def test_lean_lines_of_real_runs(folders, forked, real_data):
-    found = needed.lean_lines(folders, real_data, 1, ("cora",), epochs=3)
+    found = needed.lean_lines(Setting(folders, real_data, 1, QUICK), ("cora",))
     assert len(found) == 4 and all(line.ours > 0 and line.peer > 0 for line in found)
     few, many = found[0].note, found[2].note
     assert float(few.split("= ")[1]) < float(many.split("= ")[1]) <= 1
@@ -156,8 +160,8 @@ def test_lean_lines_of_real_runs(folders, forked, real_data):
 
 @pytest.mark.nightly(50)
 def test_start_lines_of_real_runs(folders):
-    whole, *stages = start.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
-    assert whole.target == start.TARGET_S and whole.ours == pytest.approx(sum(s.ours for s in stages))
+    whole, *stages = parts.start_lines(Setting(folders, None, 1, QUICK))
+    assert whole.target == parts.START_TARGET_S and whole.ours == pytest.approx(sum(s.ours for s in stages))
     assert all(np.isfinite(s.ours) for s in stages) and stages[-1].ours > 0
 
 
@@ -165,8 +169,7 @@ def test_start_lines_of_real_runs(folders):
 def test_the_floor_computes_the_products_of_a_run(folders, forked, monkeypatch):
     recorders = []
     monkeypatch.setattr(cpu, "Recorder", lambda: recorders.append(Recorder()) or recorders[-1])
-    setting = parts.Setting(folders, None, 1, parts.QUICK)
-    graph, keys = setting.graph(), parts.QUICK.runs
+    graph, keys = Setting(folders, None, 1, QUICK).graph(), QUICK.runs
     shards = list(build_shards(graph, assign(graph, "metis", 4, 1).astype(np.int32), 4))
     model = Gcn(layers=2, hidden=keys["model__hidden"], dropout=0.0)
     assert cpu.floor(shards, "refetch", model, epochs=3) > 0
@@ -177,8 +180,8 @@ def test_the_floor_computes_the_products_of_a_run(folders, forked, monkeypatch):
 
 @pytest.mark.nightly(50)
 def test_cuts_are_timed():
-    found = parts.PARTS["partition"].measure(parts.Setting(None, None, 1, parts.QUICK))
-    assert found and all(line.part == "partition" and math.isfinite(line.ours) for line in found)
+    found = parts.PARTS["partition"].measure(Setting(None, None, 1, QUICK))
+    assert found and all(math.isfinite(line.ours) for line in found)
 
 
 @pytest.mark.nightly(20)

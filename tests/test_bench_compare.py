@@ -23,7 +23,7 @@ from tests.launching import ROOT, Started
 
 
 def line(samples, name="x", unit="s", **more) -> lines.BenchLine:
-    return lines.BenchLine.of("epoch", name, unit, samples, **more)
+    return lines.BenchLine.of(name, unit, samples, **more)
 
 
 def judged(old, new, *margin, unit="s", busy=False):
@@ -70,14 +70,14 @@ def test_who_is_faster_one_way_is_slower_the_other(old, new, margin):
 
 
 def test_a_value_beside_zero_has_no_ratio():
-    assert lines.BenchLine("against", "x", 3, against.EXACT, 0).ratio is None
-    assert lines.BenchLine("against", "x", 0, against.EXACT, 0).ratio == 1
-    assert lines.BenchLine("against", "x", 3, against.EXACT, 0, target=1.0).met is False
+    assert lines.BenchLine("x", 3, against.EXACT, 0).ratio is None
+    assert lines.BenchLine("x", 0, against.EXACT, 0).ratio == 1
+    assert lines.BenchLine("x", 3, against.EXACT, 0, target=1.0).met is False
 
 
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
     path = tmp_path / "a.json"
-    found = [line(FAST, peer_samples=[1.9, 2.0, 2.1]), lines.BenchLine("epoch", "DGL", math.nan, "s")]
+    found = [line(FAST, peer_samples=[1.9, 2.0, 2.1]), lines.BenchLine("DGL", math.nan, "s")]
     lines.write(found, path, {"epoch": Load(before=1.0, after=2.0, others=0.25)})
     content = json.loads(path.read_text())
     assert content["lines"][0]["samples"] == FAST and content["lines"][0]["peer_samples"] == [1.9, 2.0, 2.1]
@@ -107,7 +107,7 @@ def measuring(monkeypatch):
 def test_a_missed_target_is_named_and_a_busy_machine_or_a_small_bench_is_not_judged(
     tmp_path, capsys, measuring, took, target, load, more, code
 ):
-    measuring([lines.BenchLine("partition", "cut", took, "s", target=target)], load)
+    measuring([lines.BenchLine("cut", took, "s", target=target)], load)
     path = tmp_path / "a.json"
     assert bench.main([*more, "--only", "partition", "--json", str(path)]) == code
     said = capsys.readouterr().out
@@ -116,7 +116,7 @@ def test_a_missed_target_is_named_and_a_busy_machine_or_a_small_bench_is_not_jud
     share = f"other processes took {load.others:.1%} of the CPUs' time"
     assert f"partition: load before {load.before:.1f}, after {load.after:.1f}; {share}" in said
     (written,) = json.loads(path.read_text())["lines"]
-    assert written["ours"] == took and written["busy"] == (load is BUSY)
+    assert written["part"] == "partition" and written["ours"] == took and written["busy"] == (load is BUSY)
 
 
 @pytest.mark.parametrize("words, said", [

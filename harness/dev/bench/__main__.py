@@ -21,8 +21,8 @@ from harness.comm.recorder import cpu_count
 from harness.dev.bench.against import MARGIN, against_lines, checkout, judge, keys_of, show
 from harness.dev.bench.lines import BenchLine, table, write
 from harness.dev.bench.load import Load, Watch
-from harness.dev.bench.parts import FULL, PARTS, QUICK, Setting
-from harness.dev.bench.runs import Folders
+from harness.dev.bench.parts import PARTS
+from harness.dev.bench.runs import FULL, QUICK, Folders, Setting
 from harness.results.environment import revision
 
 MISSED, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
@@ -120,7 +120,7 @@ def _beside(
     lines = against_lines(scratch, other, keys, asked.rounds)
     load = watch.load()
     for line in lines:
-        line.busy = load.busy
+        line.part, line.busy = "against", load.busy
         judge(line, asked.margin)
     write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
     console.say(str(load))
@@ -143,7 +143,7 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
         found = part.measure(setting)
         loads[name] = watch.load()
         for line in found:
-            line.busy = loads[name].busy
+            line.part, line.busy = name, loads[name].busy
             if not extent.targets:
                 line.target = None
         lines += found

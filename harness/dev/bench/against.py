@@ -18,8 +18,7 @@ from harness.base.places import ROOT
 from harness.base.terminal import Terminal
 from harness.base.words import key_values
 from harness.dev.bench.lines import NOT_JUDGED, BenchLine, table
-from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, seconds_per_epoch, train
-from harness.dev.bench.start import start_seconds
+from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, seconds_per_epoch, stages, train
 from harness.results.report.estimate import side_of_samples
 
 ALPHA = 0.05  # p-value below which a difference is taken for one
@@ -31,7 +30,7 @@ HERE, THERE = "here", "there"
 TIMES = {
     "epoch": ("s", lambda run: seconds_per_epoch(run.trace)),
     "epoch, all workers' CPU": ("CPU s", lambda run: cpu_per_epoch(run.trace)),
-    "command to first epoch": ("s", start_seconds),
+    "command to first epoch": ("s", lambda run: sum(stages(run).values())),
 }
 
 
@@ -96,13 +95,13 @@ def _lines(name: str, *sides: list[tuple[dict[str, float], dict[tuple, int]]]) -
     lines = []
     for what, (unit, _) in TIMES.items():
         seconds, others = ([times[what] for times, _ in runs] for runs in sides)
-        lines.append(BenchLine.of("against", f"{name}: {what}", unit, seconds, others))
+        lines.append(BenchLine.of(f"{name}: {what}", unit, seconds, others))
     # A line per layer, direction and purpose, so that bytes cannot move from one to another unseen.
     for kind in sorted({kind for runs in sides for _, each in runs for kind in each}):
         layer, direction, purpose = kind
         ours, theirs = ([each.get(kind, 0) for _, each in runs] for runs in sides)
         what = f"{name}: sent, layer {layer}, {direction}, {purpose}"
-        lines.append(BenchLine.of("against", what, EXACT, ours, theirs))
+        lines.append(BenchLine.of(what, EXACT, ours, theirs))
     return lines
 
 

@@ -36,7 +36,7 @@ def batch_lines(graph: Graph, hidden: int, rounds: int) -> list[BenchLine]:
     dgl = load_dgl()
     name = f"one worker, batches of {BATCH}, fan-outs {', '.join(map(str, FANOUTS))} / DGL"
     if dgl is None:
-        return [BenchLine.absent("batches", name, "s")]
+        return [BenchLine.absent(name, "s")]
     model = Sage(layers=len(FANOUTS), hidden=hidden, dropout=0.0)
     knobs = {"batch": BATCH, "fanouts": list(FANOUTS)}
     # It draws ahead, across epochs: there are more of them than are timed.
@@ -51,8 +51,8 @@ def batch_lines(graph: Graph, hidden: int, rounds: int) -> list[BenchLine]:
     fastest = min(peers, key=lambda each: statistics.median(samples[each]))
     ours_of, theirs, note = samples["ours"], samples[fastest], f"{fastest}, the faster"
     lines = [
-        BenchLine.of("batches", name, "s", ours_of, theirs, ABOUT_AS_FAST, note),
-        *(BenchLine.of("batches", f"{each} alone", "s", samples[each]) for each in peers),
+        BenchLine.of(name, "s", ours_of, theirs, ABOUT_AS_FAST, note),
+        *(BenchLine.of(f"{each} alone", "s", samples[each]) for each in peers),
     ]
     check_learning({"ours": ours.losses, **{name: peer.losses for name, peer in peers.items()}})
     return lines

@@ -36,7 +36,7 @@ def block_lines(graph: Graph, rounds: int) -> list[BenchLine]:
     name = f"{len(seeds)} seeds, fan-outs {', '.join(map(str, FANOUTS))}"
     dgl = load_dgl()
     if dgl is None:
-        return [BenchLine.absent("blocks", f"{name} / DGL", "ns per edge")]
+        return [BenchLine.absent(f"{name} / DGL", "ns per edge")]
     lines = []
     for threads in dict.fromkeys((1, cpu_count())):
         theirs, their_edges = dgl_sampler(dgl, graph, seeds, threads)
@@ -45,7 +45,7 @@ def block_lines(graph: Graph, rounds: int) -> list[BenchLine]:
         peer = [1e9 * each / their_edges for each in seconds["dgl"]]
         said = f"{name} / DGL on {threads} thread{'s' * (threads > 1)}"
         held = NO_SLOWER if threads == 1 else None
-        lines.append(BenchLine.of("blocks", said, "ns per edge", took, peer, held, f"{edges:,} edges"))
+        lines.append(BenchLine.of(said, "ns per edge", took, peer, held, f"{edges:,} edges"))
     return lines
 
 

@@ -4,10 +4,14 @@ An epoch is forward, loss, backward and Adam's step; no evaluation, no dropout. 
 of the library would keep: PyG its normalised adjacency (`cached=True`), DGL its sparse formats. Ours is timed
 twice: `refetch` computes A X W from the raw features in every epoch, as the peers do; `once` keeps the static
 product A X.
+
+Tilings and costs of products are measured once per process, as `harness.run.products` measures them for a
+run, and not taken from a cache, whose values may come from a quieter minute.
 """
 
+import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,15 +25,18 @@ from harness.base.errors import package
 from harness.base.heap import keep_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
+from harness.core import order_measured
 from harness.core.config import ModelConfig
+from harness.core.kernels import tiling_measured
 from harness.core.kernels.spmm import NumbaKernel
+from harness.core.kernels.tiling import Tilings, Timed, shape_class
 from harness.core.optimisers import Adam, Optimiser
+from harness.core.order import FIXED, Costs, Order
 from harness.core.trainer import Trainer
 from harness.data.graph import Graph
 from harness.data.partition.build import build_shards
-from harness.data.partition.shard import Shard
+from harness.data.partition.shard import Csr, Shard
 from harness.dev.bench.lines import BenchLine, interleaved
-from harness.dev.bench.products import order_of, tilings_of
 from harness.run.config import make_system
 
 CPU = torch.device("cpu")
@@ -37,6 +44,30 @@ TOLERANCE = 1e-3  # of every loss that is compared, relative
 EXACT = "systems.vanilla.Vanilla"
 TARGETS = {"refetch": 0.75, "once": 0.40}  # largest ratio to DGL's epoch, by `features`
 PYG_TARGET = 1.0
+_timed = functools.cache(tiling_measured.measure)
+
+
+def tilings_of(*blocks: Csr) -> Tilings:
+    """The tilings of these blocks' shape classes, and of their adjoints'."""
+    shapes = [(block.num_rows, block.num_columns, block.num_entries) for block in blocks]
+    shapes += [(columns, rows, entries) for rows, columns, entries in shapes]
+    return _tilings({name for shape in shapes if (name := shape_class(*shape))})
+
+
+def order_of(shard: Shard) -> Order:
+    """The order of A X W by what products cost here; by the fixed table for a shard with fewer entries than
+    LEAST_ENTRIES, where no choice pays."""
+    return Order(costs=_costs() if shard.inner_edges.num_entries >= order_measured.LEAST_ENTRIES else FIXED)
+
+
+def _tilings(classes: Iterable[str]) -> Tilings:
+    found: dict[str, Sequence[Timed]] = {name: _timed(*map(int, name.split("x"))) for name in sorted(classes)}
+    return Tilings(found)
+
+
+@functools.cache
+def _costs() -> Costs:
+    return order_measured.measure(NumbaKernel(_tilings(order_measured.classes())))
 
 
 def whole(graph: Graph) -> Shard:
@@ -95,27 +126,31 @@ class Ours:
 
 
 class Peer:
-    """A stack of another library's convolutions, begun with `weights` [(W [f_in, f_out], bias [f_out])]."""
+    """A stack of another library's convolutions.
+
+    apply   computes a layer's output [V, f_out] from the layer and its input [V, f_in]
+    """
 
     def __init__(
         self,
-        forward: Callable[[torch.Tensor], torch.Tensor],
-        parameters: list[torch.nn.Parameter],
+        layers: list[torch.nn.Module],
+        apply: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor],
         shard: Shard,
         optimiser: Optimiser,
         device: torch.device = CPU,
     ):
-        self.forward, self.x = forward, torch.as_tensor(shard.features).to(device)
+        self.layers, self.apply = layers, apply
+        self.x = torch.as_tensor(shard.features).to(device)
         self.train = torch.as_tensor(shard.train).nonzero().squeeze(1).to(device)
         labels = torch.as_tensor(shard.labels).to(device)
         self.multilabel = labels.ndim == 2
         self.labels = labels[self.train].float() if self.multilabel else labels[self.train].long()
-        self.optimiser = optimiser.make(parameters, optimiser.lr)
+        self.optimiser = optimiser.make([p for layer in layers for p in layer.parameters()], optimiser.lr)
         self.losses: list[float] = []
 
     def __call__(self) -> None:
         self.optimiser.zero_grad()
-        score = self.forward(self.x)[self.train]
+        score = self.forward()[self.train]
         loss = (
             F.binary_cross_entropy_with_logits(score, self.labels)
             if self.multilabel
@@ -125,10 +160,16 @@ class Peer:
         self.optimiser.step()
         self.losses.append(float(loss.detach()))
 
+    def forward(self) -> torch.Tensor:
+        h = self.x
+        for layer in self.layers[:-1]:
+            h = torch.relu(self.apply(layer, h))
+        return self.apply(self.layers[-1], h)
+
     @torch.no_grad()
     def logits(self) -> torch.Tensor:
         """[V, C] under the current weights."""
-        return self.forward(self.x)
+        return self.forward()
 
 
 @contextmanager
@@ -141,7 +182,8 @@ def unwarned() -> Iterator[None]:
 
 @unwarned()
 def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: torch.device = CPU) -> Peer:
-    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather, scatter) or "csr", a torch.sparse matrix."""
+    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather, scatter) or "csr", a torch.sparse matrix; begun
+    with `weights` [(W [f_in, f_out], bias [f_out])]."""
     GCNConv = package("torch_geometric.nn", "peers").GCNConv
     block = shard.inner_edges
     if form == "csr":
@@ -162,9 +204,7 @@ def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: tor
         for layer, (weight, bias) in zip(layers, weights):
             layer.lin.weight.copy_(weight.t())
             layer.bias.copy_(bias)
-    return Peer(
-        _stack(layers, lambda layer, h: layer(h, edges)), _parameters(layers), shard, optimiser, device
-    )
+    return Peer(layers, lambda layer, h: layer(h, edges), shard, optimiser, device)
 
 
 def dgl_peer(shard: Shard, weights, optimiser: Optimiser, device: torch.device = CPU) -> Peer | None:
@@ -185,22 +225,7 @@ def dgl_peer(shard: Shard, weights, optimiser: Optimiser, device: torch.device =
         for layer, (weight, bias) in zip(layers, weights):
             layer.weight.copy_(weight)
             layer.bias.copy_(bias)
-    return Peer(
-        _stack(layers, lambda layer, h: layer(graph, h)), _parameters(layers), shard, optimiser, device
-    )
-
-
-def _stack(layers, apply) -> Callable[[torch.Tensor], torch.Tensor]:
-    def forward(h: torch.Tensor) -> torch.Tensor:
-        for layer in layers[:-1]:
-            h = torch.relu(apply(layer, h))
-        return apply(layers[-1], h)
-
-    return forward
-
-
-def _parameters(layers) -> list[torch.nn.Parameter]:
-    return [parameter for layer in layers for parameter in layer.parameters()]
+    return Peer(layers, lambda layer, h: layer(graph, h), shard, optimiser, device)
 
 
 def both_ways(
@@ -219,7 +244,6 @@ def cpu_peers(shard: Shard, weights, optimiser: Optimiser) -> dict[str, Peer]:
 
 @unwarned()
 def beside(
-    part: str,
     ours: Mapping[str, Ours],
     peers: Mapping[str, Peer],
     rounds: int,
@@ -238,9 +262,7 @@ def beside(
     seconds = interleaved({name: partial(timed, run, device) for name, run in everybody.items()}, rounds)
     check_losses(next(iter(ours.values())), everybody, checked or rounds)
     lines = [
-        BenchLine.of(
-            part, f"{how} / {peer}", "s", seconds[how], seconds[peer], targets.get((how, peer)), note
-        )
+        BenchLine.of(f"{how} / {peer}", "s", seconds[how], seconds[peer], targets.get((how, peer)), note)
         for how in ours
         for peer in peers
     ]
@@ -263,8 +285,8 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int) -> list[BenchLine
     peers = cpu_peers(shard, next(iter(ours.values())).weights(), Adam())
     targets = {(name, "DGL"): target for name, target in zip(ours, TARGETS.values())}
     targets |= dict.fromkeys(((name, "PyG") for name in ours), PYG_TARGET)
-    lines, _ = beside("epoch", ours, peers, rounds, targets)
-    return lines if "DGL" in peers else [*lines, BenchLine.absent("epoch", "DGL", "s")]
+    lines, _ = beside(ours, peers, rounds, targets)
+    return lines if "DGL" in peers else [*lines, BenchLine.absent("DGL", "s")]
 
 
 def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:

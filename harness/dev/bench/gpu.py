@@ -32,7 +32,7 @@ def gpu_lines(
     """
     if device is None:
         if not torch.cuda.is_available():
-            return [BenchLine.absent("gpu", "an epoch", "s", "no CUDA device is visible")]
+            return [BenchLine.absent("an epoch", "s", "no CUDA device is visible")]
         device = torch.device("cuda")
     shard = whole(graph)
     lines: list[BenchLine] = []
@@ -53,17 +53,17 @@ def gpu_lines(
         except Exception as error:  # of whatever class the peer raises where it lacks the device
             why = (str(error).splitlines() or [type(error).__name__])[0]
         if name not in peers:
-            lines.append(BenchLine.absent("gpu", name, "s", why))
-    found, seconds = beside("gpu", ours, peers, rounds, {}, device=device, checked=CHECKED)
+            lines.append(BenchLine.absent(name, "s", why))
+    found, seconds = beside(ours, peers, rounds, {}, device=device, checked=CHECKED)
     lines += found
     product_rate, copy_rate = max(product_rates(device)), max(copy_rates(device))
     note = f"a product does {product_rate / 1e12:.3g} TFLOP/s, a copy {copy_rate / 1e9:.3g} GB/s"
     for how, run in ours.items():
         least = floor(run, product_rate, copy_rate)
-        lines.append(BenchLine.of("gpu", f"{how} / floor", "s", seconds[how], [least], None, note))
+        lines.append(BenchLine.of(f"{how} / floor", "s", seconds[how], [least], None, note))
     if device.type == "cuda":
-        lines.append(BenchLine("gpu", "peak allocated", torch.cuda.max_memory_allocated(device) / 1e6, "MB"))
-        lines.append(BenchLine("gpu", "peak reserved", torch.cuda.max_memory_reserved(device) / 1e6, "MB"))
+        lines.append(BenchLine("peak allocated", torch.cuda.max_memory_allocated(device) / 1e6, "MB"))
+        lines.append(BenchLine("peak reserved", torch.cuda.max_memory_reserved(device) / 1e6, "MB"))
     return lines
 
 

@@ -28,17 +28,16 @@ class BenchLine:
     and ours is not. `target` is the largest good ratio (of `ours` itself where there is no ratio); None where
     nothing is promised.
 
-    part           one of `harness.dev.bench.parts.PARTS`, or "against"
     unit           of both values
     note           what a reader needs to judge the line
     samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
     peer_samples   every measurement that `peer` summarises
+    part           one of `harness.dev.bench.parts.PARTS`, or "against"; set with `busy`, once all is measured
     busy           whether the machine was too busy to judge the line
     word, failed   beside another revision: how the line changed ("faster", "slower", "no difference", "too
                    few samples", "equal" or "differ"), and whether that fails the comparison
     """
 
-    part: str
     name: str
     ours: float
     unit: str
@@ -47,6 +46,7 @@ class BenchLine:
     note: str = ""
     samples: Sequence[float] = ()
     peer_samples: Sequence[float] = ()
+    part: str = ""
     busy: bool = False
     word: str = ""
     failed: bool = False
@@ -54,7 +54,6 @@ class BenchLine:
     @classmethod
     def of(
         cls,
-        part: str,
         name: str,
         unit: str,
         samples: Sequence[float],
@@ -64,15 +63,14 @@ class BenchLine:
     ) -> BenchLine:
         """The medians of what was measured on either side."""
         peer = statistics.median(peer_samples) if peer_samples else None
-        return cls(
-            part, name, statistics.median(samples), unit, peer, target, note, samples, tuple(peer_samples)
-        )
+        ours = statistics.median(samples)
+        return cls(name, ours, unit, peer, target, note, samples, tuple(peer_samples))
 
     @classmethod
-    def absent(cls, part: str, name: str, unit: str, why: str = "dgl cannot be loaded here") -> BenchLine:
+    def absent(cls, name: str, unit: str, why: str = "dgl cannot be loaded here") -> BenchLine:
         """A line for what cannot be measured here. It has no target: a peer that is missing is no target
         missed."""
-        return cls(part, name, math.nan, unit, note=f"{why}: not measured")
+        return cls(name, math.nan, unit, note=f"{why}: not measured")
 
     @property
     def ratio(self) -> float | None:
@@ -101,6 +99,7 @@ class BenchLine:
         """The line as JSON has it: `word` and `failed` only where it is compared with another revision."""
         left_out = () if self.word else ("word", "failed")
         return {
+            "part": self.part,
             **{name: value for name, value in vars(self).items() if name not in left_out},
             "ratio": self.ratio,
             "met": self.met,

@@ -21,7 +21,7 @@ from harness.data.graph import Graph
 from harness.data.sources import Source
 from harness.dev.bench.epoch import Ours, beside, cpu_peers, whole
 from harness.dev.bench.lines import BenchLine
-from harness.dev.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, train
+from harness.dev.bench.runs import Finished, Setting, cpu_per_epoch, in_turn, train
 from harness.results.reader import Trace
 
 LEAN, REFERENCE = "lean", "vanilla"
@@ -49,24 +49,23 @@ def share(trace: Trace, layer: int = 1) -> float | None:
     return float(found.value.sum()) / trace.shards["vertices"] if len(found) else None
 
 
-def lean_lines(
-    folders: Folders, data_dir: Path, rounds: int, graphs: Iterable[str] = GRAPHS, **keys
-) -> list[BenchLine]:
-    """CPU seconds per epoch of all 4 workers, `lean` over `vanilla` with `features=once`, the study's model.
-    A graph whose files are not in `data_dir` has one line that says so: nothing is downloaded."""
+def lean_lines(s: Setting, graphs: Iterable[str] = GRAPHS) -> list[BenchLine]:
+    """CPU seconds per epoch of all 4 workers, `lean` over `vanilla` with `features=once`, the study's model;
+    behind them `alone_lines`, where lines are held to targets. A graph whose files are not in `s.data_dir`
+    has one line that says so: nothing is downloaded."""
     lines = []
     for graph in graphs:
-        if not real.present(graph, data_dir):
-            lines.append(BenchLine.absent("lean", graph, "CPU s", f"{graph} is not in --data-dir {data_dir}"))
+        if not real.present(graph, s.data_dir):
+            lines.append(BenchLine.absent(graph, "CPU s", f"{graph} is not in --data-dir {s.data_dir}"))
             continue
         for split, partition in product(GRAPHS[graph], PARTITIONS):
-            of = {"dataset": graph, "dataset__split": split, "data_dir": data_dir.resolve()}
+            of = {"dataset": graph, "dataset__split": split, "data_dir": s.data_dir.resolve()}
             case = {"gpus": 4, "partition": partition, "model__hidden": 64, "model__dropout": 0.5, **of}
-            lines.append(_beside(folders, rounds, f"{graph}, {split}, {partition}", {**case, **keys}))
-    return lines
+            lines.append(_beside(s, f"{graph}, {split}, {partition}", {**case, **s.on_real}))
+    return [*lines, *(alone_lines(s.data_dir, s.extent.rounds) if s.extent.targets else [])]
 
 
-def _beside(folders: Folders, rounds: int, name: str, case: dict) -> BenchLine:
+def _beside(s: Setting, name: str, case: dict) -> BenchLine:
     """The line of one graph, split and partition, with |R_1| / V in its note."""
     shares: list[float] = []
 
@@ -75,25 +74,25 @@ def _beside(folders: Folders, rounds: int, name: str, case: dict) -> BenchLine:
             shares.append(of)
         return cpu_per_epoch(run.trace)
 
-    runs = {system: partial(train, folders, system=system, **case) for system in (LEAN, REFERENCE)}
-    found = in_turn(runs, rounds, read)
+    runs = {system: partial(train, s.folders, system=system, **case) for system in (LEAN, REFERENCE)}
+    found = in_turn(runs, s.rounds, read)
     target = TARGETS.get((case["dataset"], case["dataset__split"]), ANY)
     note = f"|R_1| / V = {shares[0]:.3f}"
     what = f"{LEAN} / {REFERENCE}, {name}"
-    return BenchLine.of("lean", what, "CPU s", found[LEAN], found[REFERENCE], target, note)
+    return BenchLine.of(what, "CPU s", found[LEAN], found[REFERENCE], target, note)
 
 
-def alone_lines(data_dir: Path, rounds: int, hidden: int = 64) -> list[BenchLine]:
+def alone_lines(data_dir: Path, rounds: int) -> list[BenchLine]:
     """Seconds of one worker's epoch with `rows=needed features=once` over DGL's and PyG's, all cores."""
     lines = []
     for dataset, target in ALONE:
         name = f"{dataset.name}, {dataset.split}"
         if dataset.source == "real" and not real.present(dataset.name, data_dir):
             why = f"{dataset.name} is not in --data-dir {data_dir}"
-            lines.append(BenchLine.absent("lean", name, "s", why))
+            lines.append(BenchLine.absent(name, "s", why))
         else:
             graph = dataset.load(data_dir, seed=1)
-            lines += beside_peers(graph, name, rounds, hidden, target)
+            lines += beside_peers(graph, name, rounds, 64, target)
     return lines
 
 
@@ -106,5 +105,5 @@ def beside_peers(graph: Graph, name: str, rounds: int, hidden: int, target: floa
     ours = Ours(shard, model, optimiser, "once", rows="needed")
     peers = cpu_peers(shard, ours.weights(), optimiser)
     note = f"|R_1| / V = {ours.trainer.cut.taken[1] / graph.num_vertices:.3f}"
-    lines, _ = beside("lean", {name: ours}, peers, rounds, {(name, "DGL"): target}, note)
-    return lines if "DGL" in peers else [*lines, BenchLine.absent("lean", f"{name} / DGL", "s")]
+    lines, _ = beside({name: ours}, peers, rounds, {(name, "DGL"): target}, note)
+    return lines if "DGL" in peers else [*lines, BenchLine.absent(f"{name} / DGL", "s")]

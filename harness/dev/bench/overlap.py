@@ -10,23 +10,15 @@ is a wait for a slower worker's computing. The spans of all workers tell the two
 operation ids and a clock.
 """
 
-import multiprocessing
 import statistics
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch.multiprocessing import start_processes
 
-from harness.base.scratch import scratch
 from harness.comm.comm import Comm
-from harness.comm.group import process_group
-from harness.comm.meeting import Meeting
-from harness.comm.members import WorkerPlace
 from harness.comm.recorder import Recorder
 from harness.comm.transport import Transfer
 from harness.core.config import ModelConfig
@@ -37,6 +29,7 @@ from harness.data.partition.assign import assign
 from harness.data.partition.build import build_shards
 from harness.data.partition.shard import Shard
 from harness.dev.bench.lines import BenchLine
+from harness.dev.conformance.pool import WorkerPool
 from harness.run.config import make_system
 from harness.run.runner import configured
 
@@ -103,19 +96,18 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
         what = f"{name}: exposed / communication of half of compute"
         exposed, busy = epochs.exposed.tolist(), (epochs.bytes / rate).tolist()
         target = TARGET if name in HELD else None
-        lines.append(BenchLine.of("overlap", what, "s", exposed, busy, target, note))
+        lines.append(BenchLine.of(what, "s", exposed, busy, target, note))
     return lines
 
 
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, pd.DataFrame]:
     """The rate of the slowed link, in bytes per second, and what was `measured` over it."""
-    multiprocessing.set_forkserver_preload([__name__, "harness.run.preload"])
-    with scratch() as folder:
-        start_processes(
-            _work, (shards, block, model, str(folder)), nprocs=len(shards), start_method="forkserver"
-        )
-        workers = [torch.load(folder / f"{rank}.pt") for rank in range(len(shards))]
-    return workers[0]["rate"], measured(workers)
+    pool = WorkerPool(len(shards), preload=[__name__])
+    try:
+        answers = pool.run(_work, len(shards), block, model, per_worker=shards, transport="auto")
+    finally:
+        pool.close()
+    return answers[0][0], measured([found for _, found in answers])
 
 
 def measured(workers: list[dict[str, list]]) -> pd.DataFrame:
@@ -139,19 +131,17 @@ def measured(workers: list[dict[str, list]]) -> pd.DataFrame:
     return pd.DataFrame(epochs) / len(workers)
 
 
-def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:
-    torch.set_num_threads(1)
-    meeting = Meeting(rank, len(shards), str(Path(folder) / "meeting"))
-    with process_group(meeting, WorkerPlace.on_cpu(rank, len(shards))) as transport:
+def _work(
+    comm: Comm, block: dict[str, Any], model: ModelConfig, shard: Shard
+) -> tuple[float, dict[str, list]]:
+    """The rate of the slowed link, and what was observed over it."""
 
-        def passed(rate: float) -> tuple[dict[str, list], Comm]:
-            comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)
-            system, optimiser = make_system(block), Adam()
-            return observe(Trainer(shards[rank], comm, system, model, optimiser, seed=1, epochs=EPOCHS)), comm
+    def passed(rate: float) -> tuple[dict[str, list], Comm]:
+        link = SlowLink(comm.rank, comm.size, comm.device, Recorder(), comm.transport, rate=rate)
+        return observe(Trainer(shard, link, make_system(block), model, Adam(), seed=1, epochs=EPOCHS)), link
 
-        rate = slowed(*passed(float("inf")))
-        slow, _ = passed(rate)
-    torch.save({**slow, "rate": rate}, Path(folder) / f"{rank}.pt")
+    rate = slowed(*passed(float("inf")))
+    return rate, passed(rate)[0]
 
 
 def slowed(fast: dict[str, list], comm: Comm) -> float:

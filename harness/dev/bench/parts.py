@@ -2,95 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-import torch
-
-from harness.core.architectures import Gcn
-from harness.data.graph import Graph
-from harness.data.sources import Source
+from harness.data.partition.config import EDGE_METHODS
+from harness.data.partition.vertexcut import assign_edges
 from harness.dev.bench.batches import batch_lines
 from harness.dev.bench.blocks import block_lines
-from harness.dev.bench.cpu import cpu_lines
+from harness.dev.bench.cpu import cpu_lines, order_lines
 from harness.dev.bench.epoch import epoch_lines
 from harness.dev.bench.gpu import gpu_lines
-from harness.dev.bench.lines import BenchLine
-from harness.dev.bench.needed import alone_lines, lean_lines
-from harness.dev.bench.order import order_lines
+from harness.dev.bench.lines import BenchLine, interleaved
+from harness.dev.bench.needed import lean_lines
 from harness.dev.bench.overlap import overlap_lines
-from harness.dev.bench.partition import partition_lines
-from harness.dev.bench.runs import Folders
-from harness.dev.bench.spmm import CURVE, spmm_lines
-from harness.dev.bench.start import start_lines
+from harness.dev.bench.runs import Setting, stages, train
+from harness.dev.bench.spmm import spmm_lines
 from harness.dev.bench.systems import bag_lines, sampled_lines, system_lines
 
-
-@dataclass(frozen=True)
-class Extent:
-    """How much is measured.
-
-    graph, model      of what is timed inside the bench's own process
-    cut               the graph that part partition cuts
-    runs              keys of whole runs, beyond those of `harness.dev.bench.runs.train`
-    workers, hidden   that part order tries
-    entries           of the graphs with uniform neighbours
-    rounds            of an epoch inside the process; the sparse product has half as many again, parts blocks
-                      and gpu have twice as many
-    targets           whether lines are held to targets
-    """
-
-    graph: Source
-    model: Gcn
-    cut: Source
-    runs: dict[str, Any]
-    workers: tuple[int, ...]
-    hidden: tuple[int, ...]
-    entries: tuple[float, ...]
-    rounds: int
-    targets: bool
-
-
-FULL = Extent(
-    graph=Source(name="reddit", source="twin", scale=0.05),
-    model=Gcn(layers=2, hidden=128, dropout=0.0),
-    cut=Source(name="reddit", source="twin", scale=0.1753),  # 10^7 undirected edges
-    runs={},
-    workers=(2, 4),
-    hidden=(64, 128, 256),
-    entries=CURVE,
-    rounds=10,
-    targets=True,
-)
-QUICK = Extent(
-    graph=Source(name="reddit", source="twin", scale=0.009),
-    model=Gcn(layers=2, hidden=16, dropout=0.0),
-    cut=Source(name="reddit", source="twin", scale=0.009),
-    runs={"dataset__scale": 0.009, "epochs": 3, "model__hidden": 8},
-    workers=(2,),
-    hidden=(8,),
-    entries=(1e4, 1e5),
-    rounds=2,
-    targets=False,
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """folders    where whole runs go, and the cache they share
-    data_dir   where real graphs are looked for
-    rounds     of whole runs
-    device     of part gpu; None: CUDA's, or a line that says why there is none"""
-
-    folders: Folders
-    data_dir: Path
-    rounds: int
-    extent: Extent
-    device: torch.device | None = None
-
-    def graph(self) -> Graph:
-        """The graph of what is timed inside the bench's own process."""
-        return self.extent.graph.load(self.data_dir, seed=1)
+START_TARGET_S, WORKERS = 1.5, 4
+CUT_TARGET_S, CUT_INTO = 60.0, 8
 
 
 @dataclass(frozen=True)
@@ -101,53 +30,46 @@ class Part:
     measure: Callable[[Setting], list[BenchLine]]
 
 
-def _order(s: Setting) -> list[BenchLine]:
-    extent = s.extent
-    return order_lines(s.folders, s.rounds, extent.workers, extent.hidden, **extent.runs)
+def start_lines(s: Setting) -> list[BenchLine]:
+    """Seconds from the command to the end of the first epoch, with warm caches: in all, and in stages."""
+    case = {"gpus": WORKERS, "epochs": 2, "system__features": "once", **s.extent.runs}
+    run = partial(train, s.folders, **case)
+    run()  # makes shards and compiles loops
+    found = [stages(run()) for _ in range(s.rounds)]
+    whole = [sum(each.values()) for each in found]
+    return [
+        BenchLine.of(f"command to first epoch, {WORKERS} workers", "s", whole, target=START_TARGET_S),
+        *(BenchLine.of(f"  of it {stage}", "s", [each[stage] for each in found]) for stage in found[0]),
+    ]
 
 
-def _on_real(s: Setting) -> dict[str, Any]:
-    """Keys of runs on a real graph, which has no scale."""
-    return {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
-
-
-def _lean(s: Setting) -> list[BenchLine]:
-    alone = alone_lines(s.data_dir, s.extent.rounds) if s.extent.targets else []
-    return [*lean_lines(s.folders, s.data_dir, s.rounds, **_on_real(s)), *alone]
+def partition_lines(s: Setting) -> list[BenchLine]:
+    """Seconds that each vertex-cut partitioner takes for a graph's edges, held to CUT_TARGET_S."""
+    graph = s.extent.cut.load(s.data_dir, seed=1)
+    edges = len(assign_edges(graph, EDGE_METHODS[0], CUT_INTO, 1).owner)
+    cuts = {method: partial(assign_edges, graph, method, CUT_INTO, 1) for method in EDGE_METHODS}
+    return [
+        BenchLine.of(f"{method}: {edges:,} edges into {CUT_INTO}", "s", seconds, target=CUT_TARGET_S)
+        for method, seconds in interleaved(cuts, s.rounds, warm_up=0).items()
+    ]
 
 
 # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
 PARTS = {
-    "start": Part(
-        "seconds from command to first epoch, in stages",
-        lambda s: start_lines(s.folders, s.rounds, **s.extent.runs),
+    "start": Part("seconds from command to first epoch, in stages", start_lines),
+    "order": Part("the chosen order of A X W, beside both orders forced", order_lines),
+    "systems": Part("what each system computes, beside vanilla", system_lines),
+    "cpu": Part("CPU of four workers, beside one worker's, and its floor", cpu_lines),
+    "sampled": Part("an epoch of bns at rate 0.1, beside vanilla's", sampled_lines),
+    "bags": Part("epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's", bag_lines),
+    "lean": Part(
+        "training on the needed rows (graphs in --data-dir), beside vanilla's and DGL's", lean_lines
     ),
-    "order": Part("the chosen order of A X W, beside both orders forced", _order),
-    "systems": Part(
-        "what each system computes, beside vanilla",
-        lambda s: system_lines(s.folders, s.rounds, **s.extent.runs),
-    ),
-    "cpu": Part(
-        "CPU of four workers, beside one worker's, and its floor",
-        lambda s: cpu_lines(s.graph(), s.extent.model, s.folders, s.rounds, s.extent.rounds, **s.extent.runs),
-    ),
-    "sampled": Part(
-        "an epoch of bns at rate 0.1, beside vanilla's",
-        lambda s: sampled_lines(s.folders, s.rounds, **s.extent.runs),
-    ),
-    "bags": Part(
-        "epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's",
-        lambda s: bag_lines(s.folders, s.data_dir, s.rounds, **_on_real(s)),
-    ),
-    "lean": Part("training on the needed rows (graphs in --data-dir), beside vanilla's and DGL's", _lean),
     "overlap": Part(
         "communication that pipelined systems still wait for, over a slowed link",
         lambda s: overlap_lines(s.graph(), s.extent.model),
     ),
-    "partition": Part(
-        "seconds that vertex-cuts take",
-        lambda s: partition_lines(s.extent.cut.load(s.data_dir, seed=1), s.rounds),
-    ),
+    "partition": Part("seconds that vertex-cuts take", partition_lines),
     "blocks": Part(
         "sampled blocks of a mini-batch, beside DGL's sampler",
         lambda s: block_lines(s.graph(), s.extent.rounds * 2),

@@ -1,4 +1,4 @@
-"""Whole runs that the bench starts, in turn, and what is read from each.
+"""How much the bench measures; whole runs that it starts, in turn, and what is read from each.
 
 Every run is `python -m harness ...` in a process of its own, which besides says when it had imported
 everything; the other values come from its trace.
@@ -12,11 +12,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
+import torch
 
 from harness.base.errors import InputError
+from harness.core.architectures import Gcn
+from harness.data.graph import Graph
+from harness.data.sources import Source
 from harness.results.reader import Trace
 
 T = TypeVar("T")
@@ -41,6 +45,78 @@ class Folders:
     results: Path
     cache: Path
     checkout: Path | None = None
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured.
+
+    graph, model      of what is timed inside the bench's own process
+    cut               the graph that part partition cuts
+    runs              keys of whole runs, beyond those of `train`
+    workers, hidden   that part order tries
+    entries           of the graphs with uniform neighbours
+    rounds            of an epoch inside the process; the sparse product has half as many again, parts blocks
+                      and gpu have twice as many
+    targets           whether lines are held to targets
+    """
+
+    graph: Source
+    model: Gcn
+    cut: Source
+    runs: dict[str, Any]
+    workers: tuple[int, ...]
+    hidden: tuple[int, ...]
+    entries: tuple[float, ...]
+    rounds: int
+    targets: bool
+
+
+FULL = Extent(
+    graph=Source(name="reddit", source="twin", scale=0.05),
+    model=Gcn(layers=2, hidden=128, dropout=0.0),
+    cut=Source(name="reddit", source="twin", scale=0.1753),  # 10^7 undirected edges
+    runs={},
+    workers=(2, 4),
+    hidden=(64, 128, 256),
+    entries=(1e5, 1e6, 1e7),
+    rounds=10,
+    targets=True,
+)
+QUICK = Extent(
+    graph=Source(name="reddit", source="twin", scale=0.009),
+    model=Gcn(layers=2, hidden=16, dropout=0.0),
+    cut=Source(name="reddit", source="twin", scale=0.009),
+    runs={"dataset__scale": 0.009, "epochs": 3, "model__hidden": 8},
+    workers=(2,),
+    hidden=(8,),
+    entries=(1e4, 1e5),
+    rounds=2,
+    targets=False,
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """folders    where whole runs go, and the cache they share
+    data_dir   where real graphs are looked for
+    rounds     of whole runs
+    device     of part gpu; None: CUDA's, or a line that says why there is none"""
+
+    folders: Folders
+    data_dir: Path
+    rounds: int
+    extent: Extent
+    device: torch.device | None = None
+
+    def graph(self) -> Graph:
+        """The graph of what is timed inside the bench's own process."""
+        return self.extent.graph.load(self.data_dir, seed=1)
+
+    @property
+    def on_real(self) -> dict[str, Any]:
+        """Keys of runs on a real graph, which has no scale."""
+        return {key: value for key, value in self.extent.runs.items() if key != "dataset__scale"}
 
 
 @dataclass
@@ -123,6 +199,23 @@ def compute_per_epoch(trace: Trace) -> float:
 def flops_per_epoch(trace: Trace) -> float:
     """Operations of an epoch's products, of all workers: the median over epochs."""
     return float(trace.epochs.groupby("epoch").flops.sum().median())
+
+
+def stages(run: Finished) -> dict[str, float]:
+    """Seconds of each stage from the command to the end of the first epoch of all workers: they follow one
+    another without a gap."""
+    # Files say when they were written by the wall clock; spans and `started` by the monotonic one.
+    offset = time.time() - time.monotonic()
+    written = (run.trace.run_dir / "config.yaml").stat().st_mtime - offset
+    spans = run.trace.spans
+    first = spans[spans.epoch == spans.epoch.min()]
+    begun, ended = float(first.start_s.min()), float(first.end_s.max())
+    return {
+        "interpreter and imports": run.imported - run.started,
+        "compose, check, prepare": written - run.imported,
+        "fork, join, set up workers": begun - written,
+        "first epoch": ended - begun,
+    }
 
 
 def _settled(rows: pd.DataFrame) -> pd.DataFrame:

@@ -22,14 +22,12 @@ from harness.core.kernels.tiling import Tilings
 from harness.core.kernels.tiling_measured import random_block
 from harness.data.graph import Graph
 from harness.data.partition.shard import Csr
-from harness.dev.bench.epoch import whole
+from harness.dev.bench.epoch import tilings_of, whole
 from harness.dev.bench.gpu import copy_rates
 from harness.dev.bench.lines import BenchLine, interleaved
-from harness.dev.bench.products import tilings_of
 
 NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
 GROWTH = 1.25  # largest exponent of the cost over entries
-CURVE = (1e5, 1e6, 1e7)  # entries
 DEGREE, WIDTH = 50, 128  # of the graphs with uniform neighbours
 
 
@@ -40,7 +38,7 @@ def spmm_lines(graph: Graph, rounds: int, sizes: Sequence[float]) -> list[BenchL
     keep_freed_memory()
     block = whole(graph).inner_edges
     copied = [rate / 1e9 for rate in copy_rates(torch.device("cpu"))]
-    copy = BenchLine.of("spmm", "memory copied, read plus written", "GB/s", copied)
+    copy = BenchLine.of("memory copied, read plus written", "GB/s", copied)
     return [copy, *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
 
 
@@ -56,14 +54,14 @@ def _line(
         f"{1e6 * median / block.num_entries:.3g} ns per entry; gathers"
         f" {4 * width * block.num_entries / median / 1e6:.0f} GB/s"
     )
-    return BenchLine.of("spmm", name, "ms", ours, peer, target if peer else None, note)
+    return BenchLine.of(name, "ms", ours, peer, target if peer else None, note)
 
 
 def dgl_lines(block: Csr, rounds: int) -> list[BenchLine]:
     """A line per width beside DGL's copy-sum on the same x. DGL may end its process, so each width has a
     process of its own."""
     if load_dgl() is None:
-        return [BenchLine.absent("spmm", "DGL", "ms")]
+        return [BenchLine.absent("DGL", "ms")]
     tilings = tilings_of(block)
     context = multiprocessing.get_context("forkserver")
     lines = []
@@ -78,7 +76,7 @@ def dgl_lines(block: Csr, rounds: int) -> list[BenchLine]:
                 lines.append(_line(name, torch.load(path), block, width, target))
             else:
                 why = f"DGL's side ended with exit code {child.exitcode}"
-                lines.append(BenchLine.absent("spmm", name, "ms", why))
+                lines.append(BenchLine.absent(name, "ms", why))
     return lines
 
 
@@ -117,4 +115,4 @@ def uniform_lines(sizes: Sequence[float], rounds: int) -> list[BenchLine]:
     medians = [statistics.median(seconds[str(entries)]) for entries in blocks]
     exponent = float(np.polyfit(np.log(list(blocks)), np.log(medians), 1)[0])  # 1 is linear
     grown = f"exponent of its cost over entries, {min(sizes):.0e} to {max(sizes):.0e}"
-    return [*lines, BenchLine("spmm", grown, exponent, "", target=GROWTH)]
+    return [*lines, BenchLine(grown, exponent, "", target=GROWTH)]
