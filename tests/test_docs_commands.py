@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from harness import cli
-from harness.dev.fidelity import __main__ as fidelity
+from harness.dev import fidelity
 from harness.papers.figures import __main__ as figures
 from harness.papers.study import __main__ as study
 from tests.commands import PAGES, ROOT, TRIED, blocks, commands, mentioned, of, tried

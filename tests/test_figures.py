@@ -16,7 +16,7 @@ from harness.papers.claims.claim import Size
 from harness.papers.claims.experiment import FOLDER, Experiment
 from harness.papers.figures import __main__ as figures
 from harness.papers.figures import make as make_figures
-from harness.papers.figures.figure import Figure, available
+from harness.papers.figures.make import Figure, available
 from harness.run import runner
 from harness.run.runner import Places
 from tests import traces

@@ -8,7 +8,7 @@ from PIL import Image
 
 from harness.papers.claims import experiment
 from harness.papers.figures import __main__ as figures
-from harness.papers.figures.figure import available
+from harness.papers.figures.make import available
 from tests import experiments
 
 # Each makes its own graphs where it is the first to need them.

@@ -12,7 +12,7 @@ from harness.base.errors import InputError
 from harness.data import real
 from harness.data.partition.shard import Csr
 from harness.data.sets import SETS
-from harness.dev.fidelity.measure import homophily
+from harness.dev.fidelity import homophily
 from tests import raw_files
 from tests.raw_files import block, dense, refused, small, write
 

@@ -316,7 +316,7 @@ def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
         how = {"size": size, "ran_on": {"role": "reference"}}
         traces.of(tmp_path / features, "exact", system__features=features, **how)
     section = section_of(tmp_path)
-    assert [section.bytes_ratio(group) for group in section.groups] == [1.0, 1.0]
+    assert [section.ratio(group) for group in section.groups] == [1.0, 1.0]
 
 
 def test_runs_of_unlike_length_are_told_and_have_no_best_sum(tmp_path):

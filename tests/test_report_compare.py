@@ -17,7 +17,6 @@ from harness.results.report import (
     plot,
     single,
     style,
-    swept,
     table,
 )
 from harness.results.report.estimate import estimate
@@ -252,7 +251,7 @@ def test_at_the_end_of_each_run_of_a_sweep_a_finished_one_is_read_once(tmp_path,
     assert "-6.67 ± 14.34 points" in rendered(single.run_table(path, verbose=False))
     assert read[6:] == [path]
     monkeypatch.setattr(groups, "Run", None)
-    table, _ = swept.swept_table(["seed"], [({}, each) for each in tmp_path.glob("other*")])
+    table, _ = single.swept_table(["seed"], [({}, each) for each in tmp_path.glob("other*")])
     assert table.row_count == 1 and len(read) == 7
 
 

@@ -15,7 +15,7 @@ from harness.base.target import target_of
 from harness.base.words import written
 from harness.comm.recorder import Epoch
 from harness.results import files
-from harness.results.report import groups, swept
+from harness.results.report import groups, single
 from harness.run import overrides, progress, refused, runner, sweep
 from harness.run.progress import APART, LINES, Progress
 from tests import traces
@@ -173,7 +173,7 @@ def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
             path = tmp_path / f"{bound}{seed}"
             traces.finished(path, traces.config(seed=seed, system__bound=bound), target=target)
             runs.append(({"system.bound": str(bound), "seed": str(seed)}, path))
-    table, said = swept.swept_table(["system.bound", "seed"], runs)
+    table, said = single.swept_table(["system.bound", "seed"], runs)
     assert not said
     cells = {column.header: list(column.cells) for column in table.columns}
     assert cells["bound"] == ["2", "1"] and cells["seeds"] == ["2", "2"]
@@ -192,7 +192,7 @@ def test_beside_a_sweep_stands_exact_training_that_it_does_not_have(tmp_path):
             path = tmp_path / "cora" / f"{name}-2w-seed{seed}-{seed:08x}"
             traces.of(path, name, seed=seed, target=target, ran_on={"role": role})
         runs.append(({"seed": str(seed)}, path))
-    table, _ = swept.swept_table(["seed"], runs)
+    table, _ = single.swept_table(["seed"], runs)
     (cell,) = next(column for column in table.columns if column.header == "minus exact").cells
     plain, exact = (
         files.read_json(folder / "summary.json")["best"]["test"]

@@ -11,8 +11,7 @@ from harness.base.errors import InputError
 from harness.data import twin
 from harness.data.graph import validate
 from harness.data.twin_specs import SPECS
-from harness.dev.fidelity import __main__ as fidelity
-from harness.dev.fidelity import measure as fidelity_measure
+from harness.dev import fidelity
 from tests.oracles.samples import targets_of
 
 # Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours; but for
@@ -97,7 +96,7 @@ def test_same_name_scale_and_seed_alone_give_the_same_bits_on_any_number_of_thre
 def test_homophily_is_near_the_published_value(structure, name):
     published = next(f.value for f in SPECS[name].published if f.statistic == "homophily")
     graph = structure(name, min(1.0, 15_000 / SPECS[name].vertices))
-    assert fidelity_measure.homophily(graph) == pytest.approx(published, rel=0.12)
+    assert fidelity.homophily(graph) == pytest.approx(published, rel=0.12)
 
 
 def test_degrees_have_a_power_law_tail(structure):
@@ -113,13 +112,13 @@ def test_degrees_have_a_power_law_tail(structure):
 def test_a_block_structure_is_there_for_a_partitioner_to_find(structure):
     graph = structure("coauthor-physics", 0.15)
     random = np.random.default_rng(0).integers(0, 4, graph.num_vertices, dtype=np.int32)
-    scattered = fidelity_measure.halos(graph, random, 4) / graph.num_vertices
-    assert fidelity_measure.halo_ratio(graph, 4) < 0.6 * scattered
+    scattered = fidelity.halos(graph, random, 4) / graph.num_vertices
+    assert fidelity.halo_ratio(graph, 4) < 0.6 * scattered
 
 
 def test_remote_information_matters(graphs):
     with_graph, without = (
-        fidelity_measure.accuracy(graphs("ogbn-arxiv"), use_graph=use_graph, epochs=25, hidden=32)[1]
+        fidelity.accuracy(graphs("ogbn-arxiv"), use_graph=use_graph, epochs=25, hidden=32)[1]
         for use_graph in (True, False)
     )
     assert with_graph > without + 0.05
@@ -127,7 +126,7 @@ def test_remote_information_matters(graphs):
 
 def test_drifted_communities_are_test_vertices_only(graphs):
     """Under drift the validation accuracy of one model is above its test accuracy; without it they agree."""
-    val, test = fidelity_measure.accuracy(graphs("ogbn-products"), use_graph=False, epochs=25, hidden=32)
+    val, test = fidelity.accuracy(graphs("ogbn-products"), use_graph=False, epochs=25, hidden=32)
     assert val > test + 0.05
 
 
@@ -162,8 +161,8 @@ def test_reddit2_has_the_replication_that_its_published_messages_imply(structure
     published = {figure.statistic: figure.value for figure in spec.published}
     assert published["replication"] == pytest.approx(implied, rel=0.001)
     graph = structure("reddit2")
-    assert fidelity_measure.replication(graph, 4) == pytest.approx(published["replication"], rel=0.005)
-    assert fidelity_measure.homophily(graph) == pytest.approx(published["homophily"], rel=0.02)
+    assert fidelity.replication(graph, 4) == pytest.approx(published["replication"], rel=0.005)
+    assert fidelity.homophily(graph) == pytest.approx(published["homophily"], rel=0.02)
 
 
 def test_fidelity_compares_and_flags(capsys):

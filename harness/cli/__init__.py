@@ -75,7 +75,7 @@ COMMANDS = {
         "the checks that every system inherits, for one system"),
     "bench": Command("harness.dev.bench.__main__",
         "speed of the harness, beside its peers' where there are any"),
-    "fidelity": Command("harness.dev.fidelity.__main__", "how near the synthetic twins are to their graphs"),
+    "fidelity": Command("harness.dev.fidelity", "how near the synthetic twins are to their graphs"),
 }  # fmt: skip
 TAKE_KEYS = ("plan", "advise", "tune", "check")  # commands that take KEY=VALUE, beside run and prepare
 # Options by which a shell asks for completion; Hydra has the same.

@@ -25,9 +25,8 @@ from harness.results.identity import PLACE_KEYS
 from harness.results.reader import find_runs
 from harness.results.report import single
 from harness.results.report.columns import LEADING, times
-from harness.results.report.compare import differing
+from harness.results.report.compare import differing, labels
 from harness.results.report.groups import Group, Run, knob
-from harness.results.report.labels import labels
 from harness.results.report.table import leading
 from harness.results.rounds import epochs_of_run
 from harness.results.summary import graph_name

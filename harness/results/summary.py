@@ -241,6 +241,12 @@ def leading_score(trace: Trace) -> str:
     return "auc" if two and not lacking else "acc"
 
 
+def validation_scores(trace: Trace) -> pd.Series:
+    """The leading validation score, 0 to 1, by epoch of the run (0-based), of those that were evaluated."""
+    epochs = epochs_of_run(trace.epochs).drop_duplicates("epoch").set_index("epoch")
+    return epochs[f"val_{leading_score(trace)}"].dropna()
+
+
 def own_scores(trace: Trace) -> list[str]:
     """The names of the run's scores beside accuracy, AUC and balanced accuracy (`score=NAME`)."""
     return list(trace.config.get("score") or {})
@@ -251,15 +257,14 @@ def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
     patience = (trace.config.get("evaluate") or {}).get("patience", 0)
     if not patience:
         return []
-    leading = leading_score(trace)
-    by = epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading}"].dropna()
+    by = validation_scores(trace)
     last = int(epochs["epoch"].max())
     if by.empty or last + 1 == trace.config.get("epochs"):
         return []
     best = int(by.index[int(by.argmax())])
     if (by.index > best).sum() < patience:
         return []
-    score = {"acc": "accuracy", "auc": "AUC"}[leading]
+    score = {"acc": "accuracy", "auc": "AUC"}[leading_score(trace)]
     return [
         f"stopped early after epoch {last + 1}: {counted(patience, 'evaluation')} in a row without a better"
         f" validation {score} than that of epoch {best + 1}"

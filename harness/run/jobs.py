@@ -228,10 +228,10 @@ class Jobs:
         finished = [(job, folder) for job, folder in done if (folder / "summary.json").exists()]
         if not self.sweep or not self.sweep.keys or len(finished) < 2:
             return
-        from harness.results.report import swept
+        from harness.results.report import single
 
         console = unfolded()
-        table, notes = swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished])
+        table, notes = single.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished])
         console.print(table)
         for note in notes:
             console.print(note, highlight=False)

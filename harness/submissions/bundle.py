@@ -28,8 +28,8 @@ from harness.base.target import TREE
 from harness.base.terminal import printable
 from harness.results import consistency, files, track
 from harness.results.reader import BUNDLE, Trace, find_runs, frame_of
+from harness.results.report.compare import labels
 from harness.results.report.groups import Group, Run
-from harness.results.report.labels import labels
 from harness.results.summary import graph_name, summarise
 
 HEAD, RUNS, CODE = BUNDLE, "runs", "code"

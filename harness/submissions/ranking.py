@@ -16,10 +16,9 @@ from harness.results import resolved
 from harness.results.report import columns
 from harness.results.report.advice import keeps
 from harness.results.report.columns import Column
-from harness.results.report.compare import paired
+from harness.results.report.compare import labels, paired
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group
-from harness.results.report.labels import labels
 from harness.results.report.table import competes, estimate_of
 from harness.results.summary import graph_name
 from harness.results.track import system_of

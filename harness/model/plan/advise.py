@@ -20,8 +20,7 @@ from harness.model.plan import trial
 from harness.model.plan.plan import Plan, plan
 from harness.model.plan.trial import Candidate
 from harness.model.plan.words import Given, parse
-from harness.results.reader import Trace
-from harness.results.summary import leading_score
+from harness.results.summary import validation_scores
 from harness.run import runner
 
 TRAINED = 3  # systems that are trained, beside exact training and the control
@@ -181,7 +180,7 @@ def train(there: Sequence[Candidate], given: Given) -> float:
         if each.trial is None or each.why:
             continue
         each.epochs = reached
-        each.best = float(_scores(each.trial.trace).max())
+        each.best = float(validation_scores(each.trial.trace).max())
         if each.epochs is None:
             each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
         if given.how.sample is not None:
@@ -198,24 +197,18 @@ def _reached(there: Sequence[Candidate]) -> tuple[float, list[int | None]]:
     exact = there[0].trial
     if exact is None:
         raise InputError("exact training failed here, and systems are held to its validation score")
-    if _scores(exact.trace).empty:
+    if validation_scores(exact.trace).empty:
         raise InputError(
             f"{exact.trace.run_dir} has no validation score, by which systems are compared: give another"
             " split"
         )
-    goal = SHARE * float(_scores(exact.trace).max())
+    goal = SHARE * float(validation_scores(exact.trace).max())
     found: list[int | None] = []
     for each in there:
-        scores = _scores(each.trial.trace) if each.trial is not None and not each.why else pd.Series()
+        scores = validation_scores(each.trial.trace) if each.trial and not each.why else pd.Series()
         above = scores.index[scores >= goal]
         found.append(int(above[0]) + 1 if len(above) else None)
     return goal, found
-
-
-def _scores(trace: Trace) -> pd.Series:
-    """The leading validation score by epoch, of those that were evaluated."""
-    epochs = trace.epochs.drop_duplicates("epoch").set_index("epoch")
-    return epochs[f"val_{leading_score(trace)}"].dropna()
 
 
 def verdict(

@@ -13,8 +13,7 @@ from harness.base.errors import InputError, choice, writing
 from harness.base.subcommand import Parser, command
 from harness.base.terminal import Terminal, counted
 from harness.papers.claims import experiment, published
-from harness.papers.figures.figure import Figure, available
-from harness.papers.figures.make import here, make
+from harness.papers.figures.make import Figure, available, here, make
 from harness.results.reader import STARTED
 from harness.run import overrides, runner
 from harness.run.process import until_stopped

@@ -1,4 +1,5 @@
-"""What a comparison can tell: paired differences, and where the control is as good as exact training."""
+"""What a comparison can tell: what runs differ in, paired differences, and where the control is as good as
+exact training."""
 
 import contextlib
 import functools
@@ -6,6 +7,7 @@ import math
 import operator
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from harness.results.identity import MEETING_KEYS, identity
 from harness.results.reader import MISSHAPEN, SET_ASIDE, Trace
 from harness.results.report.columns import Column
 from harness.results.report.estimate import Estimate, estimate
-from harness.results.report.groups import Group, Run, typed_value
+from harness.results.report.groups import Group, Run, knob, telling, typed_value
 from harness.results.schema import TABLES
 
 # Keys and blocks of the config that do not change what exact training computes.
@@ -34,6 +36,26 @@ def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
             # Classes are shown by their names; two of one name are shown with their modules.
             found[key] = told if len(set(told)) > 1 else [str(run.keys.get(key, "-")) for run in runs]
     return found
+
+
+def labels(runs: Sequence[Run], unsaid: Collection[str] = ()) -> list[str]:
+    """The name of each run: its system, and the keys that differ among the runs of that system.
+
+    unsaid   keys, or whole blocks, that names leave out; they always leave out data set, seed and label
+    """
+    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        alike[run.name].append(run.keys)
+    elsewhere = {"seed", "dataset", "label", *unsaid}
+    found = {
+        name: [key for key in telling(configs) if not {key, key.partition(".")[0]} & elsewhere]
+        for name, configs in alike.items()
+    }
+    said = []
+    for run in runs:
+        told = [key for key in found[run.name] if key in run.keys]
+        said.append(" ".join([run.name, *(knob(key.removeprefix("system."), run.keys[key]) for key in told)]))
+    return said
 
 
 Value = Callable[[dict[str, Any]], float | None]

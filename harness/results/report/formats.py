@@ -195,7 +195,7 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
             row[key] = None if estimate is None else estimate.mean
             row[f"{key}_half95"] = None if estimate is None else estimate.half
             if key == "mb_epoch":
-                row["mb_exact_ratio"] = section.bytes_ratio(group)
+                row["mb_exact_ratio"] = section.ratio(group)
         rows.append(row)
     frame = pd.DataFrame(rows)
     measured = list(frame.columns[frame.columns.get_loc("less_exact") :])

@@ -355,11 +355,11 @@ def _ran_on(group: Group, members: list[Group]) -> list[str]:
 
 def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
     """The `wanted` keys in which groups differ, without those that have a column of their own."""
-    found = differing([group.first.keys for group in groups])
+    found = telling([group.first.keys for group in groups])
     return [key for key in found if wanted(key) and key not in COLUMN_KEYS]
 
 
-def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+def telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys whose value is not the same in all configs that have them, in the order of the configs. A key of
     an OPTIONAL block differs also where some configs lack it."""
     found = []

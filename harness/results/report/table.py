@@ -197,11 +197,7 @@ class Section:
             )
         return said
 
-    def bytes_ratio(self, group: Group) -> float | None:
-        """MB per epoch over that of exact training under the same setting; None without exact training."""
-        return self.ratio(group, columns.ALL["mb_epoch"])
-
-    def ratio(self, group: Group, column: Column) -> float | None:
+    def ratio(self, group: Group, column: Column = columns.ALL["mb_epoch"]) -> float | None:
         """A column's mean over that of exact training under the same setting; None without exact training, or
         where its mean is 0."""
         exact = reference_of(group, self.groups)
@@ -212,7 +208,7 @@ class Section:
 
     @property
     def has_ratio(self) -> bool:
-        return any(self.bytes_ratio(group) is not None for group in self.groups)
+        return any(self.ratio(group) is not None for group in self.groups)
 
     @property
     def unlike(self) -> bool:
@@ -260,7 +256,7 @@ class Section:
                 names[column.key] = column.heading
                 best[column.heading] = self.best(column)
                 if column.key == "mb_epoch" and self.has_ratio:
-                    ratios = map(self.bytes_ratio, self.groups)
+                    ratios = map(self.ratio, self.groups)
                     text["MB / exact"] = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
                 if several and number == 0 and at == 1:
                     text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]

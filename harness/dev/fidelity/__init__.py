@@ -1,1 +1,0 @@
-"""How near twins are to the graphs they stand for: `halobench fidelity`."""
