@@ -21,7 +21,7 @@ from harness.core.cluster import Cluster
 from harness.core.kernels.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
 from harness.dev.bench.overlap import SlowLink
-from harness.dev.conformance.train import Settings, make_trainer, train
+from harness.dev.conformance.runs import Settings, make_trainer, train
 from harness.run.config import make
 from systems.digest_a import DigestA
 

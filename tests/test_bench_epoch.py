@@ -8,7 +8,7 @@ import torch
 from harness.base.dgl import load_dgl
 from harness.core.architectures import Gcn
 from harness.core.optimisers import Adam
-from harness.dev.bench import batches, blocks, epoch, needed
+from harness.dev.bench import batches, epoch, needed
 from tests import systems
 from tests.graphs import random_graph
 from tests.oracles import dense
@@ -85,8 +85,8 @@ def test_an_epoch_on_needed_rows_stands_beside_dgls_and_pygs():
 
 
 def test_blocks_are_timed_beside_dgls_sampler(graph, dgl):
-    held, *others = blocks.block_lines(graph, rounds=2)
-    assert held.target == blocks.NO_SLOWER and all(line.target is None for line in others)
+    held, *others = batches.block_lines(graph, rounds=2)
+    assert held.target == batches.NO_SLOWER and all(line.target is None for line in others)
     assert all(line.ours > 0 and line.peer > 0 and len(line.peer_samples) == 2 for line in (held, *others))
 
 
@@ -106,7 +106,7 @@ def test_a_loss_that_does_not_fall_is_told():
 @pytest.mark.parametrize("module, measure", [
     (epoch, lambda graph: epoch.epoch_lines(graph, MODEL, rounds=1)),
     (epoch, lambda graph: needed.beside_peers(graph, "random", 1, 8, 0.2)),
-    (blocks, lambda graph: blocks.block_lines(graph, rounds=1)),
+    (batches, lambda graph: batches.block_lines(graph, rounds=1)),
     (batches, lambda graph: batches.batch_lines(graph, hidden=4, rounds=1)),
 ], ids=["epoch", "needed rows", "blocks", "batches"])  # fmt: skip
 def test_a_peer_that_is_not_installed_is_no_target_missed(monkeypatch, module, measure):

@@ -9,7 +9,7 @@ from scipy import stats
 from torch.nn import functional as F
 
 from harness.base.dgl import load_dgl
-from harness.dev.bench.blocks import dgl_sampler, our_sampler
+from harness.dev.bench.batches import dgl_sampler, our_sampler
 from tests import raw_files, systems
 from tests.systems import Settings
 

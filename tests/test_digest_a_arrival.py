@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.dev.conformance.train import make_trainer, snapshot
+from harness.dev.conformance.runs import make_trainer, snapshot
 from systems.digest_a import DigestA
 from tests import systems
 from tests.oracles import digest

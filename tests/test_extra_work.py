@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.dev.conformance.train import make_trainer
+from harness.dev.conformance.runs import make_trainer
 from harness.model.plan.dry import dry_run
 from systems.parts.extension import Around
 from systems.parts.recompute import Cuts, Sent

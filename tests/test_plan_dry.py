@@ -16,7 +16,7 @@ from harness.core.batches import BatchSystem
 from harness.core.cluster import Cluster, Device, Rate
 from harness.core.mixins import AsynchronousSystem
 from harness.core.order import FIXED, Shape
-from harness.dev.conformance.train import make_trainer
+from harness.dev.conformance.runs import make_trainer
 from harness.model.plan.dry import Ran, dry_run
 from harness.model.plan.sized import MODELLED, said
 from harness.model.replay.roofline import Roofline

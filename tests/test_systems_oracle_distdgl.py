@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.comm import pulls
-from harness.dev.conformance.train import make_trainer
+from harness.dev.conformance.runs import make_trainer
 from systems.parts.feature_cache import kept_ids
 from systems.parts.seeds import Seeds
 from tests import systems

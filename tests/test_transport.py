@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from harness.core.mixins import AsynchronousSystem
 from harness.dev.conformance.checks import same_bits
 from harness.dev.conformance.pool import MEMORY
+from harness.dev.conformance.runs import train
 from harness.dev.conformance.subject import facts_of
-from harness.dev.conformance.train import train
 from harness.run.config import make_system
 from tests import jobs, systems
 from tests.oracles.samples import random_graph

@@ -8,7 +8,6 @@ other in this process, one thread, and an exchange that brings zeros at once.
 
 import statistics
 import time
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -18,7 +17,7 @@ import torch
 from harness.base.heap import keep_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.comm.transport import Through, Transfer, Transport
+from harness.comm.transport import Through, Transport
 from harness.core.config import ModelConfig
 from harness.core.kernels.spmm import NumbaKernel
 from harness.core.optimisers import Adam
@@ -46,16 +45,14 @@ class Empty(Transport):
 
     name, on_host = "none", False
 
-    def exchange(
-        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
-    ) -> Transfer:
+    def exchange(self, incoming, outgoing, receive, send):
         incoming.zero_()
         return Through()
 
-    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
+    def broadcast(self, blocks):
         return Through()
 
-    def all_reduce(self, tensor: torch.Tensor) -> Transfer:
+    def all_reduce(self, tensor):
         return Through()
 
 

@@ -6,8 +6,7 @@ from functools import partial
 
 from harness.data.partition.config import EDGE_METHODS
 from harness.data.partition.vertexcut import assign_edges
-from harness.dev.bench.batches import batch_lines
-from harness.dev.bench.blocks import block_lines
+from harness.dev.bench.batches import batch_lines, block_lines
 from harness.dev.bench.cpu import cpu_lines, order_lines
 from harness.dev.bench.epoch import epoch_lines
 from harness.dev.bench.gpu import gpu_lines

@@ -11,7 +11,7 @@ from harness.base.errors import InputError
 from harness.core.cuts import check_cut
 from harness.core.mixins import AsynchronousSystem
 from harness.core.system import Ready, ReplicaSystem, System
-from harness.dev.conformance import dense, runs, train
+from harness.dev.conformance import dense, runs
 from harness.dev.conformance.runs import Settings
 from harness.dev.conformance.subject import MODELS
 from harness.run.config import make_system
@@ -61,7 +61,7 @@ def once(checked, workers, dropping):
     """A run with dropout over three workers."""
     settings = Settings(model=dropping, dtype="float32", epochs=8)
     return runs.run(
-        workers, runs.planted_graph(1, **SMALL), checked.block, 3, settings=settings, job=train.train_watched
+        workers, runs.planted_graph(1, **SMALL), checked.block, 3, settings=settings, job=runs.train_watched
     )
 
 

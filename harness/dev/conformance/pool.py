@@ -12,7 +12,7 @@ from harness.base.scratch import scratch
 SIZE = 4
 RENDEZVOUS = 120.0  # seconds after which a worker that the others wait for is taken for lost
 MEMORY = "memory"
-PRELOAD = ("harness.dev.conformance.train", "harness.run.preload")
+PRELOAD = ("harness.dev.conformance.runs", "harness.run.preload")
 
 
 class WorkerPool:
