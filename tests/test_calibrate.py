@@ -35,7 +35,7 @@ def test_every_kind_is_measured_over_a_grid(small):
     assert {rate.kind for rate in small.rates} == set(KINDS)
     made = calibrate.cluster_of(small, LINKS, 2, "here")
     lasts = Roofline(made, 2)  # which refuses what is no grid
-    assert lasts.speeds.efficiencies.keys() == set(KINDS)
+    assert lasts.efficiencies.keys() == set(KINDS)
     for rate in small.rates:
         assert 0 < rate.low <= rate.efficiency <= rate.high
 
@@ -47,7 +47,7 @@ def test_a_case_takes_what_it_was_measured_to_take():
         found.rates = [speeds._rate(case, Spread(5e-4, 4e-4, 9e-4), found)]
         made = calibrate.cluster_of(found, LINKS, 1, "here")
         lasts = Roofline(made, 1)
-        told = sum(lasts.speeds.seconds(each, made.devices[0]) for each in case.does)
+        told = sum(lasts.seconds(each, made.devices[0]) for each in case.does)
         assert told == pytest.approx(5e-4, rel=0.01)
         assert found.rates[0].low < found.rates[0].efficiency < found.rates[0].high
 

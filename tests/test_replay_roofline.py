@@ -37,14 +37,14 @@ def test_a_launch_takes_the_longer_of_operations_and_bytes():
     made, quick = cluster(), cluster(devices=[Device(memory_gbytes_per_s=10**6, fp32_tflops=1)])
     one = Roofline(made, 2)
     # 444 kB at 10 GB/s are 44.4 us; 2e6 operations at 1 Tflop/s are 2 us
-    assert one.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 44.4e-6)
-    assert Roofline(quick, 1).speeds.seconds(PRODUCT, quick.devices[0]) == pytest.approx(2e-6)
+    assert one.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 44.4e-6)
+    assert Roofline(quick, 1).seconds(PRODUCT, quick.devices[0]) == pytest.approx(2e-6)
     half = Roofline(cluster(rates=[Rate("dense", efficiency=0.5), Rate("sparse", efficiency=4)]), 2)
-    assert half.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
+    assert half.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
     assumed = Roofline(cluster(rates=[Rate("sparse", efficiency=4)]), 2, unmeasured=0.5)
-    assert assumed.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
+    assert assumed.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
     moved = (GATHER.read + GATHER.written) / 10e9
-    assert half.speeds.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
+    assert half.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
 
 
 def test_a_cluster_s_measured_products_say_how_fast_its_devices_are():
@@ -53,21 +53,21 @@ def test_a_cluster_s_measured_products_say_how_fast_its_devices_are():
     quick = Device(memory_gbytes_per_s=10, fp32_tflops=1, **measured)
     made = cluster(devices=[quick, dataclasses.replace(quick, spmm_s=4.0)], matrix=1000, density=0.01)
     first, second = made.devices
-    speeds = Roofline(made, 2).speeds
+    speeds = Roofline(made, 2)
     assert speeds.seconds(PRODUCT, first) == pytest.approx(PRODUCT.flops / (2e9 / 2.0))
     assert speeds.seconds(GATHER, second) == pytest.approx(4 * speeds.seconds(GATHER, first))
     reference = work.sparse(1000, 1000, 10_000, 1000, 4, values=True)
     rate = (reference.read + reference.written) / 1.0
     assert speeds.seconds(GATHER, first) == pytest.approx((GATHER.read + GATHER.written) / rate)
     assert speeds.seconds(PASS, first) == pytest.approx((PASS.read + PASS.written) / 10e9)
-    half = Roofline(made, 2, unmeasured=0.5).speeds  # of what is not measured
+    half = Roofline(made, 2, unmeasured=0.5)  # of what is not measured
     assert half.seconds(GATHER, first) == pytest.approx(speeds.seconds(GATHER, first))
     assert half.seconds(PASS, first) == pytest.approx(2 * speeds.seconds(PASS, first))
-    slower = Roofline(made, 2, overall=0.25).speeds  # of all
+    slower = Roofline(made, 2, overall=0.25)  # of all
     for each in (PRODUCT, GATHER, PASS):
         assert slower.seconds(each, first) == pytest.approx(4 * speeds.seconds(each, first))
     rated = cluster(devices=[quick], matrix=1000, density=0.01, rates=[Rate("dense"), Rate("sparse")])
-    assert Roofline(rated, 1).speeds.seconds(PRODUCT, quick) == pytest.approx(44.4e-6)
+    assert Roofline(rated, 1).seconds(PRODUCT, quick) == pytest.approx(44.4e-6)
 
 
 def test_a_fit_gives_efficiency_and_links_of_its_graph(made, capsys):

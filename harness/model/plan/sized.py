@@ -177,7 +177,7 @@ def with_launches(cluster: Cluster) -> tuple[Cluster, list[str]]:
 
 
 def said(cluster: Cluster, device: Device) -> str:
-    """How a plan times work on a device of a cluster, in words: by `harness.model.replay.roofline.Speeds`, at
+    """How a plan times work on a device of a cluster, in words: by `harness.model.replay.roofline`, at
     EFFICIENCY where the cluster gives no rates."""
     if not has_peaks(device):
         return (

@@ -48,7 +48,10 @@ def messages(operation: Operation, workers: int, broadcast: str) -> list[Message
     if operation.route == "take":
         return [Message(p, w, size) for w in members for p, size in parts[w].items()]
     if operation.route == "server":
-        return [m for w in members for m in _there_and_back(w, workers, parts[w][THERE], parts[w][BACK])]
+        (worker,) = members  # a question of one worker's own, and the answer where there is one
+        there, back = parts[worker][THERE], parts[worker][BACK]
+        answer = [Message(workers, worker, back, after=(0,))] if back else []
+        return [Message(worker, workers, there), *answer]
     if operation.route == "broadcast":
         roots = {w: max(parts[w].values()) for w in members if parts[w]}
         made: list[Message] = []
@@ -61,13 +64,6 @@ def messages(operation: Operation, workers: int, broadcast: str) -> list[Message
         size = round(total / (2 * (len(members) - 1)))
         return [*_ring_sum(members, size)]
     return []  # route "own", or a sum of one worker: nothing leaves its memory
-
-
-def _there_and_back(worker: int, server: int, there: int, back: int) -> list[Message]:
-    """A question and its answer. The answer names its question by the place that it has among two messages:
-    an operation with a server is one worker's own."""
-    asked = [Message(worker, server, there)]
-    return [*asked, Message(server, worker, back, after=(0,))] if back else asked
 
 
 def _broadcast(order: Sequence[int], size: int, shape: str, first: int) -> list[Message]:

@@ -32,8 +32,7 @@ from harness.model.replay.times import first_epoch, times_of
 from harness.results.reader import Trace
 from harness.results.report.groups import Group, Run
 from harness.results.report.style import STYLE, row_of, save, strokes_of, title, verbatim
-from harness.results.rounds import Rounds
-from harness.results.summary import validation_scores
+from harness.results.rounds import Rounds, epochs_of_run
 
 POINTS = 1000  # most of an axis
 KEYS: Mapping[str, Any] = {
@@ -239,7 +238,8 @@ def _target(reaches: str, groups: Sequence[Group]) -> float:
 
 def _validated(run: Run) -> pd.Series:
     """A run's validation score in percent by epoch, counted from 1. InputError where it has none."""
-    found: pd.Series = 100 * validation_scores(run.trace)
+    by_epoch = epochs_of_run(run.trace.epochs).groupby("epoch")[f"val_{run.summary['score']}"]
+    found: pd.Series = 100 * by_epoch.first().dropna()
     if found.empty:
         raise InputError(f"{run.path} has no validation score, by which reaches goes: leave reaches out")
     return found.rename(index=lambda epoch: epoch + 1)

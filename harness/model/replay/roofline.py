@@ -97,15 +97,42 @@ def _on_a_core(work: Work) -> float:
     return 0.0
 
 
-class Speeds:
-    """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates
-    of an unknown kind of work, or rates that are no grid.
+class Roofline:
+    """What work, and segments of it, last on a cluster's devices, as the module says. InputError where the
+    cluster gives rates of an unknown kind of work, or rates that are no grid.
 
-    unmeasured   efficiency of a kind of which the cluster gives neither rates nor measured products
-    overall      efficiency of all work, on top of its kind's
+    modelled, kept   seconds of segments so far: of what was counted, and of those that last as traced
+    traced           CPU seconds that the counted ones took in the trace
+    noted            whether these three grow: not in a run's first epoch, which makes what is made once
+
+    unmeasured       efficiency of a kind of which the cluster gives neither rates nor measured products
+    overall          efficiency of all work, on top of its kind's
+    grown            how many times as long the counted work of layers takes
+                     (`harness.model.replay.program.grown`)
+    uncounted        "traced", or "none": segments that say nothing of what they computed take no time
+    peaks_needed     whether a device whose peaks the cluster does not say is refused, by InputError
     """
 
-    def __init__(self, cluster: Cluster, unmeasured: float = 1.0, overall: float = 1.0):
+    def __init__(
+        self,
+        cluster: Cluster,
+        workers: int,
+        per_host: int | None = None,
+        unmeasured: float = 1.0,
+        overall: float = 1.0,
+        grown: float = 1.0,
+        uncounted: str = "traced",
+        peaks_needed: bool = True,
+    ):
+        self.unmeasured, self.overall, self.grown, self.uncounted = unmeasured, overall, grown, uncounted
+        self.devices = devices_of(cluster, workers, per_host)
+        for device in self.devices if peaks_needed else ():
+            for name, what in (("fp32_tflops", "peak"), ("memory_gbytes_per_s", "rate of memory")):
+                if getattr(device, name) is None:
+                    raise InputError(
+                        f"cluster={cluster.name} does not say the {what} of its {device.kind} ({name}), which"
+                        " compute=roofline needs: give compute=traced, or a cluster that says it"
+                    )
         by_kind: dict[str, list[Rate]] = {}
         for rate in cluster.rates:
             if rate.kind not in KINDS:
@@ -115,13 +142,16 @@ class Speeds:
                 )
             by_kind.setdefault(rate.kind, []).append(rate)
         self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
-        self.unmeasured, self.overall = unmeasured, overall
         # Operations of the dense product that gives `mm_s`, and bytes of the sparse one that gives `spmm_s`.
         self.flops = self.gathered = 0.0
         if (n := cluster.matrix) is not None:
             self.flops = 2.0 * n**3
             gathered = sparse(n, n, round((cluster.density or 0) * n * n), n, 4, values=True)
             self.gathered = float(gathered.read + gathered.written) if cluster.density else 0.0
+        self.modelled = self.kept = self.traced = 0.0
+        self.noted = True
+        self.met: set[str] = set()  # kinds of work
+        self.known: dict[tuple[int, Work], float] = {}  # seconds by worker and work: epochs repeat their work
 
     def measured(self, kind: str, device: Device) -> float:
         """Operations per second of dense work, or bytes per second of work that gathers, by a measured
@@ -145,57 +175,16 @@ class Speeds:
             reached = efficiency.at(shape_of(work))
         return (device.launch_us or 0.0) / 1e6 + allowed / (reached * self.overall)
 
-
-class Roofline:
-    """What segments last on a cluster's devices.
-
-    modelled, kept   seconds of segments so far: of what was counted, and of those that last as traced
-    traced           CPU seconds that the counted ones took in the trace
-    noted            whether these three grow: not in a run's first epoch, which makes what is made once
-
-    unmeasured, overall   as of `Speeds`
-    grown            how many times as long the counted work of layers takes
-                     (`harness.model.replay.program.grown`)
-    uncounted        "traced", or "none": segments that say nothing of what they computed take no time
-    peaks_needed     whether a device whose peaks the cluster does not say is refused, by InputError
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        workers: int,
-        per_host: int | None = None,
-        unmeasured: float = 1.0,
-        overall: float = 1.0,
-        grown: float = 1.0,
-        uncounted: str = "traced",
-        peaks_needed: bool = True,
-    ):
-        self.grown, self.uncounted = grown, uncounted
-        self.devices = devices_of(cluster, workers, per_host)
-        for device in self.devices if peaks_needed else ():
-            for name, what in (("fp32_tflops", "peak"), ("memory_gbytes_per_s", "rate of memory")):
-                if getattr(device, name) is None:
-                    raise InputError(
-                        f"cluster={cluster.name} does not say the {what} of its {device.kind} ({name}), which"
-                        " compute=roofline needs: give compute=traced, or a cluster that says it"
-                    )
-        self.speeds = Speeds(cluster, unmeasured, overall)
-        self.modelled = self.kept = self.traced = 0.0
-        self.noted = True
-        self.met: set[str] = set()  # kinds of work
-        self.known: dict[tuple[int, Work], float] = {}  # seconds by worker and work: epochs repeat their work
-
     @property
     def assumed(self) -> list[str]:
         """What the cluster does not say of the work met so far, in words."""
         said = [
-            f"efficiency {self.speeds.unmeasured:g} of {kind}"
+            f"efficiency {self.unmeasured:g} of {kind}"
             for kind in KINDS
-            if kind in self.met - self.speeds.efficiencies.keys()
-            and not all(self.speeds.measured(kind, device) for device in self.devices)
+            if kind in self.met - self.efficiencies.keys()
+            and not all(self.measured(kind, device) for device in self.devices)
         ]
-        fitted = [f"efficiency {self.speeds.overall:g} of all work"] if self.speeds.overall != 1 else []
+        fitted = [f"efficiency {self.overall:g} of all work"] if self.overall != 1 else []
         return [*said, *fitted, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
 
     def segment(
@@ -215,7 +204,7 @@ class Roofline:
             work = Work(*(each[name] for name in Work._fields))
             self.met.add(work.kind)
             if (worker, work) not in self.known:
-                self.known[worker, work] = self.speeds.seconds(work, self.devices[worker])
+                self.known[worker, work] = self.seconds(work, self.devices[worker])
             total += each["launches"] * (grown * (self.known[worker, work] - launch) + launch)
         traced *= grown
         if not some and self.uncounted == "none":
