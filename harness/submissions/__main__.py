@@ -6,12 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 from harness.base.bounds import MOST
-from harness.base.errors import InputError, check_place, within
+from harness.base.errors import InputError, check_place, within, writing
 from harness.base.scratch import scratch
 from harness.base.subcommand import AS_WRITTEN, RUN_HELP, Parser, command
 from harness.base.target import ALLOW
 from harness.base.terminal import counted
-from harness.cli.page.layout import write
 from harness.run.runner import Places
 from harness.submissions import bundle as bundles
 from harness.submissions import check as checks
@@ -106,6 +105,6 @@ def page(words: list[str], program: str) -> None:
         for problem in checks.quick(each):
             raise InputError(f"{each.folder}: {problem}")
     words = ["halobench", "submit", "page", *map(str, given.bundles), "--out", str(given.out)]
-    text = ranking.page(read, shlex.join(words))
-    write("out", given.out, text)
+    with writing(given.out, "give another --out"):
+        given.out.write_text(ranking.page(read, shlex.join(words)))
     print(f"{given.out}: {counted(len(read), 'bundle')}; open it in a browser")

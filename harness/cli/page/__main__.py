@@ -9,11 +9,11 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.base.errors import InputError, check_place
+from harness.base.errors import InputError, check_place, writing
 from harness.base.places import command_line, own_config, own_config_option
 from harness.base.subcommand import RUN_HELP, Parser, command
 from harness.cli.page import content
-from harness.cli.page.layout import rendered, write
+from harness.cli.page.layout import rendered
 from harness.results.report import groups
 
 
@@ -38,7 +38,8 @@ def main(words: list[str], program: str) -> None:
     check_place("out", given.out)
     made_by = command_line(["halobench", "report", "html", *given.runs, *again], bool(own_config()))
     text = page(given.runs, made_by, given.title, given.figures)
-    write("out", given.out, text)
+    with writing(given.out, "give another --out"):
+        given.out.write_text(text)
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
 
 

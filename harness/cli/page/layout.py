@@ -8,7 +8,6 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 import harness
-from harness.base.errors import writing
 
 HERE = Path(__file__).parent
 Picture = tuple[Markup, str]  # the picture, and its caption
@@ -53,9 +52,3 @@ def rendered(template: str, title: str, **values: Any) -> str:
         js=Markup((HERE / "page.js").read_text()),
         **values,
     )
-
-
-def write(field: str, path: Path, text: str) -> None:
-    """Write a page. InputError, which names the option --`field`, where it cannot be written."""
-    with writing(path, f"give another --{field}"):
-        path.write_text(text)

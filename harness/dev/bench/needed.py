@@ -21,7 +21,7 @@ from harness.data.graph import Graph
 from harness.data.sources import Source
 from harness.dev.bench.epoch import Ours, beside, cpu_peers, whole
 from harness.dev.bench.lines import BenchLine
-from harness.dev.bench.runs import Finished, Setting, cpu_per_epoch, in_turn, train
+from harness.dev.bench.runs import Setting, cpu_per_epoch, in_turn, train
 from harness.results.reader import Trace
 
 LEAN, REFERENCE = "lean", "vanilla"
@@ -67,19 +67,13 @@ def lean_lines(s: Setting, graphs: Iterable[str] = GRAPHS) -> list[BenchLine]:
 
 def _beside(s: Setting, name: str, case: dict) -> BenchLine:
     """The line of one graph, split and partition, with |R_1| / V in its note."""
-    shares: list[float] = []
-
-    def read(run: Finished) -> float:
-        if (of := share(run.trace)) is not None:
-            shares.append(of)
-        return cpu_per_epoch(run.trace)
-
     runs = {system: partial(train, s.folders, system=system, **case) for system in (LEAN, REFERENCE)}
-    found = in_turn(runs, s.rounds, read)
+    found = in_turn(runs, s.rounds, lambda run: (cpu_per_epoch(run.trace), share(run.trace)))
+    (ours, shares), (peer, _) = (zip(*found[system]) for system in (LEAN, REFERENCE))
     target = TARGETS.get((case["dataset"], case["dataset__split"]), ANY)
     note = f"|R_1| / V = {shares[0]:.3f}"
     what = f"{LEAN} / {REFERENCE}, {name}"
-    return BenchLine.of(what, "CPU s", found[LEAN], found[REFERENCE], target, note)
+    return BenchLine.of(what, "CPU s", ours, peer, target, note)
 
 
 def alone_lines(data_dir: Path, rounds: int) -> list[BenchLine]:

@@ -15,6 +15,7 @@ from it. A cluster without a bridge has none that anybody has to share. Messages
 the links between the devices of a host.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Platform:
     def __init__(self, cluster: Cluster, hosts: Sequence[int], eager: bool = False):
         self.cluster, self.hosts, self.eager = cluster, list(hosts), eager
         self.cores, self.pools, self.device_cores = math.inf, list(hosts), cluster.device_cores or 1
-        self._paths: dict[tuple[int, int], Path] = {}
+        self.path = functools.cache(self._path)
         every = sorted(set(hosts))
         used = ["inside"] * (len(hosts) > len(every)) + ["between"] * (len(every) > 1)
         for kind in used:
@@ -92,13 +93,9 @@ class Platform:
             return size
         return round(size * link.gbytes_per_s / link.broadcast_gbytes_per_s)
 
-    def path(self, source: int, target: int) -> Path:
-        """What a message from one worker (or the server) to another crosses."""
-        if (source, target) not in self._paths:
-            self._paths[source, target] = self._path(source, target)
-        return self._paths[source, target]
-
     def _path(self, source: int, target: int) -> Path:
+        """What a message from one worker (or the server) to another crosses: `path`, which keeps what it has
+        found."""
         if source == target:
             return Path((), 0.0, "within a worker")
         ours, theirs = self._host(source), self._host(target)
