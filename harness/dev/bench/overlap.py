@@ -13,6 +13,7 @@ operation ids and a clock.
 import statistics
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,8 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
 
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, pd.DataFrame]:
     """The rate of the slowed link, in bytes per second, and what was `measured` over it."""
-    pool = WorkerPool(len(shards), preload=[__name__])
-    try:
+    with closing(WorkerPool(len(shards), preload=[__name__])) as pool:
         answers = pool.run(_work, len(shards), block, model, per_worker=shards, transport="auto")
-    finally:
-        pool.close()
     return answers[0][0], measured([found for _, found in answers])
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,11 +96,9 @@ class Measured:
 
 def measure_links() -> list[Measured]:
     """Measure each transport between two processes: shared memory, and sockets over loopback."""
-    transports, pool = (MEMORY, "sockets"), WorkerPool(2)
-    try:
+    transports = MEMORY, "sockets"
+    with closing(WorkerPool(2)) as pool:
         answers = {name: pool.run(exchange, 2, LARGE, ROUNDS, transport=name) for name in transports}
-    finally:
-        pool.close()
     return [_of(name, LARGE, *answers[name][0]) for name in transports]
 
 
