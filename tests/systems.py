@@ -5,6 +5,7 @@ A new yaml in `conf/system/` is tested as it stands, and at the knobs at which i
 """
 
 import copy
+import dataclasses
 import functools
 import importlib.util
 import pkgutil
@@ -98,6 +99,11 @@ PARTITIONS = [(1, "block"), (2, "metis"), (4, "random")]
 def models_of(name: str) -> list[str]:
     """The models a system supports."""
     return getattr(_variants(name), "MODELS", ["gcn", "sage"])
+
+
+def takes_weights(block: dict, model: str) -> bool:
+    """Whether a system trains that model on a graph whose edges have weights."""
+    return make_system(block).supports(dataclasses.replace(facts_of(model), weighted=True)) is None
 
 
 def partitions_of(name: str) -> list[tuple[int, str]]:

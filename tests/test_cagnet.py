@@ -19,13 +19,13 @@ from tests.test_plan_dry import assert_alike, dry
 FEATURES = ["once", "refetch"]
 
 
-def replicated(features: str = "once") -> dict:
-    return systems.block("cagnet", features=features, replication=2)
+def replicated(features: str = "once", replication: int = 2) -> dict:
+    return systems.block("cagnet", features=features, replication=replication)
 
 
-def assert_exact(pool, graph, features: str, workers: int, method: str, model: str, **how) -> None:
+def assert_exact(pool, graph, block: dict, workers: int, method: str, model: str, **how) -> None:
     asked = Settings(model=systems.small(model, **how), epochs=3)
-    outcome = systems.run(pool, graph, replicated(features), workers, method, asked)
+    outcome = systems.run(pool, graph, block, workers, method, asked)
     systems.assert_trained_alike(outcome, systems.exact(graph, outcome, asked))
 
 
@@ -35,24 +35,24 @@ def assert_exact(pool, graph, features: str, workers: int, method: str, model: s
     directed=RUNS["directed"],
     layers=RUNS["layers"],
     weighted=st.booleans(),
-    features=st.sampled_from(FEATURES),
+    block=st.builds(replicated, st.sampled_from(FEATURES), st.sampled_from([1, 2, 2])),
     method=st.sampled_from(["metis", "random"]),
     model=st.sampled_from(OPERATORS),
 )
-def test_two_replicas_are_full_graph_training(
-    pool, seed, directed, layers, weighted, features, method, model
+def test_one_replica_and_two_are_full_graph_training(
+    pool, seed, directed, layers, weighted, block, method, model
 ):
     graph = random_graph(seed, vertices=20, directed=directed)
     graph = with_edge_weights(graph, seed) if weighted else graph
     name, normalisation = model
-    assert_exact(pool, graph, features, 4, method, name, layers=layers, normalisation=normalisation)
+    assert_exact(pool, graph, block, 4, method, name, layers=layers, normalisation=normalisation)
 
 
 @pytest.mark.nightly(15)  # it starts eight workers
 def test_so_are_eight_workers_of_which_a_column_has_two_blocks():
     graph, eight = with_edge_weights(random_graph(5, vertices=30, directed=True), 5), WorkerPool(8)
     try:
-        assert_exact(eight, graph, "refetch", 8, "random", "gcn")
+        assert_exact(eight, graph, replicated("refetch"), 8, "random", "gcn")
     finally:
         eight.close()
 

@@ -26,69 +26,13 @@ from harness.data.sources import Source
 from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from tests import systems
-from tests.oracles import adaqp, dense, digest, halo
+from tests.oracles import dense
 from tests.oracles.samples import random_graph, with_edge_weights
 from tests.pieces import EDGE_CUTS
-from tests.systems import Settings
-
-# A system per kind of exchange at the knobs at which it is exact: halo rows, whole blocks, blocks of
-# gradients, replicas, drawn rows, blocks of a batch, cached rows.
-TAKING = [
-    ("vanilla", {"features": "once"}),
-    ("cagnet", {"features": "refetch"}),
-    ("skipg", {"bound": 0}),
-    ("cdfgnn", {"cache": False, "quantise": False}),
-    ("bns", {"rate": 1.0}),
-    ("bytegnn", {"fanouts": None, "batch": None, "task": 3}),
-    ("capgnn", {"rapa": False, "pipeline": False, "refresh": 1, "gradients": "exact"}),
-]
 
 
 def a_weighted_graph(seed: int, vertices: int = 20, directed: bool = False):
     return with_edge_weights(random_graph(seed, vertices=vertices, directed=directed), seed)
-
-
-@pytest.mark.parametrize("variant", TAKING, ids=systems.label)
-@pytest.mark.parametrize("model, directed", [("gcn", False), ("sage", True)])
-def test_training_equals_the_dense_oracle_with_weights(pool, variant, model, directed):
-    graph = a_weighted_graph(5, directed=directed)
-    how = Settings(model=systems.small(model), epochs=3)
-    outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 3, None, how)
-    want = dense.train(graph, outcome.weights[0], model=model, epochs=3, **how.optimiser)
-    systems.assert_trained_alike(outcome, want)
-    np.testing.assert_allclose(outcome.scores[-1], [want.scores[s] for s in ("train", "val", "test")])
-    unweighted = graph.replace(weights=None)
-    plain = dense.train(unweighted, outcome.weights[0], model=model, epochs=3, **how.optimiser)
-    assert not np.allclose(plain.losses, want.losses, rtol=1e-3), "weights change nothing: this tests nothing"
-
-
-@pytest.mark.parametrize("name", ["zero_halo", "local"])
-def test_controls_weigh_edges_too(pool, name):
-    graph = a_weighted_graph(3, directed=True)
-    outcome = systems.run(pool, graph, systems.block(name), 3)
-    oracle = halo.zero_halo if name == "zero_halo" else halo.local
-    systems.assert_trained_alike(outcome, systems.history(oracle, graph, outcome, Settings()))
-
-
-def test_approximate_systems_equal_their_own_oracles_with_weights(pool):
-    """AdaQP, whose bits per row depend on the weights of the edges that use it, and DIGEST."""
-    # The oracles find halos by weights above 0.
-    graph = with_edge_weights(random_graph(4, vertices=18, directed=True), 4, zeros=0)
-    how = Settings(epochs=4)
-    knobs = dict(bits=4, period=2, features="refetch")
-    outcome = systems.run(
-        pool, graph, systems.block("adaqp", assignment="adaptive", **knobs), 3, settings=how
-    )
-
-    def check(outcome, oracle, *more, **knobs):
-        systems.assert_trained_alike(outcome, systems.history(oracle, graph, outcome, how, *more, **knobs))
-
-    drawer = systems.drawer(how.seed)
-    check(outcome, adaqp.train, drawer, adaptive=True, model="gcn", normalisation="symmetric", **knobs)
-    block = systems.block("digest", interval=2, schedule="after", start="exact", loss="global")
-    outcome = systems.run(pool, graph, block, 3, settings=how)
-    how_combined = dict(agg="gradients", loss="global", init="exact", schedule="shifted")
-    check(outcome, digest.train, interval=2, model="gcn", **how_combined)
 
 
 @given(seed=st.integers(0, 999), directed=st.booleans())

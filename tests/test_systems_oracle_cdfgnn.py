@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests import systems
 from tests.oracles import cdfgnn
-from tests.oracles.samples import RUNS, random_graph
+from tests.oracles.samples import RUNS, random_graph, with_edge_weights
 from tests.systems import Settings
 from tests.variants import REFETCH
 
@@ -83,10 +83,12 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
     model=st.sampled_from(["gcn", "sage"]),
     knobs=knobs_of(),
     method=st.sampled_from(["ebv", "hep", "dne", "metis/edges"]),
+    weighted=st.booleans(),
     **RUNS,
 )
-def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
+def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, weighted, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
+    graph = with_edge_weights(graph, seed) if weighted else graph
     settings = Settings(model=systems.small(model, layers), epochs=8, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), parts, method, settings)
     want = systems.history(cdfgnn.train, graph, outcome, settings, model=model, **knobs)
