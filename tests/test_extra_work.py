@@ -17,8 +17,8 @@ from systems.parts.extension import Around
 from systems.parts.recompute import Cuts, Sent
 from tests import systems
 from tests.oracles import dense
+from tests.oracles.lean import needed_sets
 from tests.test_cover import csr, matching
-from tests.test_needed import needed_sets
 from tests.test_systems_oracle_lean import EXACT_SUMS, RUN, drawn
 
 

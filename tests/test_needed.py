@@ -16,6 +16,7 @@ from systems.lean import Lean
 from systems.replicate import Replicate
 from tests import systems
 from tests.oracles import dense
+from tests.oracles.lean import needed_sets
 from tests.oracles.samples import OPERATORS, random_graph, with_edge_weights
 from tests.systems import Settings
 
@@ -39,14 +40,6 @@ def sparse_graph(seed: int, *, vertices=22, directed=True, trained=3, weighted=F
         symmetric=bool((a == a.T).all()),
     )
     return with_edge_weights(graph, seed, zeros=0.0) if weighted else graph
-
-
-def needed_sets(graph, layers: int) -> list[np.ndarray]:
-    """R_0 .. R_L  [V] bool, from the dense matrix."""
-    a, sets = dense.adjacency(graph) != 0, [graph.train]
-    for _ in range(layers):
-        sets.insert(0, sets[0] | a[sets[0]].any(0))
-    return sets
 
 
 @settings(max_examples=14)

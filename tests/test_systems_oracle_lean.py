@@ -21,10 +21,11 @@ from harness.run.config import make_system
 from systems.parts.cover import least_cover
 from tests import systems
 from tests.oracles import dense, lean, lean_gat
+from tests.oracles.lean import needed_sets
 from tests.oracles.samples import OPERATORS
 from tests.systems import Settings
 from tests.test_cover import csr, matching
-from tests.test_needed import needed_sets, sparse_graph
+from tests.test_needed import sparse_graph
 
 EXACT_SUMS = {"_target_": "harness.core.combine.Exact"}
 
