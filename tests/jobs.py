@@ -19,7 +19,6 @@ from harness.comm.work import PRODUCTS
 from harness.core.attention import _Attend
 from harness.core.cluster import Cluster
 from harness.core.kernels.numba_kernel import NumbaProduct
-from harness.core.scores import Scorer
 from harness.dev.bench.overlap import SlowLink
 from harness.dev.conformance.runs import Settings, make_trainer, train
 from harness.run.config import make
@@ -148,19 +147,6 @@ def exact_inputs(comm, block: dict, how: Settings, shard) -> dict[int, torch.Ten
     found = trainer.exact_inputs()
     trainer.closing.close()
     return found
-
-
-def score(comm, logits, shard) -> dict[str, float]:
-    """What the scorer makes of the whole graph's logits [V, C], by column; `not_finite` where there
-    are such.
-    """
-    masks = [torch.from_numpy(mask).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
-    labels = torch.from_numpy(shard.labels)
-    scorer = Scorer(comm, labels.double() if labels.ndim == 2 else labels.long(), masks)
-    own = torch.from_numpy(logits[shard.inner])
-    first, again = scorer(own), scorer(own)
-    assert str(first) == str(again)
-    return first.columns() | ({"not_finite": first.not_finite} if first.not_finite else {})
 
 
 def work(comm, run_dir) -> None:

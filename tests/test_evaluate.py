@@ -20,23 +20,23 @@ from harness.core.scores import log_odds
 from harness.data.partition.assign import assign
 from harness.data.partition.stats import constant_score, majority
 from harness.data.partition.vertexcut import assign_edges
-from tests import jobs, systems
+from tests import jobs, systems, training
 from tests.graphs import random_graph
 from tests.systems import Settings, shards_of
 
 SPLITS = ("train", "val", "test")
 
 
-def expected(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
+def expected(logits: np.ndarray, labels: np.ndarray, threshold: float) -> tuple[float, float, float]:
     """Accuracy (or micro-F1), AUC and balanced accuracy of a split by scikit-learn; NaN where there is
-    none.
+    none. `threshold`: of a label's probability, where there are several.
     """
     if not len(labels):
         return math.nan, math.nan, math.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if labels.ndim == 2:
-            predicted = logits > 0
+            predicted = above(threshold, logits)
             both = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
             aucs = [metrics.roc_auc_score(labels[:, c], logits[:, c]) for c in both]
             balanced = [metrics.balanced_accuracy_score(labels[:, c], predicted[:, c]) for c in both]
@@ -58,6 +58,17 @@ def expected(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float, floa
         )
 
 
+def above(threshold: float, logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits)) > threshold
+
+
+def macro_f1(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """The mean F1 of the labels that are there or predicted, by scikit-learn; NaN without any."""
+    there = (labels | predicted).any(0)
+    f1 = metrics.f1_score(labels, predicted, average=None, zero_division=0)[there]
+    return f1.mean() if there.any() else math.nan
+
+
 @settings(max_examples=30)
 @given(
     seed=st.integers(0, 10**6),
@@ -66,9 +77,10 @@ def expected(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float, floa
     parts=st.integers(1, 4),
     levels=st.sampled_from([3, 30]),
     empty=st.sampled_from(["", "", "val", "test"]),
+    threshold=st.sampled_from([0.5, 0.1, 0.3, 0.9]),
 )
 def test_scores_are_scikit_learns_on_any_number_of_workers(
-    pool, seed, classes, multilabel, parts, levels, empty
+    pool, seed, classes, multilabel, parts, levels, empty, threshold
 ):
     """And a split without vertices has none. Few levels of logits make many ties, where a class is ranked by
     one logit or by the difference of two.
@@ -88,16 +100,19 @@ def test_scores_are_scikit_learns_on_any_number_of_workers(
     logits = tied if multilabel or classes == 2 else rng.normal(0, 3, (40, classes))
     assignment = np.arange(40, dtype=np.int32) % parts
     shards = shards_of(graph, assignment, parts)
-    found = pool.run(jobs.score, parts, logits, per_worker=shards)
-    for other in found[1:]:
-        np.testing.assert_equal(other, found[0])  # NaN equals NaN there
-    for split in SPLITS:
+    scores = pool.run(training.score, parts, logits, threshold, per_worker=shards)
+    assert all(str(other) == str(scores[0]) for other in scores)
+    found = scores[0].columns()
+    for number, split in enumerate(SPLITS):
         mask = getattr(graph, split)
-        accuracy, auc, balanced = expected(logits[mask], labels[mask])
-        assert found[0][f"{split}_acc"] == pytest.approx(accuracy, abs=1e-12, nan_ok=True)
+        accuracy, auc, balanced = expected(logits[mask], labels[mask], threshold)
+        assert found[f"{split}_acc"] == pytest.approx(accuracy, abs=1e-12, nan_ok=True)
         if split != "train":
-            assert found[0][f"{split}_auc"] == pytest.approx(auc, abs=1e-9, nan_ok=True)
-            assert found[0][f"{split}_balanced"] == pytest.approx(balanced, abs=1e-12, nan_ok=True)
+            assert found[f"{split}_auc"] == pytest.approx(auc, abs=1e-9, nan_ok=True)
+            assert found[f"{split}_balanced"] == pytest.approx(balanced, abs=1e-12, nan_ok=True)
+        if split != "train" and multilabel and mask.any():
+            want = macro_f1(above(threshold, logits[mask]), labels[mask])
+            assert scores[0].more["macro_f1"][number - 1] == pytest.approx(want, abs=1e-12, nan_ok=True)
 
 
 @given(seed=st.integers(0, 10**6), classes=st.integers(3, 5), scale=st.sampled_from([1.0, 30.0, 3000.0]))
@@ -118,8 +133,9 @@ def test_what_rounds_to_a_probability_of_one_is_ranked(pool):
     logits = np.zeros((40, 3))
     logits[:, 0] = np.where(graph.labels == 0, 50.0, 40.0)
     logits[:, 1:] = graph.labels[:, None] == [1, 2]
-    (found,) = pool.run(jobs.score, 1, logits, per_worker=shards_of(graph, np.zeros(40, np.int32), 1))
-    assert found["val_auc"] == found["test_auc"] == 1.0
+    shards = shards_of(graph, np.zeros(40, np.int32), 1)
+    (found,) = pool.run(training.score, 1, logits, 0.5, per_worker=shards)
+    assert found.auc == (1.0, 1.0)
 
 
 def test_logits_that_are_no_numbers_have_no_scores_and_are_counted(pool):
@@ -127,9 +143,9 @@ def test_logits_that_are_no_numbers_have_no_scores_and_are_counted(pool):
     shards = shards_of(graph, np.arange(40, dtype=np.int32) % 2, 2)
     logits = np.zeros((40, graph.num_classes))
     logits[3, 0], logits[17] = math.nan, math.inf
-    for found in pool.run(jobs.score, 2, logits, per_worker=shards):
-        assert found.pop("not_finite") == 2
-        assert all(math.isnan(value) for value in found.values())
+    for found in pool.run(training.score, 2, logits, 0.5, per_worker=shards):
+        assert found.not_finite == 2
+        assert all(math.isnan(value) for value in found.columns().values())
 
 
 def test_exact_inputs_are_the_same_over_either_cut(pool):

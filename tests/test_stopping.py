@@ -1,13 +1,11 @@
-"""Early stopping, and the threshold from which on a label is predicted."""
+"""Early stopping, and what a threshold for labels has no effect on."""
 
 import dataclasses
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn import metrics
 
 from harness.core.evaluate import EarlyStopping
 from harness.core.system import RunFacts
@@ -16,7 +14,6 @@ from harness.run import prepare
 from systems.digest_a import DigestA
 from tests import systems, training
 from tests.graphs import random_graph
-from tests.systems import shards_of
 
 
 @given(st.lists(st.just(math.nan) | st.integers(0, 5), max_size=20), st.integers(0, 4))
@@ -108,31 +105,3 @@ def test_a_threshold_without_effect_is_told():
     said = "^evaluate.threshold=0.3 has no effect: every vertex has one label$"
     with pytest.warns(UserWarning, match=said):
         prepare.check_supported(run, {"symmetric": True, "multilabel": False})
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    threshold=st.sampled_from([0.5, 0.1, 0.3, 0.9]),
-    parts=st.integers(1, 4),
-    classes=st.integers(2, 4),
-)
-def test_scores_above_a_threshold_are_scikit_learns(pool, seed, threshold, parts, classes):
-    rng = np.random.default_rng(seed)
-    graph = random_graph(40, 4, seed=seed % 50, multilabel=True)
-    labels = rng.integers(0, 2, (40, classes)).astype(np.uint8)
-    graph = dataclasses.replace(graph, labels=labels, num_classes=classes)
-    logits = rng.normal(0, 3, (40, classes))
-    shards = shards_of(graph, np.arange(40, dtype=np.int32) % parts, parts)
-    found = pool.run(training.score, parts, logits, threshold, per_worker=shards)
-    assert all(str(other) == str(found[0]) for other in found)
-    predicted = 1 / (1 + np.exp(-logits)) > threshold
-    for number, split in enumerate(("train", "val", "test")):
-        mask = getattr(graph, split)
-        want = metrics.f1_score(labels[mask], predicted[mask], average="micro", zero_division=0)
-        assert found[0].accuracy[number] == pytest.approx(want, abs=1e-12)
-    for number, split in enumerate(("val", "test")):
-        mask = getattr(graph, split)
-        there = (labels[mask] | predicted[mask]).any(0)
-        f1 = metrics.f1_score(labels[mask], predicted[mask], average=None, zero_division=0)[there]
-        want = f1.mean() if there.any() else math.nan
-        assert found[0].more["macro_f1"][number] == pytest.approx(want, abs=1e-12, nan_ok=True)

@@ -73,11 +73,15 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
 
 
 def score(comm, logits: np.ndarray, threshold: float, shard) -> Scores:
-    """What the scorer makes of the whole graph's logits [V, C], macro-F1 included."""
+    """What the scorer makes of the whole graph's logits [V, C]; macro-F1 included, of several labels."""
     masks = [torch.from_numpy(mask).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
     cut, labels = EvaluateConfig(threshold=threshold).cut, torch.from_numpy(shard.labels)
-    scorer = Scorer(comm, labels.double(), masks, cut, {"macro_f1": MacroF1()})
-    return scorer(torch.from_numpy(logits[shard.inner]))
+    several = labels.ndim == 2
+    labels, more = labels.double() if several else labels.long(), {"macro_f1": MacroF1()} if several else {}
+    scorer, own = Scorer(comm, labels, masks, cut, more), torch.from_numpy(logits[shard.inner])
+    first, again = scorer(own), scorer(own)
+    assert str(first) == str(again)
+    return first
 
 
 def cross(comm, rows: int, dtype: str, shard) -> dict[str, Any]:
