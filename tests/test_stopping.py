@@ -74,25 +74,18 @@ def test_evaluations_before_a_stop_count_after_it(pool):
         assert found["ends"] == [expected.over(s.accuracy[1]) for s in found["scores"]]
 
 
-def test_a_graph_with_two_classes_goes_by_its_auc(pool):
-    graph = random_graph(40, 4, seed=2)
-    graph = dataclasses.replace(graph, labels=graph.labels % 2, num_classes=2)
-    for found in training.run(pool, graph, 2, evaluate={"patience": 1}):
-        expected, other = EarlyStopping(1), EarlyStopping(1)
-        assert [other.over(s.accuracy[1]) for s in found["scores"]] != found["ends"], "tests nothing"
-        assert found["ends"] == [expected.over(s.auc[0]) for s in found["scores"]]
-
-
-@pytest.mark.parametrize("split", ["val", "test"])
-def test_it_goes_by_accuracy_where_a_split_has_one_class_of_two(pool, split):
+@pytest.mark.parametrize("split", ["", "val", "test"])
+def test_with_two_classes_it_goes_by_auc_but_where_a_split_has_one_of_them_by_accuracy(pool, split):
     graph = random_graph(40, 4, seed=2)
     labels = graph.labels % 2
-    labels[getattr(graph, split)] = 1
+    if split:
+        labels[getattr(graph, split)] = 1
     graph = dataclasses.replace(graph, labels=labels, num_classes=2)
     for found in training.run(pool, graph, 2, evaluate={"patience": 1}):
+        seen = [(s.accuracy[1], s.auc[0]) if split else (s.auc[0], s.accuracy[1]) for s in found["scores"]]
         expected, other = EarlyStopping(1), EarlyStopping(1)
-        assert [other.over(s.auc[0]) for s in found["scores"]] != found["ends"], "tests nothing"
-        assert found["ends"] == [expected.over(s.accuracy[1]) for s in found["scores"]]
+        assert [other.over(score) for _, score in seen] != found["ends"], "tests nothing"
+        assert found["ends"] == [expected.over(score) for score, _ in seen]
 
 
 def test_an_asynchronous_system_refuses_it():
