@@ -1,4 +1,4 @@
-"""CAGNET with replicas (1.5D): exact at c = 2, its bytes, and what it refuses."""
+"""CAGNET with replicas (1.5D): exact at c = 2, and what it refuses."""
 
 import dataclasses
 
@@ -11,7 +11,6 @@ from harness.dev.conformance.pool import WorkerPool
 from harness.dev.conformance.subject import facts_of
 from harness.run.config import make_system
 from tests import systems
-from tests.oracles import bytes as count
 from tests.oracles.samples import OPERATORS, RUNS, random_graph, with_edge_weights
 from tests.systems import Settings
 from tests.test_plan_dry import assert_alike, dry
@@ -63,19 +62,6 @@ def test_so_is_a_worker_without_vertices(pool):
     owners[owners == 0] = 3
     outcome = systems.run(pool, graph, replicated(), 4, settings=asked, assignment=owners)
     systems.assert_trained_alike(outcome, systems.exact(graph, outcome, asked))
-
-
-@pytest.mark.parametrize("replication", [1, 2])
-@pytest.mark.parametrize("features", FEATURES)
-def test_its_bytes_are_the_closed_form(pool, features, replication):
-    graph, asked = random_graph(13, vertices=30), Settings(dtype="float32", epochs=2)
-    how = {"features": features, "replication": replication}
-    outcome = systems.run(pool, graph, systems.block("cagnet", **how), 4, settings=asked)
-    for epoch in range(2):
-        want = count.cagnet(30, 4, outcome.widths, first=epoch == 0, **how)
-        for direction in ("forward", "backward"):
-            got = systems.bytes_by_layer(outcome, epoch, direction)
-            np.testing.assert_array_equal(got, want[direction])
 
 
 def test_it_goes_on_bit_for_bit_and_a_dry_run_counts_and_computes_what_it_does(pool):

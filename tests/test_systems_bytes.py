@@ -76,6 +76,12 @@ def of_bns(graph, outcome, how, *, rate, features) -> Bytes:
         yield {"forward": [first * 4 * outcome.widths[0], *hidden], "backward": [0, *hidden]}
 
 
+def of_cagnet(graph, outcome, how, **knobs) -> Bytes:
+    """Blocks of a column, and what its replicas add up."""
+    for epoch in range(how.epochs):
+        yield count.cagnet(graph.num_vertices, 4, outcome.widths, first=epoch == 0, **knobs)
+
+
 def of_skipg(graph, outcome, how, *, bound, features) -> Bytes:
     everyone = 4 * 3 * graph.num_vertices * np.array(outcome.widths)
     for epoch in range(how.epochs):
@@ -137,6 +143,11 @@ CASES: list[tuple[str, Callable[..., Bytes], dict, dict]] = [
     ),
     *(("bns", of_bns, {"rate": 0.3, "features": each}, {}) for each in ("once", "refetch")),
     *(("cofree", of_cofree, {"features": each}, {}) for each in ("once", "refetch")),
+    *(
+        ("cagnet", of_cagnet, {"features": features, "replication": replication}, {})
+        for features in ("once", "refetch")
+        for replication in (1, 2)
+    ),
     ("skipg", of_skipg, {"bound": 2, "features": "refetch"}, {}),
     *(
         ("sanqus", of_sanqus, {"bits": bits, "gradients": gradients, "features": features, **SANQUS}, {})
