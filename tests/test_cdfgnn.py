@@ -19,17 +19,6 @@ from tests.variants import REFETCH
 BASELINE = {"cache": False, "quantise": False}
 
 
-def test_multilabel_and_row_normalisation(pool):
-    graph = random_graph(10, vertices=24, multilabel=True)
-    settings = Settings(model=systems.small("gcn", 2, 9, normalisation="row"))
-    outcome = systems.run(pool, graph, systems.block("cdfgnn", **BASELINE), 3, settings=settings)
-    history = dense.train(graph, outcome.weights[0], epochs=5, normalisation="row", **settings.optimiser)
-    systems.assert_trained_alike(outcome, history)
-    np.testing.assert_allclose(
-        outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")]
-    )
-
-
 def test_a_worker_without_edges_or_masters_trains(pool):
     """Two edges over four workers: some hold nothing but what a hash gave them."""
     graph = random_graph(1, vertices=14).replace(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests import systems
 from tests.oracles import cdfgnn
-from tests.oracles.samples import RUNS, random_graph, with_edge_weights
+from tests.oracles.samples import OPERATORS, RUNS, graph_of_kind, random_graph
 from tests.systems import Settings
 from tests.variants import REFETCH
 
@@ -80,18 +80,19 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
 
 @examples(max_examples=14)
 @given(
-    model=st.sampled_from(["gcn", "sage"]),
+    operator=st.sampled_from(OPERATORS),
     knobs=knobs_of(),
     method=st.sampled_from(["ebv", "hep", "dne", "metis/edges"]),
-    weighted=st.booleans(),
+    kind=st.sampled_from(["plain", "multilabel", "weighted"]),
     **RUNS,
 )
-def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, weighted, seed, parts, directed, layers):
-    graph = random_graph(seed, vertices=18, directed=directed)
-    graph = with_edge_weights(graph, seed) if weighted else graph
-    settings = Settings(model=systems.small(model, layers), epochs=8, seed=seed % 100)
+def test_cdfgnn_equals_its_oracle(pool, operator, knobs, method, kind, seed, parts, directed, layers):
+    graph, (model, normalisation) = graph_of_kind(kind, seed, directed), operator
+    shape = systems.small(model, layers, normalisation=normalisation)
+    settings = Settings(model=shape, epochs=8, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), parts, method, settings)
-    want = systems.history(cdfgnn.train, graph, outcome, settings, model=model, **knobs)
+    knobs |= {"model": model, "normalisation": normalisation}
+    want = systems.history(cdfgnn.train, graph, outcome, settings, **knobs)
     if not (knobs["cache"] and knobs["quantise"] and knobs["scatter"] == "diff"):
         assert want.certain == settings.epochs
     assert_as_one(outcome, want, knobs["cache"])
