@@ -1,10 +1,10 @@
-"""ByteGNN against the oracle of sampled mini-batches, and its two schedulers by themselves."""
+"""ByteGNN beside DistDGL, and its two schedulers by themselves."""
 
 import threading
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.errors import InputError
@@ -15,53 +15,9 @@ from harness.dev.conformance.checks import same_bits
 from systems.parts.tasks import Scheduler, idle, score
 from tests import systems
 from tests.launching import PATIENCE
-from tests.oracles import distdgl
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
-from tests.test_systems_oracle_distdgl import assert_booked, sent_of, steps_of
-
-SCHEDULING = {
-    "order": st.sampled_from(["dag", "fifo"]),
-    "launch": st.sampled_from(["score", "fixed"]),
-    "sigma": st.sampled_from([0.0, 500.0]),
-    "prefetch": st.integers(0, 3),
-    "task": st.sampled_from([1, 2, 512]),
-    "threads": st.integers(1, 3),
-}
-
-
-@settings(max_examples=8)
-@given(
-    seed=st.integers(0, 10_000),
-    parts=st.integers(1, 4),
-    directed=st.booleans(),
-    model=st.sampled_from(["gcn", "sage"]),
-    fanouts=st.lists(st.integers(1, 4), min_size=2, max_size=3),
-    knobs=st.fixed_dictionaries({
-        "batch": st.integers(1, 4),
-        "batches": st.sampled_from(["worker", "global"]),
-        "split": st.sampled_from(["even", "owner"]),
-        "features": st.sampled_from(["once", "refetch"]),
-        "replace": st.booleans(),
-        "key": st.sampled_from(["vertex", "worker"]),
-        "dedup": st.sampled_from(["batch", "task"]),
-        **SCHEDULING,
-    }),
-)  # fmt: skip
-def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, fanouts, knobs):
-    graph = random_graph(seed, vertices=18, directed=directed)
-    shape = systems.small(model, len(fanouts))
-    how = Settings(model=shape, seed=seed % 100, epochs=2)
-    outcome = systems.run(
-        pool, graph, systems.block("bytegnn", fanouts=fanouts, **knobs), parts, settings=how
-    )
-    steps = steps_of(graph, outcome.assignment, parts, how.epochs, how.seed, knobs)
-    given_too = {name: knobs[name] for name in ("features", "replace", "key")}
-    given_too |= {"fanouts": fanouts, "model": model, "seed": how.seed}
-    alone = knobs["task"] if knobs["dedup"] == "task" else None
-    want = systems.history(distdgl.train, graph, outcome, how, steps, alone=alone, **given_too)
-    systems.assert_trained_alike(outcome, want, rtol=1e-6)
-    assert_booked(outcome, want, steps)
+from tests.test_systems_oracle_distdgl import sent_of
 
 
 def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool):

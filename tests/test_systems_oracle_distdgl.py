@@ -1,4 +1,4 @@
-"""DistDGL against an oracle that draws and counts by itself, and its two exact knobs."""
+"""DistDGL and ByteGNN against an oracle that draws and counts by itself, and DistDGL's two exact knobs."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -59,7 +59,29 @@ def assert_booked(outcome, want: distdgl.History, steps: list) -> None:
             assert size == len(taken) * 2 * count.all_reduce(parameters, parts)
 
 
-@settings(max_examples=12)
+# Knobs that one of the two has alone.
+OWN = {
+    "distdgl": {
+        "service": st.sampled_from(["shared", "exchange"]),
+        "scale": st.sampled_from(["global", "block"]),
+        "redraw": st.sampled_from(["hop", "vertex"]),
+        "loss": st.sampled_from(["global", "worker"]),
+    },
+    "bytegnn": {
+        "dedup": st.sampled_from(["batch", "task"]),
+        "order": st.sampled_from(["dag", "fifo"]),
+        "launch": st.sampled_from(["score", "fixed"]),
+        "sigma": st.sampled_from([0.0, 500.0]),
+        "prefetch": st.integers(0, 3),
+        "task": st.sampled_from([1, 2, 512]),
+        "threads": st.integers(1, 3),
+    },
+}
+ORACLES = ("scale", "features", "redraw", "replace", "key", "loss")
+
+
+@pytest.mark.parametrize("name", OWN)
+@settings(max_examples=10)
 @given(
     seed=SEEDS,
     parts=st.integers(1, 4),
@@ -72,27 +94,26 @@ def assert_booked(outcome, want: distdgl.History, steps: list) -> None:
         "batches": st.sampled_from(["worker", "global"]),
         "split": st.sampled_from(["even", "owner"]),
         "features": st.sampled_from(["once", "refetch"]),
-        "service": st.sampled_from(["shared", "exchange"]),
-        "scale": st.sampled_from(["global", "block"]),
-        "redraw": st.sampled_from(["hop", "vertex"]),
         "replace": st.booleans(),
         "key": st.sampled_from(["vertex", "worker"]),
-        "loss": st.sampled_from(["global", "worker"]),
     }),
     drop_last=st.booleans(),
+    own=st.data(),
 )  # fmt: skip
 def test_losses_weights_and_bytes_equal_the_oracle(
-    pool, seed, parts, directed, model, fanouts, kind, knobs, drop_last
+    pool, name, seed, parts, directed, model, fanouts, kind, knobs, drop_last, own
 ):
-    knobs["drop_last"] = drop_last and knobs["batch"] == 1 + seed % 2  # so small that a batch is whole
     graph = graph_of_kind(kind, seed, directed)
+    whole = knobs["batch"] * parts <= int(graph.train.sum())  # some batch is
+    knobs["drop_last"] = drop_last and whole
+    knobs |= own.draw(st.fixed_dictionaries(OWN[name]))
     shape = systems.small(model, len(fanouts))
     how = Settings(model=shape, seed=seed % 100, epochs=2)
-    block = systems.block("distdgl", fanouts=fanouts, **knobs)
-    outcome = systems.run(pool, graph, block, parts, settings=how)
+    outcome = systems.run(pool, graph, systems.block(name, fanouts=fanouts, **knobs), parts, settings=how)
     steps = steps_of(graph, outcome.assignment, parts, how.epochs, how.seed, knobs)
-    given_too = {name: knobs[name] for name in ("scale", "features", "redraw", "replace", "key", "loss")}
+    given_too = {knob: value for knob, value in knobs.items() if knob in ORACLES}
     given_too |= {"fanouts": fanouts, "model": model, "seed": how.seed}
+    given_too["alone"] = knobs["task"] if knobs.get("dedup") == "task" else None
     label = 3 if kind == "multilabel" else 4
     want = systems.history(distdgl.train, graph, outcome, how, steps, label=label, **given_too)
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
