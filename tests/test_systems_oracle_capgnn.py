@@ -38,24 +38,20 @@ def assert_same_counts(outcome, history, first_layer: int) -> None:
                     assert metrics.get((l, "hit_rate_between_refreshes")) == between
 
 
-def assert_same_rows(outcome, history) -> None:
-    """From whom rows come, and whose gradients return, by layer and epoch, all workers together."""
-    for epoch, counts in enumerate(history.counts):
-        sent = outcome.sent(epoch)
-        for l, named in counts.items():
-            for name, way in {
-                "direct": ("forward", "halo"),
-                "got": ("forward", "global_get"),
-                "returned": ("backward", "halo"),
-            }.items():
-                assert sent.get((l, *way), (0, 0))[0] == named[name].sum(), (epoch, l, name)
+def assert_sent(outcome, history, policy: str, value: int) -> None:
+    """Rows and bytes of every epoch, features that are fetched once apart; `value`: bytes of a number."""
+    row_bytes, apart = [value * width for width in outcome.widths], ("weights", "features")
+    for epoch in range(len(history.counts)):
+        sent = {key: both for key, both in outcome.sent(epoch).items() if key[2] not in apart}
+        assert sent == sent_by_definition(history, epoch, row_bytes, policy), epoch
+        assert copied(outcome, epoch) == copied_by_definition(history, epoch, row_bytes), epoch
 
 
-def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> dict:
+def sent_by_definition(history, epoch: int, row_bytes: list[int], policy: str) -> dict:
     """(layer, direction, purpose) -> rows and bytes of an epoch, all workers together, by what the tiers hold
     and what is told.
     """
-    lookups = history.counts[0][0]["lookups"]
+    lookups = next(iter(history.counts[0].values()))["lookups"]
     parts, want = len(lookups), {}
     for l, named in history.counts[epoch].items():
         for way, purpose, rows in [
@@ -63,7 +59,7 @@ def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> d
             ("backward", "halo", named["returned"]),
             ("forward", "global_get", named["got"]),
         ]:
-            want[l, way, purpose] = (int(rows.sum()), int(rows.sum()) * 4 * widths[l])
+            want[l, way, purpose] = (int(rows.sum()), int(rows.sum()) * row_bytes[l])
         # each tells each, in a byte, that its rows are there
         flags = parts * (parts - 1) * bool(named["renewed"].any())
         want[l, "forward", "flags"] = (flags, flags)
@@ -86,45 +82,33 @@ def copied(outcome, epoch: int) -> dict:
     return {key: size for key, size in total.items() if size}
 
 
-def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
+def copied_by_definition(history, epoch: int, row_bytes: list[int]) -> dict:
     """What owners put there and readers take. The put is in no count of `sent`; its span tells of it."""
     want = {}
     for l, named in history.counts[epoch].items():
-        want[l, "global_put"] = int((named["renewed"] + named["taken"]).sum()) * 4 * widths[l]
-        want[l, "global_get"] = int(named["got"].sum()) * 4 * widths[l]
+        want[l, "global_put"] = int((named["renewed"] + named["taken"]).sum()) * row_bytes[l]
+        want[l, "global_get"] = int(named["got"].sum()) * row_bytes[l]
     return {key: size for key, size in want.items() if size}
 
 
 @pytest.mark.parametrize(
-    "cache,pipeline,gradients",
+    "policy, tiers, pipeline, gradients",
     [
-        (("jaca", "inclusive"), True, "fresh"),
-        (("jaca", "exclusive"), False, "fresh"),
-        (("lru", "inclusive"), True, "exact"),
+        ("jaca", "inclusive", True, "fresh"),
+        ("jaca", "exclusive", False, "fresh"),
+        ("lru", "inclusive", True, "exact"),
     ],
 )
-def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(
-    pool, cache, pipeline, gradients
-):
-    graph, (policy, tiers) = random_graph(8, vertices=40), cache
+def test_no_row_is_older_than_the_refresh(pool, policy, tiers, pipeline, gradients):
     local = 20 if tiers == "exclusive" else 28  # so that each tier is hit and missed
-    knobs = dict(
-        policy=policy, tiers=tiers, local_capacity=local, global_capacity=9, refresh=3, pipeline=pipeline,
-        gradients=gradients, features="refetch",
+    block = systems.block(
+        "capgnn", rapa=False, policy=policy, tiers=tiers, local_capacity=local, global_capacity=9, refresh=3,
+        pipeline=pipeline, gradients=gradients, features="refetch",
     )  # fmt: skip
-    settings = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=8)
-    outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
-    history = systems.history(capgnn.train, graph, outcome, settings, **knobs)
-    oldest, seen = 0, set()
-    for epoch in range(8):
-        sent = {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
-        assert sent == sent_by_definition(history, epoch, outcome.widths, policy), epoch
-        assert copied(outcome, epoch) == copied_by_definition(history, epoch, outcome.widths), epoch
-        seen |= {key[1:] for key in sent}
-        ages = [each["metrics"][epoch].get((l, "staleness"), 0) for each in outcome.workers for l in (1, 2)]
-        oldest = max([oldest, *ages])
-    ways = [("forward", purpose) for purpose in ("halo", "global_get", "flags", "ids")]
-    assert seen == {*ways, ("backward", "halo")}
+    how = Settings(model=systems.small("gcn", 3, 6), dtype="float32", epochs=8)
+    outcome = systems.run(pool, random_graph(8, vertices=40), block, 4, settings=how)
+    told = [epoch for worker in outcome.workers for epoch in worker["metrics"]]
+    oldest = max(epoch.get((layer, "staleness"), 0) for epoch in told for layer in (1, 2))
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
 
 
