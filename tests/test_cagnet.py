@@ -32,7 +32,7 @@ def assert_exact(pool, graph, block: dict, workers: int, method: str, model: str
 @given(
     seed=RUNS["seed"],
     directed=RUNS["directed"],
-    layers=RUNS["layers"],
+    layers=st.integers(1, 3),
     weighted=st.booleans(),
     block=st.builds(replicated, st.sampled_from(FEATURES), st.sampled_from([1, 2, 2])),
     method=st.sampled_from(["metis", "random"]),

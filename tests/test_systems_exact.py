@@ -86,10 +86,3 @@ def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     method = systems.partitions_of(variant[0])[0][1]
     outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 1, method, settings)
     systems.assert_trained_alike(outcome, systems.exact(graph, outcome, settings))
-
-
-def test_one_layer(pool):
-    graph, how = random_graph(9, vertices=21), Settings(model=systems.small("gcn", 1))
-    for name in ("vanilla", "cagnet"):
-        outcome = systems.run(pool, graph, systems.block(name), 3, "random", how)
-        systems.assert_trained_alike(outcome, systems.exact(graph, outcome, how))
