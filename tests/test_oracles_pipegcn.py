@@ -6,17 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import pipegcn, sylvie
-from tests.oracles.samples import (
-    CASES,
-    DEEP,
-    OPERATORS,
-    assert_same_run,
-    case,
-    draw,
-    random_blocks,
-    random_graph,
-    random_weights,
-)
+from tests.oracles.samples import CASES, OPERATORS, assert_same_run, case, draw, random_weights
 
 
 @settings(max_examples=10)
@@ -28,23 +18,12 @@ from tests.oracles.samples import (
     features=st.sampled_from(["once", "refetch"]),
 )
 def test_what_is_used_is_what_was_sent_that_many_epochs_ago(seed, parts, staleness, momentum, features):
-    graph, weights = random_graph(seed), random_weights(seed, widths=DEEP)
-    run = pipegcn.train(
-        graph,
-        random_blocks(seed, graph.num_vertices, parts),
-        weights,
-        staleness=staleness,
-        features=features,
-        smooth_features=True,
-        smooth_gradients=True,
-        momentum=momentum,
-        epochs=6,
-        lr=0.05,
-    )
-    for t in range(6):
+    data, how = case(seed, parts, features=features, staleness=staleness, momentum=momentum)
+    run = pipegcn.train(*data, smooth_features=True, smooth_gradients=True, **how)
+    for t in range(how["epochs"]):
         for l in range(3):
             if l == 0 and features == "once":
-                np.testing.assert_array_equal(run.used[t][0], graph.features)
+                np.testing.assert_array_equal(run.used[t][0], data[0].features)
                 continue
             # the closed form of the moving average from zeros: Σ_i (1 - m) m^i received_{t-i}
             ages = range(t - staleness + 1)
