@@ -100,6 +100,20 @@ def place(launcher):
     launcher.settle()
 
 
+@pytest.fixture
+def refused(capsys):
+    """A function: that a command ends with one sentence, which says `said`; it gives the sentence."""
+
+    def sentence(main, words: list, said: str = "") -> str:
+        capsys.readouterr()  # what was told before
+        assert main([*map(str, words)]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("error: ") and said in told and told.count("\n") == 1, told
+        return told
+
+    return sentence
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory):
     """One redis-server for all tests that do not kill it."""

@@ -87,10 +87,3 @@ def replayed(run: Path, *words: str) -> Timeline:
 
 def timed(run: Path, *words: str) -> Times:
     return times_of(replayed(run, *words))
-
-
-def refused(capsys, main, words: list[str], said: str) -> None:
-    """That the command ends with one sentence, which says `said`."""
-    assert main(words) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ") and said in told and told.count("\n") == 1, told

@@ -126,10 +126,8 @@ def test_a_missed_target_is_named_and_a_busy_machine_or_a_small_bench_is_not_jud
     (["--against", str(ROOT), "epochs"], '"epochs" is not KEY=VALUE'),
     (["epochs=3"], "give --against CHECKOUT too"),
 ])  # fmt: skip
-def test_what_cannot_be_asked_for_is_one_sentence(tmp_path, capsys, words, said):
-    assert bench.main([word.format(tmp=tmp_path) for word in words]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ") and said in told and told.count("\n") == 1
+def test_what_cannot_be_asked_for_is_one_sentence(tmp_path, refused, words, said):
+    refused(bench.main, [word.format(tmp=tmp_path) for word in words], said)
 
 
 # -- this code beside another checkout --

@@ -301,13 +301,13 @@ def test_a_listing_without_parts_has_its_columns():
     assert list(table.frame([])) == list(table.COLUMNS)
 
 
-def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, monkeypatch):
+def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, monkeypatch, refused):
     monkeypatch.setattr(claims, "decided", functools.cache(reference.decided))  # for both
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(RULE))
     given = ["report", "claims", str(tmp_path / "results"), f"--reference={tmp_path / 'none'}"]
     for folder in ("results", "none"):
-        assert cli.main([*given, "--from", str(tmp_path)]) == 2
-        assert f"{tmp_path / folder} is no folder: give one that is there" in capsys.readouterr().err
+        said = f"{tmp_path / folder} is no folder: give one that is there"
+        refused(cli.main, [*given, "--from", str(tmp_path)], said)
         (tmp_path / folder).mkdir()
     assert cli.main([*given, "--from", str(tmp_path)]) == 0
     said = re.sub(r"\s+", " ", capsys.readouterr().out)
@@ -319,8 +319,7 @@ def test_the_listing_names_all_with_ones_own_and_counts_them(tmp_path, capsys, m
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == "entry,part,published,ours,share,verdict,cause,why,again,experiment,size"
     assert all(row.startswith("digest_") for row in rows[1:])
-    assert cli.main([*given, "--paper", "digst"]) == 2
-    assert 'paper="digst" is not known; did you mean "digest"?' in capsys.readouterr().err
+    refused(cli.main, [*given, "--paper", "digst"], 'paper="digst" is not known; did you mean "digest"?')
 
 
 def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):

@@ -108,7 +108,7 @@ def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch):
     assert data.x_axis.unique().tolist() == ["epoch"] and len(data[data.kind == "line"]) == 3
 
 
-def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, capsys):
+def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, capsys, refused):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, graphs, *_: made.append((figure.name, graphs)))
     small = ["--size", "small", "--data-dir", str(tmp_path), "--out", str(tmp_path / "figures")]
@@ -118,8 +118,7 @@ def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, ca
     assert f"systems: amazon-photo is not in {tmp_path}, left out" in said
     assert f"pscgcn_hits: amazon-computers is not in {tmp_path}, left out" in said
     assert "2 figures of size small, from nothing: about " in said
-    assert figures.main(["systems", "--graph", "dlbp"]) == 2
-    assert 'did you mean "dblp"?' in capsys.readouterr().err
+    refused(figures.main, ["systems", "--graph", "dlbp"], 'did you mean "dblp"?')
 
 
 PLAN = """
@@ -131,33 +130,29 @@ sizes:
 """
 
 
-def test_a_folder_of_ones_own_is_listed_and_what_it_lacks_is_named(tmp_path, capsys):
+def test_a_folder_of_ones_own_is_listed_and_what_it_lacks_is_named(tmp_path, capsys, refused):
     folder = tmp_path / "my_figures"
-
-    def refused(*words: str) -> str:
-        assert figures.main(["--from", str(folder), *words]) == 2
-        return capsys.readouterr().err
-
-    assert "is not a folder: give one with exp" in refused()
+    given = ["--from", folder]
+    refused(figures.main, given, "is not a folder: give one with exp")
     folder.mkdir()
-    assert "holds no experiment: put NAME.yaml" in refused()
+    refused(figures.main, given, "holds no experiment: put NAME.yaml")
     (folder / "mine.yaml").write_text(PLAN % TINY + "draw:\n  losses: {}\n")
     (folder / "_shared.py").write_text("no figure")
-    assert 'mine.draw="losses" is not known' in refused()
+    refused(figures.main, given, 'mine.draw="losses" is not known')
     (folder / "losses.py").write_text("import nothing_there")
-    assert "cannot be imported: ModuleNotFoundError" in refused()
+    refused(figures.main, given, "cannot be imported: ModuleNotFoundError")
     (folder / "losses.py").write_text("def drawn(groups):\n    pass\n")
-    assert "losses.py has no function draw(groups): write one" in refused()
+    refused(figures.main, given, "losses.py has no function draw(groups): write one")
     (folder / "losses.py").write_text("def draw(groups, over):\n    pass\n")
-    assert "mine.draw.losses: missing a required argument: 'over'; give the options of draw in" in refused()
+    refused(figures.main, given, "losses: missing a required argument: 'over'; give the options of draw in")
     (folder / "mine.yaml").write_text(PLAN % TINY + "draw:\n  losses: {over: x, rows: [mine]}\n")
-    assert "mine.draw.losses.rows=['mine']: give rows with their names in the picture" in refused()
+    refused(figures.main, given, "losses.rows=['mine']: give rows with their names in the picture")
     (folder / "mine.yaml").write_text(PLAN % TINY + "draw:\n  losses: {}\n")
     (folder / "losses.py").write_text("def draw(groups):\n    pass\n")
     assert figures.main(["--from", str(folder), "--list"]) == 0
     assert capsys.readouterr().out == "mine  what one's own drawing shows\n"
-    assert 'figure="systems" is not known; known: mine' in refused("systems")
-    assert 'figure="mime" is not known; did you mean "mine"?' in refused("mime")
+    refused(figures.main, [*given, "systems"], 'figure="systems" is not known; known: mine')
+    refused(figures.main, [*given, "mime"], 'figure="mime" is not known; did you mean "mine"?')
 
 
 @pytest.mark.parametrize(
@@ -167,10 +162,9 @@ def test_a_folder_of_ones_own_is_listed_and_what_it_lacks_is_named(tmp_path, cap
         ("sancus_broadcasts", "paper", "has no runs of size paper: give --size smoke or small"),
     ],
 )
-def test_what_has_no_runs_says_what_it_waits_for(name, size, says, monkeypatch, capsys):
+def test_what_has_no_runs_says_what_it_waits_for(name, size, says, monkeypatch, refused):
     monkeypatch.setattr(runner, "start", lambda *given: pytest.fail("nothing is to be run"))
-    assert figures.main([name, "--size", size]) == 2
-    assert says in capsys.readouterr().err
+    refused(figures.main, [name, "--size", size], says)
 
 
 @pytest.mark.parametrize("words, where", [((), "results/started"), (("--size", "small"), "results")])
@@ -201,15 +195,15 @@ def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
     assert data.groupby("label").size().to_dict() == {"digest": 3, "vanilla": 3}
 
 
-def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have(tmp_path, monkeypatch, capsys):
+def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have(tmp_path, monkeypatch, refused):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, *_: made.append((figure.name, figure.size)))
     (tmp_path / "larger.yaml").write_text(PLAN.replace("smoke:", "small:") % TINY)
     (tmp_path / "tiny.yaml").write_text(PLAN % TINY)
     assert figures.main(["--from", str(tmp_path)]) == 0
     assert made == [("larger", "small"), ("tiny", "smoke")]
-    assert figures.main(["larger", "--from", str(tmp_path), "--size", "smoke"]) == 2
-    assert "larger has no runs of size smoke: give --size small" in capsys.readouterr().err
+    words = ["larger", "--from", tmp_path, "--size", "smoke"]
+    refused(figures.main, words, "larger has no runs of size smoke: give --size small")
 
 
 def test_a_row_of_ones_own_in_an_experiment_of_the_tree():

@@ -29,7 +29,7 @@ def test_the_page_of_data_shows_the_files_of_a_new_data_set():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_are_written_once_and_the_next_commands_are_said(kind, tmp_path, capsys):
+def test_files_are_written_once_and_the_next_commands_are_said(kind, tmp_path, capsys, refused):
     folder = tmp_path / "of mine"
     words = ["new", kind, "my_idea", "--out", str(folder)]
     assert cli.main(words) == 0
@@ -39,8 +39,7 @@ def test_files_are_written_once_and_the_next_commands_are_said(kind, tmp_path, c
         assert str(folder / path) in said
     _, _, after = said.partition("next:")
     assert after.count("halobench") >= 1 and str(folder) not in after.replace(shlex.quote(str(folder)), "")
-    assert cli.main(words) == 2
-    assert "is there already: give another name" in capsys.readouterr().err
+    refused(cli.main, words, "is there already: give another name")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from harness import cli
 from harness.cli.page.__main__ import page
 from harness.run import repeat_command, runner
 from tests import traces
-from tests.recorded import refused
 from tests.reported import read_once
 
 HOSTILE = "<b>a & $b$</b>"
@@ -122,14 +121,13 @@ def test_every_row_has_its_command_config_and_environment(elements, results):
     assert f"halobench report html {results}" in said
 
 
-def test_figures_stand_in_the_page_itself(path, elements, tmp_path, results, capsys):
+def test_figures_stand_in_the_page_itself(path, elements, tmp_path, results, refused):
     (image,) = [attributes for tag, attributes in elements.tags if tag == "img"]
     drawn = (path.parent / "figures" / "drawn.png").read_bytes()
     assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == drawn
     assert "drawn" in image["alt"]
     words = ["--out", str(tmp_path / "page.html"), "--figures", str(tmp_path)]
-    assert cli.main(["report", "html", str(results), *words]) == 2
-    assert "holds no PNG file" in capsys.readouterr().err
+    refused(cli.main, ["report", "html", str(results), *words], "holds no PNG file")
 
 
 def test_the_answer_stands_first(elements):
@@ -139,11 +137,11 @@ def test_the_answer_stands_first(elements):
     assert "one seed has no interval" in said and "published" not in said
 
 
-def test_what_cannot_be_used_is_one_sentence(tmp_path, capsys, results):
-    refused(capsys, cli.main, ["report", "html", str(tmp_path / "none")], "does not exist")
+def test_what_cannot_be_used_is_one_sentence(tmp_path, refused, results):
+    refused(cli.main, ["report", "html", str(tmp_path / "none")], "does not exist")
     for out in (tmp_path, tmp_path / "none" / "page.html"):
         words = ["report", "html", str(results), "--out", str(out)]
-        refused(capsys, cli.main, words, f"out={out} is no place for a file: give ")
+        refused(cli.main, words, f"out={out} is no place for a file: give ")
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

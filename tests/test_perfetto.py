@@ -7,7 +7,7 @@ import pytest
 
 from harness import cli
 from harness.results.reader import Trace
-from tests.recorded import recorded, refused
+from tests.recorded import recorded
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_some_epochs_alone(run, tmp_path):
     assert {event["args"]["epoch"] for event in slices} == {1, 2}
 
 
-def test_epochs_that_are_none_are_refused(run, tmp_path, capsys):
+def test_epochs_that_are_none_are_refused(run, tmp_path, refused):
     out = str(tmp_path / "x")
     for given, says in (
         ("3", '--epochs "3" names no epochs: give FIRST-LAST'),
@@ -79,4 +79,4 @@ def test_epochs_that_are_none_are_refused(run, tmp_path, capsys):
         ("0-2", '--epochs "0-2" names no epochs'),
         ("70-", "has no spans there; give other epochs"),
     ):
-        refused(capsys, cli.main, ["report", "perfetto", str(run), "--out", out, "--epochs", given], says)
+        refused(cli.main, ["report", "perfetto", str(run), "--out", out, "--epochs", given], says)

@@ -17,7 +17,7 @@ from harness.model.replay.times import times_of
 from harness.results import files
 from harness.results.reader import Trace
 from harness.results.report.groups import load
-from tests.recorded import APART, MB, recorded, refused, replayed, timed
+from tests.recorded import APART, MB, recorded, replayed, timed
 
 seconds = st.floats(1e-4, 0.1)
 
@@ -136,7 +136,7 @@ def test_crossovers_are_where_two_systems_take_the_same_time(crossing, tmp_path,
     assert slow.is_monotonic_decreasing and len(fastest) == 7
 
 
-def test_which_is_first_at_a_score(crossing, tmp_path, capsys):
+def test_which_is_first_at_a_score(crossing, tmp_path, capsys, refused):
     words, table = [*crossing, "gbytes_per_s=0.1:10:3"], tmp_path / "map.csv"
     assert main([*words, "reaches=55", "epochs=10", "--csv", str(table)]) == 0
     said = capsys.readouterr().out
@@ -149,14 +149,14 @@ def test_which_is_first_at_a_score(crossing, tmp_path, capsys):
         ("0", "is no score"),
         ("99%", "2 of the rows are exact training"),
     ):
-        refused(capsys, main, [*words, f"reaches={reaches}"], told)
+        refused(main, [*words, f"reaches={reaches}"], told)
 
 
 @pytest.mark.parametrize(
     "given", ["between.gbytes_per_s=1", "between.latency_us=1", "between={gbytes_per_s: 1}"]
 )
-def test_what_is_varied_is_not_given(crossing, capsys, given):
-    refused(capsys, main, [*crossing, f"cluster.{given}"], f"links between: leave cluster.{given} out, or")
+def test_what_is_varied_is_not_given(crossing, refused, given):
+    refused(main, [*crossing, f"cluster.{given}"], f"links between: leave cluster.{given} out, or")
     assert main([*crossing, f"cluster.{given}", "link=bridge"]) == 0
     assert main([*crossing, "cluster.between.broadcast_gbytes_per_s=1"]) == 0
 
@@ -225,8 +225,8 @@ def simple(tmp_path_factory):
         (["crossover", "cluster=cdfgnn", "epochs=x"], "epochs=x is not a number of epochs"),
     ],
 )
-def test_bad_words_are_one_sentence(simple, capsys, words, said):
-    refused(capsys, main, [*words, str(simple)], said)
+def test_bad_words_are_one_sentence(simple, refused, words, said):
+    refused(main, [*words, str(simple)], said)
 
 
 def test_broadcasts_change_with_the_bandwidth():
@@ -250,12 +250,12 @@ def test_only_what_overlaps_in_its_paper_computes_while_messages_travel(tmp_path
     assert ours.epoch == pytest.approx(published.epoch)
 
 
-def test_a_trace_that_does_not_say_whether_it_overlaps_is_refused(tmp_path, capsys):
+def test_a_trace_that_does_not_say_whether_it_overlaps_is_refused(tmp_path, refused):
     run = recorded(tmp_path / "run", [[0.01, 0.01]])
     said = files.read_json(run / "resolved.json")
     files.write_json_atomic(run / "resolved.json", {k: v for k, v in said.items() if k != "overlaps"})
     said = "does not say whether its system's exchanges overlap in its paper"
-    refused(capsys, main, [str(run), *APART, "overlap=published"], said)
+    refused(main, [str(run), *APART, "overlap=published"], said)
 
 
 @pytest.mark.parametrize("column, value", [

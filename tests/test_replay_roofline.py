@@ -19,7 +19,7 @@ from harness.model.replay.settings import parse
 from harness.model.replay.times import times_of
 from harness.results.reader import Trace
 from tests import traces
-from tests.recorded import refused, timed
+from tests.recorded import timed
 
 LINK = Link(gbytes_per_s=1, latency_us=0)
 PRODUCT = work.dense(1000, 100, 10, 4)  # 2e6 operations, 444 kB
@@ -70,7 +70,7 @@ def test_a_cluster_s_measured_products_say_how_fast_its_devices_are():
     assert Roofline(rated, 1).seconds(PRODUCT, quick) == pytest.approx(44.4e-6)
 
 
-def test_a_fit_gives_efficiency_and_links_of_its_graph(made, capsys):
+def test_a_fit_gives_efficiency_and_links_of_its_graph(made, refused):
     (run, named, compute) = made
     path = Path(named.removeprefix("cluster="))
     graph = Trace(Path(run)).config["dataset"]["name"].removeprefix("twin/")
@@ -88,14 +88,14 @@ def test_a_fit_gives_efficiency_and_links_of_its_graph(made, capsys):
         "efficiency 2 of all work"
     ]
     words = [run, named, compute, "fit=printed"]
-    refused(capsys, main, [*words, "efficiency=0.5"], "has an efficiency of its own")
+    refused(main, [*words, "efficiency=0.5"], "has an efficiency of its own")
     said = "inside.gbytes_per_s=9 is fitted to what is printed (fit=printed)"
-    refused(capsys, main, [*words, "cluster.inside.gbytes_per_s=9"], said)
+    refused(main, [*words, "cluster.inside.gbytes_per_s=9"], said)
     missed = [{**fits[0], "missed_by": 1.5}]
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "fits": missed}))
-    refused(capsys, main, words, f"could not be fitted to {graph}")
+    refused(main, words, f"could not be fitted to {graph}")
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "fits": []}))
-    refused(capsys, main, words, f"has no fit for {graph} (it has none)")
+    refused(main, words, f"has no fit for {graph} (it has none)")
 
 
 def test_shapes_are_looked_up_by_what_an_efficiency_depends_on():

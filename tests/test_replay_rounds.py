@@ -22,7 +22,7 @@ from harness.results import files, writer
 from harness.results.reader import Trace
 from harness.results.schema import UPDATE
 from tests import traces
-from tests.recorded import APART, MB, recorded, refused, replayed, timed
+from tests.recorded import APART, MB, recorded, replayed, timed
 from tests.test_replay_engine import cluster
 
 
@@ -160,7 +160,7 @@ def test_a_real_asynchronous_run_is_replayed(place):
     assert timed(run, *APART).epoch > 0
 
 
-def test_runs_that_would_compute_something_else_there_reach_no_score(tmp_path, capsys):
+def test_runs_that_would_compute_something_else_there_reach_no_score(tmp_path, refused):
     exact = recorded(tmp_path / "run", [[0.01, 0.02]] * 3, label="exact")
     own = recorded(tmp_path / "own", [[0.01, 0.02]] * 3, label="own")
     files.write_json_atomic(
@@ -172,11 +172,11 @@ def test_runs_that_would_compute_something_else_there_reach_no_score(tmp_path, c
         (own, "went by the devices of cluster="),
         (free, "is asynchronous: where updates come in another order"),
     ):
-        refused(capsys, main, ["crossover", str(exact), str(run), *words], said)
+        refused(main, ["crossover", str(exact), str(run), *words], said)
 
 
 @pytest.mark.parametrize("said", ["all", "some", "elsewhere"])
-def test_a_run_that_went_by_devices_has_its_scores_where_they_are_the_same(tmp_path, capsys, said):
+def test_a_run_that_went_by_devices_has_its_scores_where_they_are_the_same(tmp_path, refused, said):
     """Those of its workers, of which its config may leave out what is not given."""
     device = dataclasses.asdict(Device("A800", memory_gb=80, memory_gbytes_per_s=1935, fp32_tflops=19.5))
     if said != "all":
@@ -192,7 +192,7 @@ def test_a_run_that_went_by_devices_has_its_scores_where_they_are_the_same(tmp_p
     alike, others = ([], ["per_host=1"]) if said != "elsewhere" else (["per_host=1"], [])
     assert main([*words, *alike]) == 0
     told = "went by the devices of cluster=mine: with those of cluster=cdfgnn"
-    refused(capsys, main, [*words, *others], told)
+    refused(main, [*words, *others], told)
 
 
 def test_who_slept_sleeps_under_any_clock(tmp_path):

@@ -144,13 +144,11 @@ def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_
     ],
 )
 def test_options_that_do_not_go_together_are_refused_in_one_sentence(
-    folder, capsys, words, said, tmp_path, monkeypatch
+    folder, refused, words, said, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     command, *options = words.split()
-    assert main([command, str(folder), *options]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {said}") and error.count("\n") == 1
+    refused(main, [command, str(folder), *options], f"error: {said}")
     assert not list(tmp_path.iterdir())
 
 

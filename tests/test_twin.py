@@ -176,7 +176,6 @@ def test_fidelity_compares_and_flags(capsys):
         assert row["ratio"] is None or row["off"] == (abs(row["ratio"] - 1) > 0.1)
 
 
-def test_fidelity_refuses_a_name_before_it_generates_another_twin(monkeypatch, capsys):
+def test_fidelity_refuses_a_name_before_it_generates_another_twin(monkeypatch, refused):
     monkeypatch.setattr(twin, "generate", lambda *given, **more: pytest.fail("nothing is to be generated"))
-    assert fidelity.main(["flickr", "twin/arxive"]) == 2
-    assert 'twin="arxive" is not known' in capsys.readouterr().err
+    refused(fidelity.main, ["flickr", "twin/arxive"], 'twin="arxive" is not known')
