@@ -17,16 +17,16 @@ def test_a_mask_keeps_both_directions_of_an_edge_or_neither(seed, mask, rate):
     n = 9
     whole = Csr(np.arange(n + 1, dtype=np.int32) * n, np.tile(np.arange(n, dtype=np.int32), n), n)
     ids = np.arange(n, dtype=np.int32)
-    found = dense(kept(whole, ids, seed, mask, rate))
+    found = kept(whole, ids, seed, mask, rate).dense()
     np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_array_equal(dense(kept(whole, ids[::-1], seed, mask, rate)), found[::-1, ::-1])
+    np.testing.assert_array_equal(kept(whole, ids[::-1], seed, mask, rate).dense(), found[::-1, ::-1])
     assert not found.any() if rate == 1 else rate or found.all()
 
 
 def test_masks_drop_their_share_of_edges_and_differ():
     n = 300
     whole = Csr(np.arange(n + 1, dtype=np.int32) * n, np.tile(np.arange(n, dtype=np.int32), n), n)
-    masks = [dense(kept(whole, np.arange(n, dtype=np.int32), 3, mask, 0.3)) for mask in range(3)]
+    masks = [kept(whole, np.arange(n, dtype=np.int32), 3, mask, 0.3).dense() for mask in range(3)]
     pairs, lower = n * (n - 1) / 2, np.tril_indices(n, -1)
     for k, mask in enumerate(masks):
         assert abs(mask[lower].mean() - 0.7) < 5 * np.sqrt(0.21 / pairs)
@@ -43,10 +43,3 @@ def test_bytes_are_the_features_of_copies():
         for first in (True, False)
     ]
     assert sizes == [20, 0, 20, 20]
-
-
-def dense(block: Csr) -> np.ndarray:
-    """[rows, columns] bool"""
-    found = np.zeros((block.num_rows, block.num_columns), bool)
-    found[np.repeat(np.arange(block.num_rows), np.diff(block.indptr)), block.indices] = True
-    return found

@@ -22,8 +22,7 @@ def masks(graph, seed: int, count: int, rate: float):
     n, made = graph.num_vertices, []
     for number in range(count):
         left = system.kept(Csr(graph.indptr, graph.indices, n), np.arange(n), seed, number, rate)
-        made.append(np.zeros((n, n), bool))
-        made[-1][np.repeat(np.arange(n), np.diff(left.indptr)), left.indices] = True
+        made.append(left.dense() > 0)
     return lambda epoch, _: made[mix_int((seed * 1_000_003 + epoch) & system.MASK) % count]
 
 
