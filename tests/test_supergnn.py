@@ -9,10 +9,10 @@ from hypothesis.extra import numpy as hnp
 
 from harness.core.quantise import dequantise_even, quantise_even
 from tests import systems
-from tests.oracles import dense, supergnn
+from tests.oracles import supergnn
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
-from tests.test_cover import matching
+from tests.test_systems_oracle_lean import least
 
 CODED = st.sampled_from([2, 4, 8])
 ROWS = hnp.arrays(
@@ -48,22 +48,17 @@ def test_halves_go_to_the_even_code_and_equal_values_stay():
 @settings(max_examples=4)
 @given(seed=st.integers(0, 10_000), parts=st.integers(2, 4), bits=st.sampled_from([2, 4, 8, 16, 32]))
 def test_bytes_are_those_of_a_least_cover_of_all_cut_edges(pool, features, seed, parts, bits):
-    """Of every pair of workers as many messages as a maximum matching of its cut edges has edges, of rows as
-    wide as the layer takes; backwards as many."""
+    """In every layer and both ways: as few messages as `least` finds, of rows as wide as the layer takes."""
     graph = random_graph(seed, vertices=24)
     how = Settings(systems.small("gcn", 3, 9), dtype="float32", epochs=2)
     block = systems.block("supergnn", bits=bits, features=features)
     outcome = systems.run(pool, graph, block, parts, settings=how)
-    edges = dense.adjacency(graph) != 0
-    own = [outcome.assignment == part for part in range(parts)]
-    for l in range(0 if features == "refetch" else 1, 3):
-        width = outcome.widths[l]
-        row = {16: 2 * width, 32: 4 * width}.get(bits, -(-width * bits // 8) + 4)
-        for i, j in np.argwhere(~np.eye(parts, dtype=bool)):
-            count = matching(edges[np.ix_(own[i], own[j])])
-            for worker, peer, way in ((j, i, "forward"), *([(i, j, "backward")] if l else [])):
-                for sent in outcome.workers[worker]["sent"]:
-                    assert sent.get((l, way, "halo", peer), (0, 0)) == (count, row * count)
+    want = supergnn.epoch_bytes(graph, outcome.assignment, outcome.widths, least, bits=bits)
+    first = 0 if features == "refetch" else 1
+    for epoch in range(how.epochs):
+        forward, backward = (systems.bytes_by_layer(outcome, epoch, way) for way in ("forward", "backward"))
+        np.testing.assert_array_equal(forward[first:], want[first:])
+        np.testing.assert_array_equal(backward, [0, *want[1:]])
 
 
 def test_the_oracles_codes_by_hand():
