@@ -159,28 +159,6 @@ def test_an_undirected_edge_has_one_weight(edges):
     np.testing.assert_allclose(1 if got.weights is None else got.weights, want[rows, got.indices])
 
 
-@pytest.mark.parametrize(
-    "weights,message",
-    [
-        ([1.0, -1.0, 2.0], "edge_weight=-1 of edge 1 cannot be used: give 0, or 1e-30 to 1e+30"),
-        ([1.0, 2.0, np.nan], "edge_weight=nan of edge 2"),
-        ([np.inf, 2.0, 1.0], "edge_weight=inf of edge 0"),
-        ([1.0, 1e-40, 1.0], "edge_weight=1e-40 of edge 1"),
-        ([1.0, 2.0], "does not fit 3 edges: give one number per edge"),
-        (np.array(["a", "b", "c"]), "give one number per edge"),
-        (np.ones((3, 2)), "give one number per edge"),
-    ],
-)
-def test_weights_that_cannot_be_used_are_one_sentence(tmp_path, weights, message):
-    path = tmp_path / "g.npz"
-    edges = np.array([[0, 1], [1, 2], [2, 3]])
-    np.savez(path, edges=edges, features=np.eye(4), labels=np.array([0, 1, 0, 1]), edge_weight=weights)
-    with pytest.raises(InputError) as refused:
-        Source(name="mine", source="npz", path=str(path)).load(tmp_path, 1)
-    assert message in str(refused.value) and str(path) in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_weights_at_the_bounds_can_be_used(dtype):
     weights = np.array([1e-30, 1e30], dtype)

@@ -133,6 +133,18 @@ OF_TORCH_GEOMETRIC |= {f"{part}_mask": ONES for part in ("train", "val", "test")
             {"train": ONES[None].repeat(2, 0), "val": ~ONES, "test": ~ONES},
             "train, val and test hold 2, 1, 1 splits",
         ),
+        *(
+            ({"edges": np.array([[0, 1], [1, 2], [2, 3]]), "edge_weight": weights}, says)
+            for weights, says in (
+                ([1.0, -1.0, 2.0], r"edge_weight=-1 of edge 1 cannot be used: give 0, or 1e-30 to 1e\+30"),
+                ([1.0, 2.0, np.nan], "edge_weight=nan of edge 2"),
+                ([np.inf, 2.0, 1.0], "edge_weight=inf of edge 0"),
+                ([1.0, 1e-40, 1.0], "edge_weight=1e-40 of edge 1"),
+                ([1.0, 2.0], "does not fit 3 edges: give one number per edge"),
+                (np.array(["a", "b", "c"]), "give one number per edge"),
+                (np.ones((3, 2)), "give one number per edge"),
+            )
+        ),
     ],
 )
 def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
