@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from systems.parts.seeds import ClusterBatches, metis_clusters
@@ -17,6 +17,14 @@ from tests.systems import Settings
 from tests.test_systems_oracle_distdgl import assert_booked
 
 SEEDS = st.integers(0, 10_000)
+DROP = {
+    "clusters": 4,
+    "batch": 2,
+    "outside": "drop",
+    "start": "exact",
+    "refresh": "epoch",
+    "features": "once",
+}
 
 
 def batches_of(graph, assignment, parts: int, seed: int, clusters: int, batch) -> list[ClusterBatches]:
@@ -44,6 +52,7 @@ def steps_of(graph, assignment, parts: int, epochs: int, seed: int, clusters: in
 
 
 @settings(max_examples=10)
+@example(seed=3, parts=3, directed=True, model="sage", layers=2, kind="weighted", knobs=DROP)
 @given(
     seed=SEEDS,
     parts=st.integers(1, 4),
