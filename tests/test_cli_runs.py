@@ -149,7 +149,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place):
     """Its scores too: that the shorter run evaluated its last epoch is forgotten."""
     more = ("system=sancus", "model.dropout=0.5", "score=macro_f1", "evaluate.every=4")
     first = place.run(*more, "epochs=6", "keep_checkpoint=true")
-    assert first.code == 0 and "cannot be extended" not in first.out
+    assert first.code == 0
     (short,) = place.runs()
     done = place.run("runs", "extend", str(short), "epochs=9", f"cache={place.folder / 'cache'}")
     assert done.code == 0, done.err
@@ -160,10 +160,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place):
     shown = place.run(*more, "epochs=9")
     assert "finished before" in shown.out, "the command that asks for so many finds it"
     anew = place.run(*more, "epochs=9", "fresh=true")
-    assert (
-        anew.code == 0
-        and "cannot be extended to more epochs: make it again with keep_checkpoint=true" in anew.out
-    )
+    assert anew.code == 0
     assert ours.equals(losses(extended)) and table.equals(Trace(extended).epochs[list(SCORES)])
     assert len(metrics) and metrics.equals(Trace(extended).metrics)
     assert Trace(extended).resolved["attempts"][0]["first_epoch"] == 0

@@ -148,11 +148,6 @@ class Run:
         return self.system.traits().follows_epochs or self.schedule.follows_epochs()
 
     @property
-    def extends(self) -> bool:
-        """Whether the run can go on to more epochs than it was asked for, from a checkpoint of its end."""
-        return not isinstance(self.system, AsynchronousSystem) and not self.follows_epochs
-
-    @property
     def scheduled(self) -> bool:
         """Whether the learning rate differs between epochs."""
         epochs = self.settings.epochs

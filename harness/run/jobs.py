@@ -28,7 +28,6 @@ from harness.run import launch, prepare, train
 from harness.run.process import RunFailed
 from harness.run.sweep import Sweep
 
-KEPT = "make {} again with keep_checkpoint=true fresh=true where that is needed"
 NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
 
 
@@ -73,9 +72,6 @@ def run_job(
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
     if not run.settings.verbose and not wait:  # in a sweep it would be said for each run
         console.say(f"halobench runs show {run.directory} says more, as verbose=true does at once", "dim")
-        kept = (run.directory / "checkpoints" / "latest").exists()
-        if run.extends and not kept and files.read_json(run.directory / "summary.json")["diverged"] is None:
-            console.say(f"it cannot be extended to more epochs: {KEPT.format('it')}", "dim")
     if older:
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory, older
@@ -238,8 +234,6 @@ class Jobs:
         if older := sum(job.older for job, _ in finished):
             said = f"note: other code computed {older} of these {len(finished)} runs"
             console.print(f"{said}; stale=rerun computes such runs again", highlight=False)
-        if not any((folder / "checkpoints" / "latest").exists() for _, folder in finished):
-            console.say(f"none of these runs can be extended to more epochs: {KEPT.format('them')}", "dim")
         valued = [(job.value, job) for job, _ in finished if job.value is not None]
         if valued:
             order = max if self.sweep.direction == "maximize" else min
