@@ -7,8 +7,8 @@ import yaml
 from harness.comm.work import KINDS
 from harness.dev.bench.load import Load, Watch
 from harness.model.calibrate import __main__ as calibrate
-from harness.model.calibrate import speeds
-from harness.model.calibrate.__main__ import Measured
+from harness.model.calibrate import links, speeds
+from harness.model.calibrate.links import Measured
 from harness.model.calibrate.speeds import Shapes, Speeds, Spread
 from harness.model.replay.__main__ import main as replay
 from harness.model.replay.roofline import Roofline
@@ -52,23 +52,23 @@ def test_a_case_takes_what_it_was_measured_to_take():
         assert found.rates[0].low < found.rates[0].efficiency < found.rates[0].high
 
 
-@pytest.mark.parametrize("transport", [calibrate.MEMORY, "sockets"])
+@pytest.mark.parametrize("transport", [links.MEMORY, "sockets"])
 def test_two_processes_exchange_over_each_transport(pool, transport):
-    few, many = pool.run(calibrate.exchange, 2, 1 << 16, 3, transport=transport)[0]
+    few, many = pool.run(links.exchange, 2, 1 << 16, 3, transport=transport)[0]
     assert len(few) == len(many) == 3 and min(*few, *many) > 0
 
 
 def test_a_links_rate_is_what_a_large_exchange_takes_beyond_a_small_one():
-    found = calibrate._of("memory", 1000, [1.0, 2.0, 3.0], [12.0, 7.0, 22.0])
+    found = links._of("memory", 1000, [1.0, 2.0, 3.0], [12.0, 7.0, 22.0])
     assert found.latency == (2.0, 1.0, 3.0)
     assert found.rate == (100.0, 50.0, 200.0)
-    assert calibrate._of("memory", 1000, [5.0], [1.0]).rate[0] == 1000 / 0.1  # noise alone
+    assert links._of("memory", 1000, [5.0], [1.0]).rate[0] == 1000 / 0.1  # noise alone
 
 
 def named(monkeypatch, found: Speeds) -> None:
     """Nothing is measured: this is what was found."""
     monkeypatch.setattr(speeds, "measure", lambda *_, **__: found)
-    monkeypatch.setattr(calibrate, "measure_links", lambda: LINKS)
+    monkeypatch.setattr(links, "measure", lambda: LINKS)
     monkeypatch.setattr(calibrate, "keep_freed_memory", lambda: None)
 
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli.page import content
+from harness.cli.page import content, svg
 from harness.results.report.advice import advise, comparable
 from tests.reported import read_once, run, runs, section_of
 
@@ -144,7 +144,7 @@ def test_a_picture_against_a_cost_tells_the_values_of_each_row_and_names_the_fro
     section = section_of(beside, tmp_path)
     text, _ = content._against("here", section.compared[1], section)
     root = ElementTree.fromstring(text)
-    titles = {each.text.split(":")[0]: each.text for each in root.iter(f"{{{content.SVG}}}title")}
+    titles = {each.text.split(":")[0]: each.text for each in root.iter(f"{{{svg.SVG}}}title")}
     assert sorted(titles) == ["exact", "frugal", "nothing", "worse"] and "70.00" in titles["worse"]
     assert root.attrib["aria-label"].endswith(f"On the Pareto front: {titles['frugal']}.")
     assert root.attrib["role"] == "img" and not {"width", "height"} & root.attrib.keys()

@@ -1,22 +1,17 @@
-"""The content of the page, from groups of runs: everything but its layout. Pictures are SVG without a size of
-their own, with ids that no other picture has."""
+"""The content of the page, from groups of runs: everything but its layout."""
 
-import io
 import json
 import os
-import re
 import shlex
-import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 import yaml
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from harness.base.errors import InputError
+from harness.cli.page import svg
 from harness.cli.page.layout import Cell, Picture, Table
 from harness.cli.runs import state
 from harness.results.report import curves, plot, sweep_plots
@@ -30,8 +25,6 @@ from harness.run import repeat_command
 
 WORDS = ("system", "partition", "by seed")  # columns that are sorted as text
 CURVES = 8  # rows whose curves are drawn
-SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-REFERENCE = re.compile(r"url\(#([^)]+)\)|^#(.+)$")
 
 
 @dataclass(frozen=True)
@@ -158,7 +151,7 @@ def _against(name: str, cost: Column, part: Section) -> Picture:
         for row, (s, c) in zip(told_apart(part.groups), values)
     ]
     best = "; ".join(says[at] for at in sweep_plots.front_of(cost, part))
-    picture = element(
+    picture = svg.element(
         sweep_plots.pareto(part, titled=False, costs=[cost]),
         name,
         f"{what}. On the Pareto front: {best}.",
@@ -184,59 +177,9 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     drawn["Where an epoch's time goes"] = plot.breakdown(few, names)
     said = ", ".join(told_apart(chosen))
     return [
-        (element(figure, f"{anchor}-curve{number}", f"{what}: {said}."), f"{what}.")
+        (svg.element(figure, f"{anchor}-curve{number}", f"{what}: {said}."), f"{what}.")
         for number, (what, figure) in enumerate(drawn.items(), 1)
     ]
-
-
-def element(figure: Figure, name: str, says: str, points: Mapping[str, str] | None = None) -> Markup:
-    """The figure as an <svg> that fills the width it is given; the same text whenever it is made.
-
-    name    unique on the page; ids in the picture begin with it
-    says    what the picture shows, for readers who do not see it
-    points  by the `gid` of an artist, the text that is shown where the pointer rests on it
-    """
-    written = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
-    root = ET.fromstring(written.getvalue())
-    for parent in root.iter():
-        for child in list(parent):
-            # A style element of one picture would hold for the whole page.
-            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style"):
-                parent.remove(child)
-    _rename(root, name, points or {})
-    for size in ("width", "height"):
-        root.attrib.pop(size, None)
-    root.attrib |= {"class": "picture", "role": "img", "aria-label": says}
-    ET.register_namespace("", SVG)
-    ET.register_namespace("xlink", XLINK)
-    return Markup(ET.tostring(root, encoding="unicode"))
-
-
-def _rename(root: ET.Element, name: str, points: Mapping[str, str]) -> None:
-    """Give the points their titles, put `name` before each id that something refers to, and remove all other
-    ids."""
-    used = {
-        found[1] or found[2]
-        for each in root.iter()
-        for value in each.attrib.values()
-        for found in REFERENCE.finditer(value)
-    }
-
-    def renamed(found: re.Match[str]) -> str:
-        return f"url(#{name}-{found[1]})" if found[1] else f"#{name}-{found[2]}"
-
-    for each in root.iter():
-        own = each.attrib.pop("id", "")
-        if own in points:
-            title = ET.Element(f"{{{SVG}}}title")
-            title.text = points[own]
-            each.insert(0, title)
-        if own in used:
-            each.set("id", f"{name}-{own}")
-        for key, value in each.attrib.items():
-            each.set(key, REFERENCE.sub(renamed, value))
 
 
 def _table(part: Section, repeats: Sequence[Repeats]) -> Table:

@@ -1,15 +1,9 @@
-"""halobench cluster measure [--out FILE.yaml]: this machine as a cluster, for `cluster=FILE.yaml`.
-
-Links are how fast two processes of it exchange rows, over each transport that it has: both send and receive
-at once, as in an exchange of halos."""
+"""halobench cluster measure [--out FILE.yaml]: this machine as a cluster, for `cluster=FILE.yaml`."""
 
 import dataclasses
 import os
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,13 +13,12 @@ from harness.base.errors import InputError, at_least, check_place, writing
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
 from harness.base.subcommand import AS_WRITTEN, Parser, command
-from harness.comm.comm import Comm
 from harness.comm.recorder import cpu_count
 from harness.core import cluster_measure as devices
 from harness.core.cluster import GIB, TIMES, Cluster, Link
 from harness.dev.bench.load import Load, Watch
-from harness.dev.conformance.pool import MEMORY, WorkerPool
-from harness.model.calibrate import speeds
+from harness.model.calibrate import links, speeds
+from harness.model.calibrate.links import Measured
 from harness.model.calibrate.speeds import Speeds, Spread
 
 DESCRIPTION = """\
@@ -34,8 +27,6 @@ it, and with --out writes a cluster for `halobench replay RUN... cluster=FILE.ya
 less than a minute. Cores only: GPUs are not measured.
 """
 LEVELS = (1, 2, 3)  # of caches
-LARGE, SMALL = 16 << 20, 4  # bytes that each of two processes sends to the other
-ROUNDS = 9
 
 
 @command("halobench cluster measure")
@@ -76,53 +67,8 @@ def described(count: int, name: str, hosts: int = 1) -> str:
     watch = Watch()
     found = speeds.measure(told=lambda what: print(f"measuring {what}", file=sys.stderr))
     print("measuring links", file=sys.stderr)
-    linked = measure_links()
+    linked = links.measure()
     return as_yaml(cluster_of(found, linked, count, name, hosts), found, linked, watch.load())
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Of one transport.
-
-    latency   seconds of an exchange of SMALL bytes
-    rate      bytes per second in one direction: those of an exchange of LARGE bytes over what it takes beyond
-              the median latency
-    """
-
-    transport: str
-    latency: Spread
-    rate: Spread
-
-
-def measure_links() -> list[Measured]:
-    """Measure each transport between two processes: shared memory, and sockets over loopback."""
-    transports = MEMORY, "sockets"
-    with closing(WorkerPool(2)) as pool:
-        answers = {name: pool.run(exchange, 2, LARGE, ROUNDS, transport=name) for name in transports}
-    return [_of(name, LARGE, *answers[name][0]) for name in transports]
-
-
-def exchange(comm: Comm, large: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of each exchange of SMALL and of `large` bytes with the one peer."""
-    few, many = ([_once(comm, size) for _ in range(rounds + 1)][1:] for size in (SMALL, large))
-    return few, many
-
-
-def _once(comm: Comm, size: int) -> float:
-    rows = torch.ones(size // 4, 1)
-    counts = [0 if rank == comm.rank else len(rows) for rank in range(comm.size)]
-    comm.barrier()
-    start = time.monotonic()
-    flight, _ = comm.start_exchange(rows, counts, counts, 0, "forward", "measured")
-    flight.wait()
-    return time.monotonic() - start
-
-
-def _of(name: str, large: int, few: list[float], many: list[float]) -> Measured:
-    latency = Spread.of(few)
-    # Where a large exchange takes hardly longer than a small one, at least a tenth of its seconds count.
-    rates = [large / max(seconds - latency.median, seconds / 10) for seconds in many]
-    return Measured(name, latency, Spread.of(rates))
 
 
 def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str, hosts: int = 1) -> Cluster:
