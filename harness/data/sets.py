@@ -1,4 +1,4 @@
-"""The real data sets, by name. Its yaml in `conf/dataset` lets `dataset=NAME` choose one; nothing else needs
+"""The real data sets, by name. With a yaml in `conf/dataset`, `dataset=NAME` chooses one; nothing else needs
 to know of it."""
 
 from harness.data import npz, ogb
