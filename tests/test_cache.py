@@ -43,8 +43,8 @@ def in_processes(count: int, body) -> list[int]:
 
 
 def test_an_entry_is_made_once_and_says_what_it_is(tmp_path):
-    making: list[str] = []
-    cache = Cache(tmp_path, making.append)
+    told: list[str] = []
+    cache = Cache(tmp_path, told.append)
     entry = cache.get_or_make("graphs", SPEC, write("x"))
     assert (entry / "made").read_text() == "x"
     said = json.loads((entry / "spec.json").read_text())
@@ -52,7 +52,7 @@ def test_an_entry_is_made_once_and_says_what_it_is(tmp_path):
     assert (said["format"], said["spec"]) == (caches.FORMAT, SPEC)
     assert cache.get_or_make("graphs", SPEC, never) == entry
     assert Cache(str(tmp_path)).get_or_make("graphs", dict(reversed(SPEC.items())), never) == entry
-    assert making == ["graphs"]
+    assert told == [caches.KINDS["graphs"]]
 
 
 def test_every_difference_is_another_entry(tmp_path, monkeypatch):

@@ -76,13 +76,6 @@ def locked(run_dir: Path, wait: bool = False, place: tuple[str, object] | None =
         lock.release()
 
 
-# What is said before an entry of the cache is made, which takes seconds to minutes.
-MAKING = {
-    "shards": "preparing the graph and its partition, which are kept for later runs",
-    "graphs": "reading the graph, or making it",
-    "tilings": "measuring sparse products, once on this machine",
-    "costs": "measuring the cost of products, once on this machine",
-}
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part", secret.FILE, secret.PART)
 
 
@@ -283,8 +276,7 @@ def shards_of(run: Run) -> tuple[Path, dict]:
 
 def _cache(run: Run) -> Cache:
     """The run's cache, which says once for each kind of entry that one is being made."""
-    say = functools.cache(lambda kind: progress.say(run, MAKING[kind]))
-    return Cache(Path(run.settings.cache), say)
+    return Cache(Path(run.settings.cache), functools.cache(partial(progress.say, run)))
 
 
 def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:

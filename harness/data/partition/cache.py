@@ -36,15 +36,23 @@ from harness.data.partition.vertexcut import EdgeAssignment, assign_edges
 S = TypeVar("S", Shard, ReplicaShard)
 FORMAT = 4  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
+# The kinds of entries, and what is said before one is made, which takes seconds to minutes.
+KINDS = {
+    "shards": "preparing the graph and its partition, which are kept for later runs",
+    "graphs": "reading the graph, or making it",
+    "tilings": "measuring sparse products, once on this machine",
+    "costs": "measuring the cost of products, once on this machine",
+}
+
 
 class Cache:
     """Entries under `root/<kind>/<hash>`, each with a `spec.json` that says what it was made from.
 
-    making   called with the kind of an entry before it is made
+    say   called with what `KINDS` has of an entry's kind, before the entry is made
     """
 
-    def __init__(self, root: Path, making: Callable[[str], object] = lambda kind: None):
-        self.root, self.making = Path(root), making
+    def __init__(self, root: Path, say: Callable[[str], object] = lambda sentence: None):
+        self.root, self.say = Path(root), say
 
     def path(self, kind: str, spec: dict[str, Any]) -> Path:
         """Where the entry of `spec` (plain JSON values) stands, or would stand."""
@@ -73,7 +81,7 @@ class Cache:
                 os.replace(entry, scratch)  # a run that has mapped a file of it keeps what it has
                 shutil.rmtree(scratch)
             scratch.mkdir()
-            self.making(kind)
+            self.say(KINDS[kind])
             try:
                 make(scratch)
                 _write_spec(scratch, spec)
