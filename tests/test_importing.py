@@ -100,6 +100,14 @@ def test_the_summary_says_what_was_found_and_assumed(tmp_path, capsys):
     assert stored["vertex_ids"].tolist() == list("abcde")
 
 
+def test_the_summary_says_what_follows_from_a_split_without_validation_vertices(tmp_path, capsys):
+    graph = sample()
+    assert "without val" not in imported(tmp_path, capsys, *edge_tables(tmp_path, graph))
+    graph.val[:] = False
+    said = imported(tmp_path, capsys, *edge_tables(tmp_path, graph))
+    assert " 0 val, " in said and "; without val, a run is judged by its last evaluation" in said
+
+
 def test_ids_count_as_numbers_in_all_tables_or_in_none(tmp_path):
     """Beside the vertex "x", "01" is another vertex than "1" in edges and labels too."""
     features, labels, edges = (tmp_path / f"{name}.csv" for name in "fle")

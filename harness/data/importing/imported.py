@@ -187,4 +187,5 @@ def _split(found: ImportedGraph, graph: Graph) -> str:
     several = np.atleast_2d(found.masks["train"]).shape[0]
     which = f" (the first of {several}; dataset.mask chooses)" if several > 1 else ""
     counts = ", ".join(f"{int(getattr(graph, name).sum())} {name}" for name in SPLITS)
-    return f"the source's own: {counts}{which}"
+    without = "" if graph.val.any() else "; without val, a run is judged by its last evaluation"
+    return f"the source's own: {counts}{which}{without}"
