@@ -1,19 +1,21 @@
 """The representation store: each worker's halo as its owners pushed it, counted, and nothing left behind."""
 
 import socketserver
+import sys
 import threading
 
 import numpy as np
 import pytest
 import torch
 
-from harness.base.errors import InputError
+from harness.base.errors import InputError, typed
 from harness.comm import redis_store
 from harness.comm.backend import PASSWORD, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.data.partition.assign import assign
+from systems.digest import Digest
 from tests import jobs, systems
 from tests.oracles.samples import random_graph
 from tests.redis_server import RedisServer
@@ -143,6 +145,13 @@ def test_an_address_with_a_password_is_refused_without_repeating_it(address, sho
 @pytest.mark.parametrize("address", ["redis://h:1", "rediss://user@h:1/2", "unix:///run/redis?db=1"])
 def test_an_address_without_one_is_not(address):
     check_address(address)
+
+
+def test_without_its_client_a_server_is_refused_with_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "redis", None)
+    said = r'^system.store=redis://h:1 needs redis: pip install "halobench\[redis\]"$'
+    with pytest.raises(InputError, match=said):
+        typed(Digest, {"store": "redis://h:1"}, "system")
 
 
 REFUSES = f"refuses the password in {PASSWORD}; correct it, or unset it if the server has none$"

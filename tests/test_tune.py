@@ -262,7 +262,7 @@ def test_a_number_with_an_exponent_is_one(bases, tmp_path):
 def test_without_optuna_the_extra_is_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert tune.main(["system=vanilla"]) == 2
-    assert capsys.readouterr().err == 'error: optuna is not installed: pip install "halobench[optuna]"\n'
+    assert capsys.readouterr().err == 'error: halobench tune needs optuna: pip install "halobench[optuna]"\n'
 
 
 @pytest.mark.nightly(180)

@@ -112,13 +112,14 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
     return f"; nearest of {len(names)}: {', '.join(names[name] for name in nearest)}"
 
 
-def package(name: str, extra: str) -> ModuleType:
-    """Import the module `name`. InputError, which names the extra that brings it, where it is missing."""
+def package(name: str, extra: str, what: str) -> ModuleType:
+    """Import the module `name`, which `what` needs. InputError, which names the extra that brings it, where
+    it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError:
         missing = name.partition(".")[0]
-        raise InputError(f'{missing} is not installed: pip install "halobench[{extra}]"') from None
+        raise InputError(f'{what} needs {missing}: pip install "halobench[{extra}]"') from None
 
 
 def check_place(field: str, path: Path) -> None:

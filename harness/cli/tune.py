@@ -78,7 +78,7 @@ class Study:
     """
 
     def __init__(self, base: Run, chosen: space.Space, trials: int):
-        optuna = package("optuna", "optuna")
+        optuna = package("optuna", "optuna", "halobench tune")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.base, self.space, self.budget = base, chosen, trials
         self.states = optuna.trial.TrialState

@@ -48,7 +48,7 @@ def check_address(address: str) -> None:
     if address != "shared" and not address.startswith(("redis://", "rediss://", "unix://")):
         raise InputError(f'store="{address}" is not known; give shared, or redis://HOST:PORT')
     if address != "shared":
-        package("redis", "redis")
+        package("redis", "redis", f"store={address}")
 
 
 class Backend(Protocol):

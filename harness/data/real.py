@@ -120,7 +120,7 @@ def _fetch(source: RealSet, into: Path) -> Path:
     A download that fails, or whose SHA-256 is not the known one, is tried again RETRIES times, 1 and 2
     seconds later. Where the last attempt gives another SHA-256, raises InputError; where it fails, the error
     of requests passes through."""
-    pooch = package("pooch", "download")
+    pooch = package("pooch", "download", "a download")
     names = {file: Path(file).name for file in source.files}
     downloads = pooch.create(
         path=into,
@@ -143,7 +143,8 @@ def _fetch(source: RealSet, into: Path) -> Path:
 
 def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:
     """Run only the class's download step: its processing would load the whole graph too, and write it."""
-    datasets = package("torch_geometric.datasets", "download")  # heavy, and needed for downloads only
+    # Imported here: it is heavy, and needed for downloads only.
+    datasets = package("torch_geometric.datasets", "download", "a download")
     cls = getattr(datasets, source.library)
     dataset = cls.__new__(cls)
     dataset.root = str(root)

@@ -107,7 +107,8 @@ def make_kernel(
         if load_dgl() is not None:
             return DglKernel()
         raise InputError(
-            "kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto"
+            "kernel=dgl needs dgl 2.1.0, which cannot be loaded here; give kernel=auto, or"
+            ' pip install "halobench[dgl]"'
         )
     return NumbaKernel(tilings)
 
@@ -123,7 +124,8 @@ def check_kernel(name: str) -> None:
 
 
 def _kernel_class(name: str) -> type[Kernel]:
-    return imported(name, "kernel", Kernel)  # type: ignore[type-abstract]  # a base to derive from, never made
+    # `Kernel` is abstract: a base to derive from, never made.
+    return imported(name, "kernel", Kernel)  # type: ignore[type-abstract]
 
 
 # numba

@@ -13,7 +13,7 @@ from harness.base.errors import InputError
 # The place of each option in METIS 5.2's array of options, the length of that array, and the code of success.
 PLACES = {"niparts": 6, "niter": 7, "seed": 9, "ondisk": 11, "dropedges": 20}
 OPTIONS, OK = 40, 1
-MEND = "give partition=metis, or pip install cmeel-metis cmeel-gklib"
+MEND = 'give partition=metis, or pip install "halobench[balance]"'
 
 
 def kway(

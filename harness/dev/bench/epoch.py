@@ -184,7 +184,7 @@ def unwarned() -> Iterator[None]:
 def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: torch.device = CPU) -> Peer:
     """PyG's GCNConv over `form`: "edge_index" [2, E] (gather, scatter) or "csr", a torch.sparse matrix; begun
     with `weights` [(W [f_in, f_out], bias [f_out])]."""
-    GCNConv = package("torch_geometric.nn", "peers").GCNConv
+    GCNConv = package("torch_geometric.nn", "peers", "the epoch of PyG").GCNConv
     block = shard.inner_edges
     if form == "csr":
         parts = (
