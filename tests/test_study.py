@@ -2,8 +2,6 @@
 in one sentence.
 """
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -120,7 +118,7 @@ def test_rows_at_their_best_have_every_exact_saving_that_the_system_can_take(tmp
     rows, places = study.ROWS[study.BEST], Places(tmp_path, tmp_path, tmp_path)
     made = {}
     for name, how in rows.items():
-        sweep = study.sweep_of("dblp", how, study.Extent(seeds="1", epochs=10, partitions="random"), places)
+        sweep = study.sweep_of("dblp", how, study.Extent(seeds="1", epochs=10, partitions="random"))
         (made[name],) = runner.composed(runner.expand(sweep), places)
     for name, run in made.items():
         plain, _, coded = name.partition(", ")
@@ -154,9 +152,9 @@ def test_the_runs_of_a_sweep_are_composed_in_its_order_or_refused(tmp_path):
         runner.composed(runner.expand("system=sancuss seed=1,2"), places)
 
 
-def test_a_rows_sweep_has_larger_batches_where_most_vertices_train_and_fewer_epochs_at_equal_steps(tmp_path):
+def test_a_rows_sweep_has_larger_batches_where_most_vertices_train_and_fewer_epochs_at_equal_steps():
     def sweep(graph: str, row: str) -> str:
-        return study.sweep_of(graph, study.SYSTEMS[row], study.Extent(epochs=200), Places(*[tmp_path] * 3))
+        return study.sweep_of(graph, study.SYSTEMS[row], study.Extent(epochs=200))
 
     for graph, size in (("cora", 32), ("tolokers", 1000), ("coauthor-physics", 1000)):
         asked = sweep(graph, "distdgl")
@@ -168,7 +166,7 @@ def test_a_rows_sweep_has_larger_batches_where_most_vertices_train_and_fewer_epo
 def test_a_row_has_the_epochs_and_seeds_of_the_heading():
     extent = study.Extent(seeds="1,2", epochs=7, partitions="metis")
     row = "system=vanilla epochs=50 seed=3 workers=2 partition=random"
-    assert study.sweep_of("cora", row, extent, Places(*[Path()] * 3)) == (
+    assert study.sweep_of("cora", row, extent) == (
         "system=vanilla partition=random dataset=cora gpus=4 epochs=7 seed=1,2 evaluate.every=10"
     )
 

@@ -144,7 +144,7 @@ def _part(anchor: str, part: Section, apart: str, environments: Environments) ->
 def _against(name: str, cost: Column, part: Section) -> Picture:
     """The leading score against a cost. Where the pointer rests on a point, its values are shown."""
     score = part.compared[0]
-    what = f"{SCORE_TITLES[part.score]} against {sweep_plots.axis_name(cost, part)}"
+    what = f"{SCORE_TITLES[part.score]} against {sweep_plots.axis_name(cost)}"
     values = [(estimate_of(group, score), estimate_of(group, cost)) for group in part.groups]
     says = [
         f"{row}: {score.heading} {s:{score.digits}}, {cost.heading} {c:{cost.digits}}"

@@ -27,7 +27,7 @@ def draw(groups: list[Group]) -> Figure:
             if column is score and group.first.role in ROLES:
                 ax.axvline(value.mean, color=colour, linestyle="--", linewidth=1, zorder=0)
             ax.errorbar(value.mean, at, xerr=value.half, fmt="o", color=colour, capsize=3, label=group.label)
-        ax.set_xlabel(axis_name(column, section))
+        ax.set_xlabel(axis_name(column))
     panels[0].set_xlim(left=0)
     panels[0].set_yticks(range(len(rows)), [verbatim(group.label) for group in rows])
     bars = "bars: 95 % interval over seeds"

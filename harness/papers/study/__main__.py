@@ -216,7 +216,7 @@ def gather(
         if row not in asked.systems:
             continue
         for partition in extent.partitions.split(","):
-            sweep = sweep_of(name, how, replace(extent, partitions=partition), places)
+            sweep = sweep_of(name, how, replace(extent, partitions=partition))
             started = time.monotonic()
             runs = runner.composed(runner.expand(sweep), places)
             folders = [run.directory for run in runs]
@@ -239,7 +239,7 @@ def gather(
     return {partition: found for partition, found in there.items() if found}, unmade, failed
 
 
-def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
+def sweep_of(graph: str, asked: str, extent: Extent) -> str:
     """The sweep of a row's runs (`asked`, as on the command line) on a graph. Of a key that both give, the
     study's value is taken, which the heading says, but for the partition and a row's EPOCHS/5."""
     study = GRAPHS[graph]

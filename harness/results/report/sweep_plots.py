@@ -99,7 +99,7 @@ def over_knob(x: str, section: Section) -> Figure:
                 ax.axhline(estimate_of(line[0][1], column).mean, linewidth=1.2, **level)
             _draw(ax, points, name, style)
         ax.set_xlabel(in_words(x))
-        ax.set_ylabel(axis_name(column, section))
+        ax.set_ylabel(axis_name(column))
         if log:
             ax.set_xscale("log")
         if ticks:
@@ -169,8 +169,8 @@ def pareto(
         best = [(x.mean, y.mean) for x, y in (points[i] for i in front_of(cost, section))]
         if len(best) > 1:  # one point, or none where every run diverged, makes no line
             ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
-        ax.set_xlabel(axis_name(cost, section))
-        ax.set_ylabel(axis_name(score, section))
+        ax.set_xlabel(axis_name(cost))
+        ax.set_ylabel(axis_name(score))
         if known:
             _limit(ax, [x for x, _ in known], [y for _, y in known], log)
     _legend(figure, panels[0], grey)
@@ -237,7 +237,7 @@ def strokes_in(section: Section, strokes: dict[Row, dict[str, Any]]) -> dict[Row
     return {row: BACKGROUND if many and row not in telling else strokes[row] for row in rows}
 
 
-def axis_name(column: Column, section: Section) -> str:
+def axis_name(column: Column) -> str:
     """The label of an axis: the heading of its column in tables, with whose bytes or time they are."""
     told = {"mb_epoch": "MB per epoch, all workers", "epoch_s": "epoch s, slowest worker"}
     return told.get(column.key, column.heading.replace("epoch CPU s", "epoch CPU s, busiest worker"))
