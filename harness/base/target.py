@@ -114,7 +114,7 @@ def target_class(block: Mapping[str, Any], where: str, base: type[D]) -> type[D]
     """The dataclass that the `_target_` of the config block `where` names, derived from `base`.
 
     Raises InputError as `imported` does, and for a class that is no dataclass, or that lacks a method which
-    its `missing_method()` (where it has that) says it must define."""
+    its `_missing_method()` (where it has that) says it must define."""
     target, field = str(block.get(KEY, "")), f"{where}.{KEY}"
     cls = imported(target, field, base)
     # A class derived from a dataclass is a dataclass, but fields that it adds are none without @dataclass.
@@ -124,7 +124,7 @@ def target_class(block: Mapping[str, Any], where: str, base: type[D]) -> type[D]
             f'{field}="{target}" is not a dataclass; write @dataclass above the class, whose fields'
             " are its knobs"
         )
-    missing_method = getattr(cls, "missing_method", None)
+    missing_method = getattr(cls, "_missing_method", None)
     if missing_method and (lacking := missing_method()):
         raise InputError(
             f'{field}="{target}" lacks the method {lacking}; define it as'

@@ -209,7 +209,7 @@ class BatchSystem(System):
     smaller: ClassVar[str] = "smaller batches"
 
     @classmethod
-    def missing_method(cls) -> str | None:
+    def _missing_method(cls) -> str | None:
         return "make_batch(self, epoch, step)" if cls.make_batch is BatchSystem.make_batch else None
 
     def steps(self) -> int:

@@ -130,7 +130,7 @@ class System(Strategy, Generic[S, A]):
     refuses: ClassVar[Refuses] = Refuses()
 
     @classmethod
-    def missing_method(cls) -> str | None:
+    def _missing_method(cls) -> str | None:
         """The method that a system must define and this one does not, or not with these arguments; None
         where it is complete."""
         if cls.propagate is not System.propagate:
@@ -268,7 +268,7 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     )
 
     @classmethod
-    def missing_method(cls) -> str | None:
+    def _missing_method(cls) -> str | None:
         own = cls.synchronize is not ReplicaSystem.synchronize or cls.propagate is not ReplicaSystem.propagate
         return None if own else "synchronize(self, layer, z)"
 

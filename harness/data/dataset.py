@@ -30,7 +30,7 @@ class Dataset:
             raise InputError(f'name="{self.name}" names no graph: give the data set\'s name')
 
     @classmethod
-    def missing_method(cls) -> str | None:
+    def _missing_method(cls) -> str | None:
         """The method that a dataset must define and this one does not; None where it is complete."""
         return "load(self, data_dir, seed)" if cls.load is Dataset.load else None
 

@@ -34,7 +34,7 @@ class Partitioner:
     drawn: ClassVar[bool] = True  # whether the seed decides anything; where not, the seed 0 is given
 
     @classmethod
-    def missing_method(cls) -> str | None:
+    def _missing_method(cls) -> str | None:
         """The method that a partitioner must define and this one does not; None where it is complete."""
         return "vertex_owners of an EdgeCutPartitioner or edge_owners of a VertexCutPartitioner"
 
@@ -68,7 +68,7 @@ class EdgeCutPartitioner(Partitioner):
     cut: ClassVar[str] = "edge"
 
     @classmethod
-    def missing_method(cls):
+    def _missing_method(cls):
         return None if cls.vertex_owners is not EdgeCutPartitioner.vertex_owners else "vertex_owners"
 
     def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
@@ -92,7 +92,7 @@ class VertexCutPartitioner(Partitioner):
     cut: ClassVar[str] = "vertex"
 
     @classmethod
-    def missing_method(cls):
+    def _missing_method(cls):
         return None if cls.edge_owners is not VertexCutPartitioner.edge_owners else "edge_owners"
 
     def edge_owners(
