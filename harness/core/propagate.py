@@ -2,10 +2,9 @@
 
 `propagate` is the owner-computes form: the gradient of every halo row is computed where it was used and
 travels back through the halo's own backward pass. `propagate_gathered` is the one-dimensional matrix form
-(CAGNET, SANCUS): the gradient delta = dL/dZ of every block is gathered instead, and
+(CAGNET, SANCUS): the gradient delta = dL/dZ of every block is gathered instead, and (SANCUS, eqs. 4 and 5)
 
-    G_i = sum_j (A^T)_ij delta_j,    dL/dH_i = G_i W^T,    dL/dW = sum_i H_i^T G_i        (SANCUS, eqs. 4 and
-                                     5)
+    G_i = sum_j (A^T)_ij delta_j,    dL/dH_i = G_i W^T,    dL/dW = sum_i H_i^T G_i
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ graph.
 Decisions
 - edges are those of the undirected pattern without self-loops.
 - of parts that score alike, the smallest takes the vertex; of several as small, the first.
-- no part is full before it has n / k vertices, rounded up."""
+- nu n / k is rounded down, but no part is full before it has n / k vertices, rounded up."""
 
 from dataclasses import dataclass
 

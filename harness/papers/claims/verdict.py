@@ -8,7 +8,7 @@ the value is a ratio, effects are logarithms.
 Where the paper has a direction, the first of these that fits:
 
     no effect here    the interval lies within a quarter of the printed effect around no difference (not of a
-                      range that begins at no difference)
+                      range that begins at no difference); or no seed shows a difference
     holds             told apart from no difference on the paper's side, and within the tolerance of the
                       published value with a share from 0.5 to 2; or our mean is on that side, and the
                       interval holds the published value and is at most half the printed effect wide
