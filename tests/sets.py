@@ -1,5 +1,7 @@
 """`python -m tests.sets`: bring the table of the real data sets in docs/data.md up to date."""
 
+import textwrap
+
 from harness.data.real_set import RealSet
 from harness.data.sets import SETS
 from harness.data.twin_specs import SPECS
@@ -49,8 +51,12 @@ def table() -> str:
     for name, known in SETS.items():
         cited.setdefault(known.cite, []).append(name)
     return "\n".join(
-        [*rows, "", "To cite:", "", *(f"* {', '.join(of)}: {what}" for what, of in cited.items())]
+        [*rows, "", "To cite:", "", *(_item(f"{', '.join(of)}: {what}") for what, of in cited.items())]
     )
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(f"* {text}", 110, subsequent_indent="  ", break_long_words=False)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,11 @@ from harness.papers.study import __main__ as study
 from tests.commands import PAGES, ROOT, TRIED, blocks, commands, mentioned, of, tried
 
 
-def test_lines_of_the_readme_fit_beside_another_window():
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert [line for line in lines if len(line) > 110 and not line.startswith("|")] == []  # rows cannot wrap
+def test_lines_of_every_page_fit_beside_another_window():
+    whole = ("|", "![")  # rows of tables and pictures, which cannot wrap
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]
+    lines = [line for page in pages for line in page.read_text().splitlines()]
+    assert [line for line in lines if len(line) > 110 and not line.startswith(whole)] == []
 
 
 def test_a_heading_stands_apart():

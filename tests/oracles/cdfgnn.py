@@ -105,7 +105,7 @@ def parts_of(operator: np.ndarray, edges, master: np.ndarray) -> np.ndarray:
 
 
 class Synchronised:
-    """The replicas' rows of one matrix: `is_master` and `is_mirror` [p, V]; z̃_i [p, V, F], z̃ and y [V, F]."""
+    """The replicas' rows of one matrix: `is_master`, `is_mirror` [p, V]; z̃_i [p, V, F], z̃ and y [V, F]."""
 
     def __init__(self, is_master, is_mirror, width: int, dequantised, cache: bool, scatter: str):
         self.is_master, self.is_mirror = is_master, is_mirror

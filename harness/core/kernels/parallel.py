@@ -32,7 +32,8 @@ def use_threads() -> int:
     and torch with it, so torch's number is set again afterwards. With one thread nothing is started.
     """
     wanted = torch.get_num_threads()
-    threads: int = min(wanted, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set when numba is imported
+    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # set when numba is imported
+    threads: int = min(wanted, most)
     if threads > 1:
         numba.set_num_threads(threads)
         if torch.get_num_threads() != wanted:
