@@ -12,9 +12,9 @@ ROWS = {
     **{f"{name}{CODED}": f"`{name}`" for name in ("local", "cdfgnn", "digest", "pscgcn", "capgnn", "lean")},
     f"sancus-h{CODED}": "`sancus`, variation gap 0.02",
     f"supergnn at 4 bits{CODED}": "`supergnn` at 4 bits",
-    f"replicate{CODED}": "`replicate`, where it is cheaper",
+    f"replicate{CODED}": "`replicate`, some remote rows computed",
     f"replicate, all rows{CODED}": "`replicate`, all remote rows computed",
-    f"lean, as much work{CODED}": "`lean`, as much work again",
+    f"lean, as much work{CODED}": "`lean`, all remote rows computed",
 }
 
 
