@@ -41,6 +41,8 @@ Decisions
   epoch (`features=kept`); the later layers' blocks are broadcast in the first 51 epochs, 0 to 50, and then in
   every second one: 52, 54, and so on. Where that code skips, it uses a worker's own cached block too; here
   the own block is fresh.
+- metric `gap`: the left side of the rule of `variation_gap`, by layer, from epoch `warmup` on; where it lies
+  tells which bounds would send more or less.
 - metric `cache_bytes`: what a worker's cache of the remote blocks of one layer holds, 4 (N - n_i) F bytes,
   which for equal blocks is (P - 1) / P N F 4. Table 6 prints this for two layers of the input's width.
 Departures: `features=once` is the default. Algorithm 3 puts layer 0 under the rule of all layers, which is
@@ -173,8 +175,11 @@ class Sancus(SeesOutput, BlockSystem):
         if layer == 0 and self.features == "kept":
             return self.everyone if self.epoch == 0 else []
         if self.staleness == "variation_gap":
-            # A gap that is not a number is within no bound.
-            mine = self.epoch < self.warmup or not self.gap(layer, h) <= self.bound
+            mine = self.epoch < self.warmup
+            if not mine:
+                gap = self.gap(layer, h)
+                self.recorder.metric("gap", gap, layer)
+                mine = not gap <= self.bound  # a gap that is not a number is within no bound
             if self.flags == "worker":
                 mine = self.worker_active = mine or self.worker_active
             flags = self.comm.all_gather_flag(mine, layer)

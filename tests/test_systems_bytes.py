@@ -234,6 +234,16 @@ def test_bytes_of_sancus_follow_its_flags(pool):
             np.testing.assert_array_equal(got[key], want[key], err_msg=key)
 
 
+def test_a_block_of_sancus_is_sent_where_its_gap_exceeds_the_bound(pool):
+    """The gap is a metric, by which a bound can be chosen; the first epoch sends without measuring one."""
+    block = systems.block("sancus", staleness="variation_gap", bound=0.02, features="refetch")
+    outcome = systems.run(pool, random_graph(6, vertices=32), block, 4, settings=Settings(epochs=6))
+    metrics = [epoch for worker in outcome.workers for epoch in worker["metrics"][1:]]
+    told = [(epoch[layer, "gap"] > 0.02, epoch[layer, "active"]) for epoch in metrics for layer in range(2)]
+    assert all(exceeds == active for exceeds, active in told) and len(set(told)) == 2
+    assert (1, "gap") not in outcome.workers[0]["metrics"][0]
+
+
 def test_sancus_official_is_the_published_schedule(pool):
     """Layer 0's blocks once, its deltas always; layer 1 in epochs 0 to 50, the first 51, and in every second
     one after."""
