@@ -98,6 +98,8 @@ def test_a_plan_is_what_a_run_sends_and_holds(trained, tmp_path, capsys):
             float(row["bytes_least"]) == float(row["bytes_most"]) == pytest.approx(sent.pop(row["purpose"]))
         )
     assert not any(sent.values())
+    later = (summary["epochs"] - 1) * sum(float(row["bytes_least"]) for row in rows)
+    assert float(rows[0]["first_epoch_bytes_least"]) + later == pytest.approx(summary["bytes_total"])
     # In a fresh clone the workers compile their loops meanwhile, which takes 100 MB.
     assert 0.7 < float(rows[0]["memory_bytes"]) / summary["peak_rss_max"] < 1.2
     assert float(rows[0]["modelled_epoch_s"]) > 0

@@ -184,6 +184,8 @@ def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[di
         "exact": None if made.lacking else made.exact,
         "modelled_epoch_s": low_high[0],
         "modelled_epoch_s_most": low_high[1],
+        "first_epoch_bytes_least": None if made.lacking else made.bytes_first()["least"],
+        "first_epoch_bytes_most": None if made.lacking else made.bytes_first()["most"],
         "probed_epochs": found.epochs if found is not None else None,
         "probed_bytes": found.bytes if found is not None else None,
         "probed_memory_bytes": found.memory if found is not None else None,
