@@ -42,6 +42,7 @@ were not at hand.
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from harness.base.bounds import ROUNDS, number, one_of, word
@@ -143,10 +144,10 @@ class Ecgraph(CodedSystem):
         self.recorder.work(stream(len(h), h.shape[1], h.element_size(), 2, 1))
         return torch.zeros_like(h) if before is None else (h - before[0]) / (self.period - 1)
 
-    def predicted(self, last: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
-        """p [k, F] of this epoch."""
+    def prediction(self, last: torch.Tensor, rate: torch.Tensor) -> "Prediction":
+        """Of rows [k, F] in this epoch."""
         self.recorder.work(stream(len(last), last.shape[1], last.element_size(), 2, 1))
-        return ((self.epoch + 1) % self.period * rate).add_(last)
+        return Prediction(last, rate, (self.epoch + 1) % self.period)
 
     def start_rows(self, layer, direction, rows, send, receive):
         """Send two messages to each worker: first how each row is sent, and when the others' have come, the
@@ -155,9 +156,9 @@ class Ecgraph(CodedSystem):
         sending, reading = self.tuned.setdefault(layer, ([self.bits] * len(send), [self.bits] * len(send)))
         heads, values, counts = [], [], []
         # Owners predict as their readers do, and choose for each row what stands for it.
-        guesses = self.predicted(*self.sent[layer]).split(send)
-        for peer, (x, guess) in enumerate(zip(rows.split(send), guesses)):
-            choices, ends, some, count = chosen(x, guess, sending[peer])
+        predictions = self.prediction(*self.sent[layer]).split(send)
+        for peer, (x, prediction) in enumerate(zip(rows.split(send), predictions)):
+            choices, ends, some, count = chosen(x, prediction, sending[peer])
             heads.append(message(choices, 2, ends))
             values.append(some)
             counts.append(count)
@@ -178,12 +179,13 @@ class Ecgraph(CodedSystem):
         for peer, k in enumerate(receive):
             reading[peer] = self.next_bits(used[peer], valued[peer], k)
 
-        # The receiver predicts every row, and writes over its predictions where values have come.
+        # The receiver predicts rows too, and takes what their values say where some have come.
         def made(came: torch.Tensor) -> torch.Tensor:
-            h = self.predicted(*self.read[layer])
-            parts = zip(h.split(receive), came[:, 0].split(sizes), told, valued, used)
-            for into, part, (choices, ends), count, bits in parts:
-                fill(into, part, choices, ends, bits)
+            predicted = self.prediction(*self.read[layer])
+            h = torch.empty_like(predicted.last)
+            by_peer = h.split(receive), predicted.split(receive), came[:, 0].split(sizes)
+            for into, prediction, part, (choices, ends), count, bits in zip(*by_peer, told, valued, used):
+                fill(into, prediction, part, choices, ends, bits)
                 self.recorder.work(code(count, width, part.nbytes, count * width * size))
             return h
 
@@ -238,6 +240,32 @@ class Ecgraph(CodedSystem):
         self.error, self.tuned = state["error"], state["tuned"]
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """p = h_last + r d of rows [k, F]. Compiled loops make each value where they use it: p has no memory.
+
+    last, rate   h_last and d [k, F]
+    ahead        r, the epochs since h_last was sent
+    """
+
+    last: torch.Tensor
+    rate: torch.Tensor
+    ahead: int
+
+    def rows(self) -> torch.Tensor:
+        """p [k, F]."""
+        return (self.ahead * self.rate).add_(self.last)
+
+    def split(self, counts: list[int]) -> "list[Prediction]":
+        """Of so many rows each."""
+        parts = zip(self.last.split(counts), self.rate.split(counts))
+        return [Prediction(last, rate, self.ahead) for last, rate in parts]
+
+    @property
+    def in_loops(self) -> tuple[np.ndarray, np.ndarray, int]:
+        return self.last.numpy(), self.rate.numpy(), self.ahead
+
+
 def compiled(x: torch.Tensor) -> bool:
     """Whether compiled loops take x; the torch operations beside them are for GPUs."""
     return x.device.type == "cpu" and not hollow(x)
@@ -248,39 +276,42 @@ def ends_of(x: torch.Tensor) -> torch.Tensor:
     return torch.stack(torch.aminmax(x)) if x.numel() else x.new_zeros(2)
 
 
-def chosen(
-    x: torch.Tensor, p: torch.Tensor, bits: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+def chosen(x: torch.Tensor, p: Prediction, bits: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
     """How each row of a message x [k, F] is sent [k], the message's ends, the bytes of the values that are
     sent, and of how many rows they are."""
     if compiled(x):
         ends, choices = ends_of(x), x.new_empty(len(x))
         wire = torch.empty(code_bytes(x.numel(), bits), dtype=torch.uint8)
-        count = loops.nearest(x.numpy(), p.numpy(), ends.numpy(), bits, choices.numpy(), wire.numpy())
+        given = ends.numpy(), bits, choices.numpy(), wire.numpy()
+        count = loops.nearest(x.numpy(), *p.in_loops, *given)
         return choices, ends, wire[: code_bytes(count * x.shape[1], bits)], count
     codes, ends = coded(x, bits)
-    choices = nearest(x, p, middles(codes, ends, bits))
+    choices = nearest(x, p.rows(), middles(codes, ends, bits))
     some = codes[choices != PREDICTED]
     return choices.to(x.dtype), ends, packed(some.reshape(1, -1), bits)[0], len(some)
 
 
-def fill(p: torch.Tensor, wire: torch.Tensor, choices: torch.Tensor, ends: torch.Tensor, bits: int) -> None:
-    """p [k, F] <- the rows that `chosen` made `wire` [bytes] of; predicted rows stay as they are."""
-    if compiled(p):
-        loops.restore_nearest(wire.numpy(), choices.numpy(), ends.numpy(), bits, p.numpy())
+def fill(
+    h: torch.Tensor, p: Prediction, wire: torch.Tensor, choices: torch.Tensor, ends: torch.Tensor, bits: int
+) -> None:
+    """h [k, F] <- the rows that `chosen` made `wire` [bytes] of."""
+    if compiled(h):
+        loops.restore_nearest(wire.numpy(), choices.numpy(), ends.numpy(), bits, *p.in_loops, h.numpy())
         return
-    at, width = (choices != PREDICTED).nonzero()[:, 0], p.shape[1]
-    c = middles(unpacked(wire[None], len(at) * width, bits, p.dtype).view(-1, width), ends, bits)
-    p[at] = torch.where((choices[at] == BETWEEN)[:, None], (c + p[at]) / 2, c)
+    at, width = (choices != PREDICTED).nonzero()[:, 0], h.shape[1]
+    c = middles(unpacked(wire[None], len(at) * width, bits, h.dtype).view(-1, width), ends, bits)
+    h.copy_(p.rows())
+    h[at] = torch.where((choices[at] == BETWEEN)[:, None], (c + h[at]) / 2, c)
 
 
 def compile_loops(one: torch.Tensor, bits: int) -> None:
     """Have the loops compiled, on a message of one row [1, F]: epoch 0, which compiles all others, is exact
     and calls none of these."""
     if compiled(one):
-        choices, ends, wire, _ = chosen(one, one, bits)
+        still = Prediction(one, one, 0)
+        choices, ends, wire, _ = chosen(one, still, bits)
         choices, ends = parted(message(choices, 2, ends), len(one), 2, one.dtype)
-        fill(one.clone(), wire, choices, ends, bits)
+        fill(one.clone(), still, wire, choices, ends, bits)
 
 
 def compensated(x: torch.Tensor, bits: int) -> torch.Tensor:
@@ -300,7 +331,8 @@ def read_middles(rows: torch.Tensor, wire: torch.Tensor, bits: int) -> None:
     """rows [k, F] <- the middles of buckets that `compensated` made `wire` [bytes] of."""
     if compiled(rows) and len(wire):
         ends = wire[-2 * rows.itemsize :].clone().view(rows.dtype)
-        fill(rows, wire, rows.new_zeros(len(rows)), ends, bits)
+        no_prediction = Prediction(rows, rows, 0)
+        fill(rows, no_prediction, wire, rows.new_zeros(len(rows)), ends, bits)
     elif len(rows):
         codes, ends = parted(wire, rows.numel(), bits, rows.dtype)
         rows.copy_(middles(codes.view_as(rows), ends, bits))

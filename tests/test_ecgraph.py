@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.core.kernels import quantise_loops as loops
 from harness.run.config import make_system
 from systems.ecgraph import (
+    Prediction,
     chosen,
     coded,
     compensated,
@@ -48,7 +49,7 @@ def test_equal_values_are_their_own_middle_and_equals_are_coded():
     codes, ends = coded(x, 2)
     c = middles(codes, ends, 2)
     assert torch.equal(c, x)
-    assert nearest(x, x, c).tolist() == chosen(x, x, 2)[0].tolist() == [0, 0, 0]
+    assert nearest(x, x, c).tolist() == chosen(x, Prediction(x, x, 0), 2)[0].tolist() == [0, 0, 0]
     c = torch.tensor([[0.1, 0.1], [0.3, 0.3], [0.0, 0.0]])
     assert nearest(x, torch.full_like(x, 0.2), c).tolist() == [0, 1, 2]
 
@@ -56,18 +57,20 @@ def test_equal_values_are_their_own_middle_and_equals_are_coded():
 @given(rows=ROWS, bits=BITS, away=st.floats(-9, 9), dtype=st.sampled_from([torch.float32, torch.float64]))
 def test_compiled_loops_choose_what_is_nearest_and_give_what_torch_operations_do(rows, bits, away, dtype):
     x = torch.from_numpy(rows).to(dtype)
-    p = (x + away * torch.linspace(-1, 1, x.numel(), dtype=dtype).view_as(x)).contiguous()
+    rate = torch.linspace(-1, 1, x.numel(), dtype=dtype).view_as(x) * away
+    prediction = Prediction(x, rate.contiguous(), 3)
+    p = prediction.rows()
     codes, ends = coded(x, bits)
     c = middles(codes, ends, bits)
-    choices, got, wire, count = chosen(x, p, bits)
+    choices, got, wire, count = chosen(x, prediction, bits)
     ways = torch.stack([c, p, (c + p) / 2])
     errors = (ways - x).abs().sum(2)
     row = torch.arange(len(x))
     assert torch.equal(got, ends) and count == (choices != 1).sum()
     slack = 1e-5 if dtype == torch.float32 else 1e-12
     assert (errors[choices.long(), row] <= errors.amin(0) + slack * (x.abs() + p.abs()).sum(1)).all()
-    h = p.clone()
-    fill(h, wire, choices, ends, bits)
+    h = torch.empty_like(x)
+    fill(h, prediction, wire, choices, ends, bits)
     assert torch.equal(h, ways[choices.long(), row])
 
     left = x.clone()
@@ -89,10 +92,10 @@ def test_what_an_exact_first_epoch_does_not_call_is_compiled_before_it(monkeypat
     make_system(systems.block("ecgraph")).setup(MagicMock(device="cpu"))
     before = {name: set(types) for name, types in seen.items()}
     x = torch.arange(12.0).view(6, 2)
-    for rows, p in zip(x.split([2, 4]), x.flip(1).split([2, 4])):
+    for rows, p in zip(x.split([2, 4]), Prediction(x.flip(1), x, 3).split([2, 4])):
         choices, ends, wire, _ = chosen(rows, p, 4)
         choices, ends = parted(message(choices, 2, ends), len(rows), 2, x.dtype)
-        fill(p, wire, choices, ends, 4)
+        fill(torch.empty_like(rows), p, wire, choices, ends, 4)
     assert seen == before and all(seen.values())
 
 

@@ -174,10 +174,11 @@ def total(values):
 
 
 @numba.njit(cache=True, nogil=True)
-def nearest(x, p, ends, bits, choices, wire):
+def nearest(x, last, rate, ahead, ends, bits, choices, wire):
     """choices [k] <- 0, 1 or 2 where c, p or (c + p) / 2 is nearest to a row of x [k, F], by the sum of
-    absolute differences; c are the middles of the buckets between `ends` [2] that x is in. wire [bytes] <-
-    the codes of the rows whose choice is not p; returns how many these are (`systems.ecgraph`).
+    absolute differences; p is ahead rate + last, c the middles of the buckets between `ends` [2] that x is
+    in. wire [bytes] <- the codes of the rows whose choice is not p; returns how many these are
+    (`systems.ecgraph`).
     """
     count, width, number, top = 0, x.shape[1], x.dtype.type, np.int32((1 << bits) - 1)
     low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
@@ -187,7 +188,8 @@ def nearest(x, p, ends, bits, choices, wire):
         for k in range(width):
             code = min(np.int32((x[r, k] - low) / step), top)
             codes[count, k] = np.uint8(code)
-            of_c, of_p = (number(code) + half) * bucket + low - x[r, k], p[r, k] - x[r, k]
+            p = number(ahead) * rate[r, k] + last[r, k]
+            of_c, of_p = (number(code) + half) * bucket + low - x[r, k], p - x[r, k]
             errors[0, k], errors[1, k], errors[2, k] = abs(of_c), abs(of_p), abs(of_c + of_p)
         least, other = total(errors[0]), total(errors[1])
         chosen = int(other < least)
@@ -200,21 +202,24 @@ def nearest(x, p, ends, bits, choices, wire):
 
 
 @numba.njit(cache=True, nogil=True)
-def restore_nearest(wire, choices, ends, bits, rows):
-    """rows [k, F], which are p, <- those that `nearest` chose."""
+def restore_nearest(wire, choices, ends, bits, last, rate, ahead, rows):
+    """rows [k, F] <- those that `nearest` chose."""
     at, width, number = 0, rows.shape[1], rows.dtype.type
     low, bucket, half = ends[0], (ends[1] - ends[0]) / number(1 << bits), number(0.5)
     codes = np.empty(rows.shape, np.uint8)
     unpack(wire, bits, codes.reshape(-1)[: len(wire) * 8 // bits])  # the last byte may hold fewer
     for r in range(len(rows)):
         if choices[r] == 1:
+            for k in range(width):
+                rows[r, k] = number(ahead) * rate[r, k] + last[r, k]
             continue
         if choices[r] == 0:
             for k in range(width):
                 rows[r, k] = (number(codes[at, k]) + half) * bucket + low
         else:
             for k in range(width):
-                rows[r, k] = ((number(codes[at, k]) + half) * bucket + low + rows[r, k]) / number(2)
+                p = number(ahead) * rate[r, k] + last[r, k]
+                rows[r, k] = ((number(codes[at, k]) + half) * bucket + low + p) / number(2)
         at += 1
 
 
