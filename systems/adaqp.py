@@ -27,7 +27,7 @@ Decisions
 - layer 0: features once (fetched exactly, once) | refetch (quantised anew every epoch).
 Departures: the paper's text was not at hand. `assignment=uniform` at 8 bits, the default, is the caption of
 CaPGNN's Table 6, whose row says adaptive. The overlap of inner ("central") vertices with communication is
-what every system here does.
+that of every exchange of halo rows here.
 """
 
 from __future__ import annotations

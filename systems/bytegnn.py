@@ -33,8 +33,8 @@ Decisions
   which does not balance training vertices. split: owner: each worker trains the training vertices of its own
   part. `even` as in DistDGL.
 - batch size, fan-outs and learning rate are not given: those of DGL's example, as in `distdgl`.
-- a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
-  one. Its cost is the sum of their in-degrees: of a graph whose edges have weights, that of the weights.
+- a task takes up to `task` vertices, 512, since a task in Python costs as much as many vertices' draws. Its
+  cost is the sum of their in-degrees: of a graph whose edges have weights, that of the weights.
 - what two seeds' neighbourhoods have in common is drawn and fetched once per batch, as in DistDGL: a hop's
   tasks begin when the hop before is whole. With `dedup=task` every group of `task` seeds is drawn and fetched
   by itself, from the seeds to the inputs, and what two groups have in common is drawn and fetched twice: R_lj
@@ -42,7 +42,7 @@ Decisions
   and no byte, `dedup` no draw and no loss, and `task` no byte but under `dedup=task`.
 - under `features=once` a row is fetched for the first batch, in the order of batches, that has it as an
   input: so a batch's fetches wait for its own whole structure and for that of the batches before it. Under
-  `refetch` they wait for nothing.
+  `refetch` they wait for their own hop alone.
 - Algorithm 1 divides by the number Q of batches that wait, which may be 0; here it is Q + 1. With `inflight`,
   batches that are begun and not made count in Q too. T_gap is in milliseconds and sigma 500, both ours: with
   idle cores, T_sample = T_train and no batch waiting a batch is begun every 5 ms, the polling interval.

@@ -22,8 +22,8 @@ Decisions
   devices and host and the bytes of all cached layers, or numbers of vertices per tier.
 - Tiers: `inclusive` by default, since section 4.2 has it so: for vertices that are only in a local cache,
   "their features are copied to the global cache", and Algorithm 1 sizes the global tier for all that the
-  devices may hold. A vertex ranks no lower in a worker's own halo than among all, so that a global tier that
-  is not larger than a worker's own is never hit by that worker (with `top_k=-1`). `tiers=exclusive` is a
+  devices may hold. Where the global tier is not larger than a worker's own, all that this worker needs of it
+  is in its own tier already, so that it never hits the global one (with `top_k=-1`). `tiers=exclusive` is a
   variant: for the global tier R(v) counts only the workers whose local tier does not hold v, and the tier
   serves only those. The hit rates of both are under the first picture.
 - For Fig. 14: `policy=low_overlap` takes the lowest R(v) wherever `jaca` takes the highest; `capacity_share`

@@ -25,9 +25,10 @@ Decisions
   hash of the seed, the mask and both ends; self-loops stay, nothing is rescaled and degrees do not change.
   Which mask an epoch takes is a hash of the seed and the epoch, the same on all workers.
 - a worker's shard holds its mirrors' features; they are sent and counted all the same. Its mirrors' labels,
-  and which of them are trained on, are sent before training, uncounted.
-- layer 0 keeps A X under `features=once`. Where features are bags of words, or edges are dropped, it computes
-  A (X W) in every epoch instead.
+  which of them are trained on, and what the weights of the loss take of their degrees are sent before
+  training, uncounted.
+- layer 0 keeps A X under `features=once`. Where features are bags of words it computes A (X W) in every epoch
+  instead, and where edges are dropped whichever side `order` puts first.
 - evaluation is exact, over synchronised replicas.
 Departures: the paper's full text was not at hand. The weights of the loss and DropEdge-K are from memory of
 it; K and the rate are not printed in what could be read.

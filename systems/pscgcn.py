@@ -52,7 +52,7 @@ Departures
 - `gradients=tg`, the default, sends the gradients of TG(t)'s boundary rows. Algorithm 1 sends those of
   SG(t)'s (lines 24-25), most of which TG(t) does not have at a small rate: these are zeros under `sampled`.
 - SG(t) is drawn and asked for in iteration t - 1, so that nobody waits for a request; in t itself, as line 7
-  has it, where t is 0 or p is renewed in t.
+  has it, where t is 0 or p or the cache is renewed in t.
 - gradients leave after the weights' all-reduce, where the paper's second thread begins to send before it.
 - owners know what each reader keeps, and push; in the paper each worker looks in its own map, and fetches.
 - SampleGraph runs in the training thread (Algorithm 1: in its own); Adam takes the steps (eq. 9: plain ones).
