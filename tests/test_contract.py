@@ -2,17 +2,21 @@
 number.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import pytest
 import torch
+import yaml
 
 from harness.base.errors import InputError
+from harness.base.target import target_class
 from harness.core.mixins import SeesOutput
 from harness.core.system import Ready, ReplicaSystem, System, asked_once
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
+from tests.pages import CONF
 from tests.systems import Settings
 
 GRAPH = random_graph(5, vertices=24)
@@ -130,6 +134,14 @@ class WithoutALayer(System):
 def test_a_class_that_is_no_system_is_refused_before_any_worker_starts(name, says):
     with pytest.raises(InputError, match=rf'system._target_="tests.test_contract.{name}" {says}'):
         make_system({"_target_": f"tests.test_contract.{name}"})
+
+
+def test_every_yaml_of_a_system_has_every_knob():
+    """Hydra lets no other be set."""
+    for path in CONF.glob("**/*.yaml"):
+        block = yaml.safe_load(path.read_text())
+        fields = dataclasses.fields(target_class(block, "system", System))
+        assert {field.name for field in fields if field.init} <= block.keys(), path
 
 
 def test_a_knob_that_is_none_of_its_choices_is_one_sentence():
