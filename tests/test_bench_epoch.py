@@ -1,6 +1,7 @@
 """The bench beside PyG and DGL on tiny graphs: its peers compute what we compute; no time is judged."""
 
 import math
+import sys
 
 import pytest
 import torch
@@ -103,9 +104,14 @@ def test_a_loss_that_does_not_fall_is_told():
         batches.check_learning({"a": [2.0, 1.0], "b": [1.0, 1.5]})
 
 
+EPOCH_LINES = (
+    lambda graph: epoch.epoch_lines(graph, MODEL, rounds=1),
+    lambda graph: needed.beside_peers(graph, "random", 1, 8, 0.2),
+)
+
+
 @pytest.mark.parametrize("module, measure", [
-    (epoch, lambda graph: epoch.epoch_lines(graph, MODEL, rounds=1)),
-    (epoch, lambda graph: needed.beside_peers(graph, "random", 1, 8, 0.2)),
+    *((epoch, lines) for lines in EPOCH_LINES),
     (batches, lambda graph: batches.block_lines(graph, rounds=1)),
     (batches, lambda graph: batches.batch_lines(graph, hidden=4, rounds=1)),
 ], ids=["epoch", "needed rows", "blocks", "batches"])  # fmt: skip
@@ -114,3 +120,11 @@ def test_a_peer_that_is_not_installed_is_no_target_missed(monkeypatch, module, m
     graph = random_graph(60, 6, num_features=5, num_classes=3, seed=1)
     (absent,) = (line for line in measure(graph) if math.isnan(line.ours))
     assert absent.met is None and "not measured" in absent.note
+
+
+@pytest.mark.parametrize("lines", EPOCH_LINES, ids=["epoch", "needed rows"])
+def test_without_pyg_the_bench_goes_on_and_names_the_extra(monkeypatch, lines):
+    monkeypatch.setitem(sys.modules, "torch_geometric.nn", None)
+    graph = random_graph(60, 6, num_features=5, num_classes=3, seed=1)
+    (absent,) = (line for line in lines(graph) if math.isnan(line.ours) and "PyG" in line.name)
+    assert absent.met is None and 'pip install "halobench[peers]": not measured' in absent.note

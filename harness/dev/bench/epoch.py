@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.base.dgl import load_dgl
-from harness.base.errors import package
+from harness.base.errors import InputError, package
 from harness.base.heap import keep_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
@@ -235,11 +235,27 @@ def both_ways(
     return {f"one worker features={how}": Ours(shard, model, optimiser, how, device) for how in TARGETS}
 
 
-def cpu_peers(shard: Shard, weights, optimiser: Optimiser) -> dict[str, Peer]:
-    """The peers that can run here. PyG's other form, over edge_index, is left out: on a CPU it is many times
-    slower, and in each layer it keeps three arrays alive with a row per edge."""
-    peers = {"PyG": pyg_peer(shard, weights, optimiser, "csr"), "DGL": dgl_peer(shard, weights, optimiser)}
-    return {name: peer for name, peer in peers.items() if peer is not None}
+def cpu_peers(
+    shard: Shard, weights, optimiser: Optimiser, called: str = ""
+) -> tuple[dict[str, Peer], list[BenchLine]]:
+    """The peers that can run here, and a line for each that is not installed, whose name begins with
+    `called`. PyG's other form, over edge_index, is left out: on a CPU it is many times slower, and in each
+    layer it keeps three arrays alive with a row per edge."""
+    makers: dict[str, Callable[[], Peer | None]] = {
+        "PyG": partial(pyg_peer, shard, weights, optimiser, "csr"),
+        "DGL": partial(dgl_peer, shard, weights, optimiser),
+    }
+    peers, absent = {}, []
+    for name, make in makers.items():
+        try:
+            peer, why = make(), "dgl cannot be loaded here"
+        except InputError as error:
+            peer, why = None, str(error)
+        if peer is None:
+            absent.append(BenchLine.absent(f"{called}{name}", "s", why))
+        else:
+            peers[name] = peer
+    return peers, absent
 
 
 @unwarned()
@@ -282,11 +298,11 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int) -> list[BenchLine
     keep_freed_memory()
     shard = whole(graph)
     ours = both_ways(shard, model, Adam())
-    peers = cpu_peers(shard, next(iter(ours.values())).weights(), Adam())
+    peers, absent = cpu_peers(shard, next(iter(ours.values())).weights(), Adam())
     targets = {(name, "DGL"): target for name, target in zip(ours, TARGETS.values())}
     targets |= dict.fromkeys(((name, "PyG") for name in ours), PYG_TARGET)
     lines, _ = beside(ours, peers, rounds, targets)
-    return lines if "DGL" in peers else [*lines, BenchLine.absent("DGL", "s")]
+    return [*lines, *absent]
 
 
 def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:
