@@ -37,6 +37,10 @@ NAMES = {
         [({"optimiser": {"_target_": f"{OPTIMISER}.{name}", "lr": 0.01}}, None) for name in ("Adam", "Sgd")],
         {"plain optimiser=adam": 1, "plain optimiser=sgd": 1},
     ),
+    "a model of one's own, beside one of the tree": (
+        [({"model": {"name": "gcn"}}, None), ({"model": {"_target_": "mine.Mixed", "own": 0.5}}, None)],
+        {"plain model.name=gcn": 1, "plain model=mixed": 1},
+    ),
     "keys of other graphs stay out": (
         [({"dataset__name": "cora", "model__hidden": 16}, None), ({"dataset__name": "dblp"}, None)],
         {"plain": 1},

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
 OPTIONAL = {"straggler", "combine", "score", "labels"}
+# A model of the tree goes by the one, a model of one's own by the other: here, too, lacking it tells.
+MODEL = {"model.name", "model._target_"}
 # A key that the name of a partition leaves out at this value: METIS cuts for one host unless told otherwise.
 ONE_CUT = ("harness.data.partition.assign.Metis", "partition.hosts", 1)
 # By track, the end of the graph's name: runs of `halobench tune` have tables of their own.
@@ -361,12 +363,12 @@ def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
 
 def telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys whose value is not the same in all configs that have them, in the order of the configs. A key of
-    an OPTIONAL block differs also where some configs lack it."""
+    an OPTIONAL block, or of MODEL, differs also where some configs lack it."""
     found = []
     for key in dict.fromkeys(key for config in configs for key in config):
         values = [config[key] for config in configs if key in config]
-        lacked = key.partition(".")[0] in OPTIONAL and len(values) < len(configs)
-        if lacked or len({repr(value) for value in values}) > 1:
+        lacking = len(values) < len(configs) and (key.partition(".")[0] in OPTIONAL or key in MODEL)
+        if lacking or len({repr(value) for value in values}) > 1:
             found.append(key)
     return found
 
