@@ -62,6 +62,7 @@ def test_what_argparse_refuses_is_one_sentence(refused):
         ("runs", "one of list, show, compare, remove, extend, clean-cache must be given; "),
         ("cluster mesure", '"cluster mesure" is not a command; did you mean "cluster measure"?'),
         ("cluster", '"cluster" is not a command; known: cluster fit, cluster measure'),
+        ("cluster --help", '"cluster" is not a command; known: cluster fit, cluster measure'),
         ("runs extend nowhere --epochs 40", "--epochs is not an option: a key is given as epochs=VALUE\n"),
         ("runs extend nowhere --epochs=40", "--epochs=40 is not an option: a key is given as epochs=40\n"),
     ):

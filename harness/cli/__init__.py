@@ -161,9 +161,10 @@ def _called(words: list[str], typed: str) -> int:
 
         # The word may be the first of a command of two.
         begun = [each for each in COMMANDS if each.startswith(f"{words[0]} ")]
-        wrong = two if begun else words[0]
+        alone = begun and (len(words) == 1 or words[1].startswith("-"))
+        wrong = two if begun and not alone else words[0]
         told = did_you_mean(wrong, begun or COMMANDS)
-        if begun and len(words) == 1:
+        if alone:
             told = f"; known: {', '.join(begun)}"
         if not begun and _is_key(wrong):
             told = f": a key is given as {wrong}=VALUE"

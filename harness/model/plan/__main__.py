@@ -148,8 +148,8 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
         elif not made.exact:
             console.say("bytes between what is sent for certain and the most: the rest depends on training")
         epoch = f"modelled epoch {_range(seconds(made), 1e-3)} ms"
-        computing = max(own.compute for own in made.seconds[0].workers)
-        console.say(f"{epoch}, of which {computing * 1e3:.3f} ms compute")
+        computing = [max(own.compute for own in times.workers) for times in made.seconds]
+        console.say(f"{epoch}, of which {_range((min(computing), max(computing)), 1e-3)} ms compute")
     elif found is None:
         console.say(made.lacking)
     if found is not None:

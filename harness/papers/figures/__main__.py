@@ -89,9 +89,10 @@ def _main(words: list[str], program: str) -> int:
         asked.out.mkdir(parents=True, exist_ok=True)
     total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen)
     if len(chosen) > 1 and total:
+        sizes = " and ".join(size for size in experiment.SIZES if size in {each.size for each in chosen})
         console.say(
-            f"{len(chosen)} figures of size {asked.size or experiment.SIZES[0]}, from nothing:"
-            f" about {counted(f'{total:g}', 'minute')} on two cores"
+            f"{len(chosen)} figures of size {sizes}, from nothing: about {counted(f'{total:g}', 'minute')} on"
+            " two cores"
         )
     for figure in chosen:
         try:

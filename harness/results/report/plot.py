@@ -51,7 +51,7 @@ def draw(
             apart.append(f"-machine{machines.index(section.machine) + 1}" if len(machines) > 1 else "")
             stem = section.dataset + "".join(apart)
             for ending, figure in of(section).items():
-                name = re.sub(r"[^\w-]+", "-", f"{stem}-{ending}")
+                name = re.sub(r"\W+", "-", f"{stem}-{ending}")
                 made.append(save(figure, folder / f"{name}.{format}", titled))
     return made
 

@@ -243,8 +243,8 @@ class Section:
         return [at in first_ones and len(first_ones) < len(values) for at in range(len(self.groups))]
 
     def cells(self) -> Cells:
-        """The rows as text. Scores by seed and differences to exact training follow the leading score where
-        a row has several seeds; the ratio to exact training's bytes follows the bytes per epoch."""
+        """The rows as text. Scores by seed, where a row has several, and differences to exact training, where
+        it is there, follow the leading score; the ratio to exact training's bytes follows the bytes per epoch."""
         text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
         names = {key: key for key in (*KEYS, "note")} | FURTHER
         best, blocks = {}, []
@@ -258,9 +258,11 @@ class Section:
                 if column.key == "mb_epoch" and self.has_ratio:
                     ratios = map(self.ratio, self.groups)
                     text["MB / exact"] = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
-                if several and number == 0 and at == 1:
-                    text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
-                    text["minus exact"] = [less_exact(g, self.groups) for g in self.groups]
+                if number == 0 and at == 1:
+                    if several:
+                        text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
+                    less = [less_exact(g, self.groups) for g in self.groups]
+                    text |= {"minus exact": less} if several or any(less) else {}
                     gains = [_points(self.ahead_of_fixed(g), g) for g in self.groups]
                     text |= {"minus fixed": gains} if any(gains) else {}
             blocks.append(list(range(first, len(text))))
