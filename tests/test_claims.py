@@ -216,7 +216,8 @@ def test_a_seed_that_divides_by_0_leaves_no_value(tmp_path, monkeypatch):
 
 
 def test_a_changed_trace_changes_the_verdict(tmp_path):
-    assert verdict_of(tmp_path, {"a": 0.8}).verdict == evaluate.Verdict("not run", "halobench figures mine")
+    asks = evaluate.Verdict("not run", f"halobench figures mine --from {tmp_path}")
+    assert verdict_of(tmp_path, {"a": 0.8}).verdict == asks
     ahead = verdict_of(tmp_path, {"a": 0.8, "b": 0.7})
     assert ahead.verdict.word == DIRECTION
     behind = {"a": 0.7, "b": 0.8}

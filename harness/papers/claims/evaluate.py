@@ -17,7 +17,7 @@ from harness.base.errors import InputError
 from harness.base.words import key_values
 from harness.papers.claims import cells, published
 from harness.papers.claims.claim import Claim
-from harness.papers.claims.experiment import SIZES, Experiment
+from harness.papers.claims.experiment import FOLDER, SIZES, Experiment
 from harness.papers.claims.verdict import (
     DECIDED,
     FAILS,
@@ -214,7 +214,8 @@ class _Runs:
         # default size.
         first = next(size for size in SIZES if size in sizes)
         least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
-        option = "" if least == first else f" --size {least}"
+        option = "" if self.experiment.folder == FOLDER else f" --from {self.experiment.folder}"
+        option += "" if least == first else f" --size {least}"
         word = COMPARED if claim.compared else NOT_RUN
         verdict = Verdict(word, f"halobench figures {self.experiment.name}{option}")
         return Result(claim, self.experiment.name, verdict)

@@ -39,6 +39,7 @@ class Experiment:
             has them
     claims  what its runs decide
     needs   parts of entries that wait for something
+    folder  where its file is
     """
 
     name: str
@@ -49,6 +50,7 @@ class Experiment:
     fits: Sequence[Any] = ()
     claims: tuple[Claim, ...] = ()
     needs: tuple[Need, ...] = ()
+    folder: Path = FOLDER
 
     def rows_on(self, size: str, graph: str) -> list[str]:
         """The rows to run on a graph. These are all rows where all are drawn, the size does not have the
@@ -152,7 +154,7 @@ def one(name: str, folder: Path = FOLDER) -> Experiment:
 def _of(path: Path) -> Experiment:
     """The experiment of a file. InputError, which names it, where it cannot be used."""
     try:
-        return _read(path.stem, yaml_text.read(path))
+        return replace(_read(path.stem, yaml_text.read(path)), folder=path.parent)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 

@@ -244,7 +244,7 @@ class Section:
 
     def cells(self) -> Cells:
         """The rows as text. Scores by seed, where a row has several, and differences to exact training, where
-        it is there, follow the leading score; the ratio to exact training's bytes follows the bytes per epoch."""
+        it is there, follow the leading score; the ratio to its bytes follows the bytes per epoch."""
         text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
         names = {key: key for key in (*KEYS, "note")} | FURTHER
         best, blocks = {}, []
