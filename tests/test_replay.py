@@ -158,6 +158,14 @@ def test_which_is_first_at_a_score(crossing, tmp_path, capsys, refused):
 def test_what_is_varied_is_not_given(crossing, refused, given):
     refused(main, [*crossing, f"cluster.{given}"], f"links between: leave cluster.{given} out, or")
     assert main([*crossing, f"cluster.{given}", "link=bridge"]) == 0
+
+
+def test_a_link_that_no_message_crosses_is_refused_and_a_place_for_the_picture_first(
+    crossing, tmp_path, refused
+):
+    refused(main, [*crossing, "link=inside"], "no message of these runs crosses links inside on cluster=")
+    (tmp_path / "taken").write_text("")
+    refused(main, [*crossing, "--out", str(tmp_path / "taken")], "give another --out")
     assert main([*crossing, "cluster.between.broadcast_gbytes_per_s=1"]) == 0
 
 
@@ -218,6 +226,7 @@ def simple(tmp_path_factory):
         (["crossover"], "name one, as cluster=NAME"),
         (["crossover", "cluster=cdfgnn"], "is the only system given"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=1:x:3"], "gbytes_per_s=1:x:3 is no range"),
+        (["crossover", "cluster=cdfgnn", "gbytes_per_s=1:2:3.7"], "gbytes_per_s=1:2:3.7 is no range"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=1:1.00000000001:3"], "3 is no range: give LOW:HIGH"),
         (["crossover", "cluster=cdfgnn", "gbytes_per_s=10:1:3"], "give LOW:HIGH:POINTS"),
         (["crossover", "cluster=cdfgnn", "link=wire"], 'link="wire" is not known'),

@@ -212,7 +212,7 @@ def test_what_is_asked_of_a_roofline_reaches_it(made, words, products, kept):
 def test_the_command_says_what_is_modelled_and_what_is_not(made, capsys):
     assert main(made) == 0
     told = capsys.readouterr().out
-    assert "work by roofline, where nothing is counted as traced, in CPU seconds" in told
+    assert "work by roofline; what is not counted lasts as traced, in CPU seconds" in told
     assert "efficiency 1 of sparse" in told
     assert "of the 5.000 CPU ms of the trace" in told and "is not counted, and lasts as traced" in told
 

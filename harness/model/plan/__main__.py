@@ -7,6 +7,7 @@ training decides, measured where `probe` asks for it; seconds are modelled. docs
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def main(words: list[str], program: str) -> None:
         check_place("csv", options.csv)
     # The words, checked before anything is planned.
     given, console, plans, rows = parse(options.words, options.dry), unfolded(), [], []
+    cluster = replace(given.cluster, name=given.called)
     if options.grids and given.how.sample is not None:
         raise InputError(
             f"--grids needs the graph itself, and sample={given.how.sample:g} is given: leave one out"
@@ -71,9 +73,11 @@ def main(words: list[str], program: str) -> None:
     times = Counter(_but_seed(asked) for asked, _ in runs)
     if options.dry:  # runs that differ in their seed alone are planned once
         runs = list({_but_seed(asked): (asked, run) for asked, run in reversed(runs)}.values())[::-1]
+    telling = _telling([asked for asked, _ in runs])
     # Plan each run, probe it where that is asked for, and collect its rows for the table.
     for asked, run in runs:
         made = plan(run, given.cluster, given.how.sample, given.how.per_host)
+        made.cluster = cluster
         made.notes += given.assumed
         notes |= dict.fromkeys(made.notes)
         found = probe(asked, given) if given.how.probe else None
@@ -83,7 +87,7 @@ def main(words: list[str], program: str) -> None:
             whole = made.bytes_first() + (run.settings.epochs - 1) * made.bytes_epoch()
             sent = sent + times[_but_seed(asked)] * whole.round()
         if not options.dry or len(runs) == 1:
-            show(console, made, found)
+            show(console, made, found, _told_apart(asked, telling))
         plans.append((asked, made))
         rows += table_rows(made, found, asked)
     # All runs together: side by side, what they send in sum, and the grids that no system here is.
@@ -96,7 +100,7 @@ def main(words: list[str], program: str) -> None:
         console.say(f"all runs together send {_range(sent, 1e6)} MB{more}")
         console.say(runner.how_long([run for _, run in given.runs]))
     if options.grids:
-        formulas = grid_rows([run for _, run in given.runs], given.cluster, given.how.per_host)
+        formulas = grid_rows([run for _, run in given.runs], cluster, given.how.per_host)
         console.print(_formulas(formulas))
         rows += formulas
     if options.csv is not None:
@@ -128,12 +132,15 @@ def first_line(made: Plan, found: Probe | None = None) -> str:
     )
 
 
-def show(console: Terminal, made: Plan, found: Probe | None) -> None:
-    """Print one run's plan: whether it fits, memory, bytes, seconds, the probe's result and the notes."""
+def show(console: Terminal, made: Plan, found: Probe | None, apart: str = "") -> None:
+    """Print one run's plan: whether it fits, memory, bytes, seconds, the probe's result and the notes.
+
+    apart   the words that tell it from others that are planned
+    """
     run = made.run
     console.say(first_line(made, found))
     workers = counted(run.settings.workers, "worker")
-    console.say(f"{run.system_name}, {run.graph_name}, {workers} on cluster={made.cluster.name}")
+    console.say(f"{run.system_name}, {run.graph_name}, {workers}{apart} on cluster={made.cluster.name}")
     if not made.lacking:
         largest = int(made.total.argmax())
         parts = {**{name: each[largest] for name, each in made.memory.items()}, "sum": made.needs}
@@ -196,19 +203,27 @@ def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[di
     return [{**key, "purpose": name, "bytes_least": low, "bytes_most": high} for name, low, high in purposes]
 
 
+def _telling(asked: Sequence[Sequence[str]]) -> set[str]:
+    """The keys whose values differ between runs, beside system, graph and number of workers."""
+    values: dict[str, set[str]] = {}
+    for word in (word for words in asked for word in words):
+        values.setdefault(key_of(word), set()).add(word)
+    return {key for key, found in values.items() if len(found) > 1} - {"system", "dataset", "workers", "gpus"}
+
+
+def _told_apart(asked: Sequence[str], telling: set[str]) -> str:
+    """The words of a run with one of the `telling` keys, each after a space."""
+    return "".join(f" {word}" for word in asked if key_of(word) in telling)
+
+
 def _beside(plans: Sequence[tuple[Sequence[str], Plan]]) -> Table:
     """All runs, with the words of each, in the order of their modelled epochs; those without one last."""
-    # The keys whose values differ between runs, beside system, graph and number of workers.
-    values: dict[str, set[str]] = {}
-    for word in (word for asked, _ in plans for word in asked):
-        values.setdefault(key_of(word), set()).add(word)
-    named = {"system", "dataset", "workers", "gpus"}
-    telling = {key for key, found in values.items() if len(found) > 1} - named
+    telling = _telling([asked for asked, _ in plans])
     shown = tables.shown(["run", "fits", "GB per worker", "MB per epoch", "modelled epoch, ms"])
     for asked, made in sorted(plans, key=lambda each: min(seconds(each[1]), default=float("inf"))):
         run = made.run
         called = f"{run.system_name}, {run.graph_name}, {counted(run.settings.workers, 'worker')}"
-        called = " ".join([called, *(word for word in asked if key_of(word) in telling)])
+        called += _told_apart(asked, telling)
         if made.lacking:
             shown.add_row(called, *"????")
             continue

@@ -41,12 +41,14 @@ class Given:
     cluster    described
     how        it is planned
     assumed    what was assumed of the cluster, in words
+    called     the cluster's name, with what was changed of it and how many workers each host has
     """
 
     runs: list[tuple[list[str], Run]]
     cluster: Cluster
     how: How
     assumed: list[str]
+    called: str
 
 
 def parse(words: Sequence[str], here: bool = False) -> Given:
@@ -86,7 +88,9 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     gpus = not here or torch.cuda.is_available()
     if gpus and all(run.settings.device != "cpu" for run in runs):
         cluster, assumed = with_launches(cluster)
-    return Given(list(zip(lists, runs)), cluster, how, assumed)
+    shared = [] if how.per_host is None else [f"per_host={how.per_host}"]
+    called = " ".join([cluster.name, *([] if here else changes), *shared])
+    return Given(list(zip(lists, runs)), cluster, how, assumed, called)
 
 
 def _this_machine(runs: Sequence[Run]) -> Cluster:

@@ -3,6 +3,7 @@
 Every number that this prints is modelled, none is measured; docs/replay.md derives each.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -81,7 +82,7 @@ def _replay(words: Sequence[str], table: Path | None) -> None:
     runs, replayer, _ = parse(words)
     console = unfolded()
     rows: list[dict[str, Any]] = []
-    for group in load(runs)[0]:
+    for group in _begun(runs):
         for run in group.runs:
             timeline = replayer.replay(run.trace)
             times = times_of(timeline)
@@ -99,8 +100,10 @@ def _replay(words: Sequence[str], table: Path | None) -> None:
 def _print(
     console: Terminal, group: Group, run: Run, replayer: Replayer, timeline: Timeline, times: Times
 ) -> None:
+    workers, epochs = timeline.program.workers, len(timeline.program.epochs)
+    so_far = "" if run.finished else f", not finished: {counted(epochs, 'epoch')} so far"
     console.say(
-        f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({run.path})\n"
+        f"{group.label}, {group.dataset}, {counted(workers, 'worker')}{so_far} ({run.path})\n"
         f"modelled on cluster={replayer.display_name}: {_said(replayer, run)}"
     )
     if replayer.clock(run.trace) == "wall" and replayer.settings.compute != "roofline":
@@ -146,8 +149,8 @@ def _said(replayer: Replayer, run: Run) -> str:
     settings, clock = replayer.settings, replayer.clock(run.trace)
     lasts = f"work as traced, in {'wall' if clock == 'wall' else 'CPU'} seconds"
     if settings.compute == "roofline":
-        rest = "no time" if settings.uncounted == "none" else lasts.removeprefix("work ")
-        lasts = f"work by roofline, where nothing is counted {rest}"
+        rest = "takes no time" if settings.uncounted == "none" else f"lasts {lasts.removeprefix('work ')}"
+        lasts = f"work by roofline; what is not counted {rest}"
     slow = ""
     if settings.straggler is not None:
         slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
@@ -184,13 +187,24 @@ def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[di
 
 def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:
     runs, replayer, given = parse(words, crossover.KEYS)
-    found = crossover.search(load(runs)[0], replayer, crossover.Grid.of(given))
+    if out is not None:
+        with writing(out, "give another --out"):
+            out.mkdir(parents=True, exist_ok=True)
+    found = crossover.search(_begun(runs), replayer, crossover.Grid.of(given))
     console = unfolded()
     console.say(crossover.text(found))
     if table is not None:
         write_csv(table, crossover.rows(found))
     if out is not None:
         console.say(f"written: {crossover.draw(found, out)}")
+
+
+def _begun(runs: Sequence[Path | str]) -> list[Group]:
+    """The runs that have finished an epoch, by row; the others are named on stderr."""
+    groups, empty = load(runs)
+    for path in empty:
+        print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
+    return groups
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]] | pd.DataFrame) -> None:

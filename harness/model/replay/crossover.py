@@ -79,10 +79,11 @@ class Grid:
 def _range(key: str, given: str) -> list[float]:
     """LOW:HIGH:POINTS, spaced evenly on a logarithmic axis."""
     try:
-        low, high, points = map(float, given.split(":"))
+        *ends, count = given.split(":")
+        (low, high), points = map(float, ends), int(count)
         if not (0 < low < high < math.inf and 2 <= points <= POINTS):
             raise ValueError
-        found = [float(f"{value:.9g}") for value in np.geomspace(low, high, int(points))]
+        found = [float(f"{value:.9g}") for value in np.geomspace(low, high, points)]
         if len(set(found)) < len(found):
             raise ValueError
     except ValueError:
@@ -97,14 +98,15 @@ def _range(key: str, given: str) -> list[float]:
 class Map:
     """The result of a search.
 
-    epochs      the fewest and the most epochs of a run that a mean is taken over
+    epochs      the fewest and the most epochs of a run after its first that a mean is taken over; of runs
+                with one epoch 0: that one is taken
     seconds     a column per system, by name: an epoch, or the time to the score `target`; a row by latency_us
                 and gbytes_per_s
     crossings   where two systems take the same time: (latency in us, the faster system below, the faster one
                 above, gbytes_per_s)
     target      in percent; None: epochs are compared
-    never       the best score of each system that is not compared, since some run of it does not reach the
-                target
+    never       of each system that is not compared, since some run of it does not reach the target, the best
+                score of the run that is furthest from it
     """
 
     grid: Grid
@@ -124,9 +126,11 @@ class Map:
 
     @property
     def means(self) -> str:
-        """Over how many epochs means are taken, in words."""
+        """Over which epochs means are taken, in words."""
         least, most = self.epochs
-        return f"means over {f'{least} to ' * (least < most)}{counted(most, 'epoch')}"
+        if not most:
+            return "the one epoch of each run"
+        return f"means over {f'{least} to ' * (least < most)}{counted(most, 'epoch')} after the first"
 
 
 def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
@@ -172,7 +176,7 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         for group in groups
         if group.label not in never
     }
-    replayed = {max(len(program.epochs) - 1, 1) for own in programs.values() for program in own}
+    replayed = {len(program.epochs) - 1 for own in programs.values() for program in own}
 
     def seconds(name: str, latency: float, bandwidth: float) -> float:
         """An epoch of a system, or all until the score, mean over its runs."""
@@ -190,6 +194,11 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         {name: [seconds(name, *point) for point in points] for name in sorted(programs)},
         index=pd.MultiIndex.from_tuples(points, names=["latency_us", "gbytes_per_s"]),
     )
+    if (found == found.iloc[0]).all(axis=None):
+        raise InputError(
+            f"no message of these runs crosses links {link} on cluster={replayer.display_name}: give"
+            " per_host=N, or vary other links by link=KIND"
+        )
     # Where the faster of two systems changes between neighbouring bandwidths, bisect (on the logarithm) for
     # the bandwidth at which both take the same time.
     crossings = []
@@ -273,8 +282,8 @@ def _check_scores(trace: Trace, cluster: str, devices: Sequence[Device]) -> None
 def _epochs_to(
     target: float, groups: Sequence[Group], cluster: str, devices: Sequence[Device]
 ) -> tuple[dict[str, list[int]], dict[str, float]]:
-    """By system how many epochs each of its runs takes to the score; and the best score of each system of
-    which some run does not come to it."""
+    """By system how many epochs each of its runs takes to the score; and of each system of which some run
+    does not come to it, the best score of the run that is furthest from it."""
     needed, never = {}, {}
     for group in groups:
         found = []
@@ -285,7 +294,7 @@ def _epochs_to(
         if len(found) == len(group.runs):
             needed[group.label] = found
         else:
-            never[group.label] = max(_best(run) for run in group.runs)
+            never[group.label] = min(_best(run) for run in group.runs)
     if len(needed) < 2:
         told = ", ".join(f"{name} {best:.2f}" for name, best in never.items())
         raise InputError(
@@ -343,13 +352,13 @@ def text(found: Map) -> str:
     parts = [
         f"{found.groups[0].dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on"
         f" cluster={found.cluster} over the bandwidth and latency of its links {found.link};"
-        f" {found.means} after the first (epochs=N takes others){whole}",
+        f" {found.means} (epochs=N takes others){whole}",
         f"{asked}:\n"
         + tables.text(heads, ([f"{at:.3g}", *names] for at, *names in fastest.itertuples()), heads),
     ]
     if found.never:
         told = ", ".join(f"{name} ({best:.2f} %)" for name, best in found.never.items())
-        parts.append(f"left out, since a run of theirs never gets there (their best): {told}")
+        parts.append(f"left out, since a run of theirs never gets there (that run's best): {told}")
     if found.crossings:
         heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
         crossed = [(f"{us:g}", below, above, f"{rate:.3g}") for us, below, above, rate in found.crossings]
@@ -364,7 +373,7 @@ def draw(found: Map, folder: Path) -> Path:
     grid = found.grid
     folder.mkdir(parents=True, exist_ok=True)
     by_row = strokes_of(found.groups)
-    strokes = {group.label: {**by_row[row_of(group)], "markevery": []} for group in found.groups}
+    strokes = {group.label: {**by_row[row_of(group)], "marker": ""} for group in found.groups}
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(3.1 * len(grid.latencies) + 0.8, 4.2), layout="constrained")
         axes = figure.subplots(1, len(grid.latencies), sharey=True, squeeze=False)[0]
@@ -378,7 +387,8 @@ def draw(found: Map, folder: Path) -> Path:
             ax.set_title(f"latency {latency:g} µs", fontsize=10)
             ax.set_xlabel(f"{found.link}: GB/s")
         axes[0].set_ylabel("epoch, ms (modelled)" if found.target is None else "seconds to it (modelled)")
-        axes[-1].legend(fontsize=8.5, frameon=False)
+        lines = axes[-1].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside right upper", fontsize=8.5, frameon=False)
         told = f"modelled on cluster={found.cluster}, {found.means}"
         heading = "The fastest system by network"
         if found.target is not None:
