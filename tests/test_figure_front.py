@@ -5,7 +5,7 @@ import pytest
 from harness.results import track
 from harness.results.report import front, groups
 from tests import traces
-from tests.reported import section_of
+from tests.reported import run, section_of
 
 # Last scores of two seeds, and bytes. "near" sends less than "exact" and is not told apart from it.
 MADE = {
@@ -43,6 +43,15 @@ def test_every_row_has_its_name_beside_its_point_or_below(folder):
     }
     colours = {text.get_text(): text.get_color() for text in ax.texts}
     assert colours["worse"] == front.GREY and colours["cheap"] != front.GREY
+
+
+def test_rows_of_one_name_are_told_apart_and_one_that_sends_nothing_is_named(tmp_path):
+    for number, method in enumerate(("Metis", "Random", "Block")):
+        cut = {"partition___target_": f"harness.data.partition.assign.{method}"}
+        run(tmp_path, "a", 1, 0.6 + 0.1 * number, size=100 * number, **cut)
+    drawn = front.draw(groups.load([tmp_path])[0])
+    assert {text.get_text() for text in drawn.axes[0].texts} == {"a random", "a block"}
+    assert drawn.get_supxlabel() == "sends nothing, so not shown: a metis"
 
 
 def test_a_default_setting_is_joined_to_the_tuned_one_which_has_the_name(tmp_path):

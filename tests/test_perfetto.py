@@ -77,6 +77,6 @@ def test_epochs_that_are_none_are_refused(run, tmp_path, refused):
         ("3", '--epochs "3" names no epochs: give FIRST-LAST'),
         ("3-2", '--epochs "3-2" names no epochs'),
         ("0-2", '--epochs "0-2" names no epochs'),
-        ("70-", "has no spans there; give other epochs"),
+        ("70-", "has no spans there; give some of 1-"),
     ):
         refused(cli.main, ["report", "perfetto", str(run), "--out", out, "--epochs", given], says)

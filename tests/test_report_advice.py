@@ -7,7 +7,8 @@ import pytest
 
 from harness.cli.page import content, svg
 from harness.results.report.advice import advise, comparable
-from tests.reported import read_once, run, runs, section_of
+from tests import traces
+from tests.reported import read_once, run, runs, scored_run, section_of
 
 EXACT = [0.80, 0.82, 0.81]
 
@@ -103,7 +104,20 @@ def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
 def test_a_partition_that_all_rows_have_is_not_advised(tmp_path):
     for name, role in (("exact", "reference"), ("nothing", "control"), ("frugal", "")):
         runs(tmp_path, name, EXACT, role=role, partition___target_="harness.data.partition.assign.Random")
-    assert "none of them. More seeds or fewer training vertices may show it." in advice_on(tmp_path).sentence
+    without = "none of them. More seeds or fewer training vertices may show it."
+    assert without in advice_on(tmp_path).sentence
+    for name, role in (("exact", "reference"), ("nothing", "control"), ("frugal", "")):
+        runs(tmp_path, name, EXACT, role=role, size=1)
+    assert without in advice_on(tmp_path).sentence, "random is known not to show it"
+
+
+def test_exact_training_that_diverged_is_said_to_have(tmp_path):
+    for seed in (1, 2):
+        composed = traces.config(gpus=1, epochs=2, seed=seed, system___target_="a.exact.S")
+        scores, losses = [traces.scored(0.5, 0.5, 0.5)] * 2, [1.0, math.inf]
+        scored_run(tmp_path / f"exact{seed}", scores, composed, losses, role="reference")
+    runs(tmp_path, "frugal", EXACT)
+    assert "exact training diverged; give another setting" in advice_on(tmp_path).sentence
 
 
 @pytest.mark.parametrize(

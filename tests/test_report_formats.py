@@ -98,6 +98,7 @@ def test_markdown_marks_the_best_and_escapes_what_would_end_a_cell(folder, capsy
     assert frugal["system"] == r"50 % & a_b\|<c>" and frugal["MB per epoch"].endswith(" *")
     assert exact["MB / exact"] == "1.000" and float(frugal["MB / exact"]) < 0.2
     assert len({line.count(" | ") for line in text.splitlines() if line.startswith("| ")}) == 1
+    assert "\n- &ast; marks the best" in text, "a bare star begins a list of its own"
 
 
 def test_few_columns_say_what_they_say_in_the_whole_table(folder, capsys):
@@ -140,6 +141,8 @@ def test_columns_that_are_named_stand_in_their_order_and_all_are_known_by_their_
     [
         ("table --columns mb_epoc", '--columns="mb_epoc" is not known; did you mean "mb_epoch"?'),
         ("table --columns system,", '--columns="" is not known'),
+        ("table --columns less_fixed", '--columns="less_fixed" is not known'),
+        ("plot --x=", '--x "" is not a key of these runs'),
         ("table --columns system --format csv", "--columns is for text and markdown, and csv has every"),
     ],
 )

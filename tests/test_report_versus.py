@@ -109,7 +109,7 @@ def test_what_cannot_be_compared_is_refused(two):
     runs(two, "other", [0.7, 0.6], dataset__name="dblp")
     assert "A is on cora and B on dblp" in refused(two, b="other*")
     run(two, "late", 9, 0.7)
-    assert "A has the seeds 1, 2, 3 and B 9" in refused(two, b="late*")
+    assert "A has seeds 1, 2, 3 and B has seeds 9" in refused(two, b="late*")
     traces.stream(traces.prepare(two / "going"), range(2), close=False)
     assert "has not finished" in refused(two, b="going")
 

@@ -121,7 +121,8 @@ def _line(run: Run) -> list[str]:
         summary = run.summary
         score = f"{value:.2f}" if (value := LEADING[summary["score"]][0].value(summary)) is not None else "-"
         size = f"{sum(summary['bytes_epoch'].values()) / 1e6:.3f}"
-    told = [keys.get("workers", 1), keys.get("seed", ""), keys.get("epochs", "")]
+    epochs = Group([run]).epochs if run.finished and size else keys.get("epochs", "")
+    told = [keys.get("workers", 1), keys.get("seed", ""), epochs]
     return [graph_name(run.trace), *map(str, told), state(run), score, size]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,6 @@ class Graph:
     clock     which seconds its times are
     parts     the one with most rows first
     curves    pictures of rows of the first part
-    command   prints the tables of its runs
     """
 
     anchor: str
@@ -79,7 +77,6 @@ class Graph:
     clock: str
     parts: list[Part]
     curves: list[Picture]
-    command: str
 
 
 # The machines and packages that runs ran with: each as a text, with its number from 1.
@@ -101,14 +98,12 @@ def _graph(anchor: str, section: Section, environments: Environments) -> Graph:
         _part(f"{anchor}-part{number}", part, apart, environments)
         for number, (part, apart) in enumerate(zip(parts, _apart(parts)), 1)
     ]
-    folders = sorted({str(run.path.parent) for group in section.groups for run in group.runs})
     return Graph(
         anchor,
         section.title,
         CLOCKS[section.clock],
         made,
         _curves(anchor, parts[0]),
-        shlex.join(["halobench", "report", *folders]),
     )
 
 

@@ -165,9 +165,9 @@ def _plot(given: argparse.Namespace) -> None:
 
     def of(section: Section) -> dict[str, Any]:
         made = {}
-        if given.x and sweep_plots.varies(given.x, section.groups):
+        if given.x is not None and sweep_plots.varies(given.x, section.groups):
             made[f"over-{given.x}"] = sweep_plots.over_knob(given.x, section)
-        elif given.x:
+        elif given.x is not None:
             print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
         if given.pareto:
             made["pareto"] = sweep_plots.pareto(section, given.x, titled)
@@ -175,9 +175,9 @@ def _plot(given: argparse.Namespace) -> None:
             made["front"] = front.draw(section.groups)
         return made
 
-    if given.x:
+    if given.x is not None:
         sweep_plots.check_key(given.x, compared)
-    chosen = of if given.x or given.pareto or given.front else None
+    chosen = of if given.x is not None or given.pareto or given.front else None
     with writing(given.out, "give another --out"):
         for path in plot.draw(compared, given.out, chosen, format=given.format, titled=titled):
             print(path)

@@ -83,6 +83,8 @@ def advise(section: Section) -> Advice:
     finished = [g for g in section.groups if g.finished and not g.diverged]
     exact = [g for g in finished if g.first.role == "reference"]
     if not exact:
+        if any(g.first.role == "reference" and g.diverged for g in section.groups):
+            return _unknown("exact training diverged; give another setting, such as a lower optimiser.lr")
         return _unknown("no finished run of exact training is among these; add one at the same setting")
     # Which rows keep the score of exact training, and which of those is cheapest by each cost.
     ahead = {id(g): _ahead(g, exact, score) for g in finished if competes(g)}
@@ -113,7 +115,7 @@ def advise(section: Section) -> Advice:
     without = [choice.best.partition for choice in choices if choice.best.partition in blind]
     if without:
         more = " or fewer training vertices"
-        if any(partition != "random" for partition in without):
+        if "random" not in blind:
             more = ", fewer training vertices or partition=random"
         untold = (
             f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"

@@ -38,9 +38,11 @@ LATEX = str.maketrans(
 def check_columns(names: Sequence[str], groups: list[Group]) -> None:
     """InputError for the first of these column names that no table of the groups has."""
     tables = [section.cells() for section in sections(groups)]
-    known = sorted({name for cells in tables for name in (*cells.names, *cells.text)})
+    known = {"less_exact", "minus exact", "note"}
+    for cells in tables:
+        known |= {*cells.text, *(name for name, heading in cells.names.items() if heading in cells.text)}
     for name in names:
-        choice("--columns", name, known)
+        choice("--columns", name, sorted(known))
 
 
 def rich_tables(groups: list[Group], width: int, names: Names = None) -> list[RenderableType]:
@@ -113,7 +115,10 @@ def markdown(groups: list[Group], names: Names = None) -> str:
     parts = []
     for section in sections(groups):
         title, frame, notes = _view(section, names)
-        rows, said = tables.markdown(*_rows(frame), LEFT), "\n".join(f"- {note}" for note in notes)
+        rows = tables.markdown(*_rows(frame), LEFT)
+        said = "\n".join(
+            f"- {note.replace('*', '&ast;')}" for note in notes
+        )  # or it begins a list of its own
         parts.append(f"**{title}**\n\n{rows}\n\n{said}")
     return "\n\n".join(parts)
 

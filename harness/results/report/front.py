@@ -14,7 +14,15 @@ from harness.results import track
 from harness.results.report.columns import ALL
 from harness.results.report.compare import change, fixed_of
 from harness.results.report.groups import Group
-from harness.results.report.style import BACKGROUND, SCORE_NAMES, row_of, strokes_of, title, verbatim
+from harness.results.report.style import (
+    BACKGROUND,
+    SCORE_NAMES,
+    row_of,
+    strokes_of,
+    title,
+    told_apart,
+    verbatim,
+)
 from harness.results.report.sweep_plots import whiskers
 from harness.results.report.table import Section, competes, estimate_of, only_section
 
@@ -47,6 +55,7 @@ def draw(
     """
     more = more or {}
     section = only_section([g for g in groups if g.label.endswith(only) or g.label in more])
+    called = dict(zip(map(id, section.groups), told_apart(section.groups)))
     cost, score = ALL["mb_run"], section.compared[0]
     figure = Figure(figsize=(9.6, 5.6), layout="constrained")
     ax = figure.subplots()
@@ -58,9 +67,13 @@ def draw(
         ax.step(*zip(*step), where="post", color="#999999", linewidth=1.2, zorder=1)
     # A point per row that has a score; the names that are to stand beside points are collected.
     names: list[tuple[float, float, str, str]] = []
+    unshown: list[str] = []  # a logarithmic axis has no place for rows that send nothing
     for group in section.groups:
         x, y = estimate_of(group, cost), estimate_of(group, score)
         if not y.n:
+            continue
+        if not x.mean > 0:
+            unshown.append(called[id(group)])
             continue
         if (fixed := fixed_of(group, section.groups)) is not None:
             begun = estimate_of(fixed, cost).mean, estimate_of(fixed, score).mean
@@ -71,7 +84,8 @@ def draw(
                     label=group.label, **style)  # fmt: skip
         if group.first.track == track.FIXED and not telling:
             continue  # the tuned point of this system has the name
-        name = verbatim(more.get(group.label) or _called(group, section.groups).removesuffix(only))
+        name = more.get(group.label) or _tuned(group, section.groups) or called[id(group)].removesuffix(only)
+        name = verbatim(name)
         colour = style["color"] if telling else GREY
         names.insert(0 if telling else len(names), (x.mean, y.mean, name, colour))  # coloured names first
     # Axes, then the names.
@@ -81,18 +95,18 @@ def draw(
     low, high = ax.get_ylim()
     ax.set_ylim(max(0.0, low), min(100.0, high))
     figure.draw_without_rendering()  # gives the axes their size, on which the room for names depends
-    if unnamed := _name(ax, names):
-        told = textwrap.fill(f"without a name: {', '.join(unnamed)}", LINE)
-        figure.supxlabel(told, fontsize=8, color=GREY, x=0.01, ha="left")
+    said = {"without a name": _name(ax, names), "sends nothing, so not shown": unshown}
+    if told := "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found):
+        figure.supxlabel(textwrap.fill(told, LINE), fontsize=8, color=GREY, x=0.01, ha="left")
     return figure
 
 
-def _called(group: Group, groups: Sequence[Group]) -> str:
-    """The group's label. A system that was tuned goes by its name alone, as long as no other group has that
-    name, since the tuned keys in its label are a line of numbers."""
+def _tuned(group: Group, groups: Sequence[Group]) -> str:
+    """What a system that was tuned goes by, as long as no other group has its name: that name alone, since
+    the tuned keys in its label are a line of numbers. "" for other groups."""
     alone = [g for g in groups if g.first.name == group.first.name] == [group]
     if not group.first.track or not alone:
-        return group.label
+        return ""
     return group.first.system + (", default" if group.first.track == track.FIXED else "")
 
 

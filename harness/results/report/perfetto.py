@@ -40,7 +40,10 @@ def events(trace: Trace, first: int = 0, last: int | None = None) -> Iterator[Ev
     there = there.dropna(subset=["end_s"]).sort_values("start_s", kind="stable")
     if there.empty:
         epochs = f"{first + 1}-{'' if last is None else last + 1}"
-        raise InputError(f"--epochs {epochs}: {trace.run_dir} has no spans there; give other epochs")
+        if spans.empty:
+            raise InputError(f"{trace.run_dir} has not finished an epoch: let it run longer")
+        most = int(spans["epoch"].max()) + 1
+        raise InputError(f"--epochs {epochs}: {trace.run_dir} has no spans there; give some of 1-{most}")
     there["ts"] = 1e6 * (there["start_s"] - there["start_s"].min())
     there["dur"] = 1e6 * (there["end_s"] - there["start_s"])
     for worker in sorted(set(there["worker"])):

@@ -34,6 +34,7 @@ from harness.results.report.table import Section, competes, estimate_of
 MANY = 7  # with more rows than this, those that do not `matter` are grey
 SPAN = 30.0  # an axis is logarithmic where its largest value is more than so many times its least
 WIDE = 26  # characters per line of a name
+CHARACTERS = 36  # of words below an axis that fit side by side
 TICKS = 8  # with more values than this, the ticks of an axis are round numbers instead of the values
 DIGIT = 0.035  # the width of a digit, as a share of the axis
 
@@ -79,7 +80,7 @@ def over_knob(x: str, section: Section) -> Figure:
     lines = _lines(x, section.groups)
     known = {repr(v): v for line in lines.values() for v, group in line if x in group.first.keys}
     values = _in_order(known.values())
-    places, ticks, log = _places(values)
+    places, ticks, log = _places(values, x)
     strokes, telling = strokes_of(line[0][1] for line in lines.values()), set(map(row_of, matter(section)))
     grey = []
     if len(lines) > MANY:
@@ -92,7 +93,7 @@ def over_knob(x: str, section: Section) -> Figure:
             estimates = [(places[repr(v)], estimate_of(g, column)) for v, g in line if x in g.first.keys]
             points = [(place, e) for place, e in estimates if not math.isnan(e.mean)]
             if len({repr(v) for v, _ in line}) == 1:
-                if estimates:
+                if estimates and name not in grey:
                     name = f"{name}, only {verbatim(knob(in_words(x), line[0][0]))}"
                     style = {**style, "linestyle": ":", "alpha": 0.7}
                 level = {**style, "marker": "", "label": "_" if points else name}
@@ -104,6 +105,7 @@ def over_knob(x: str, section: Section) -> Figure:
             ax.set_xscale("log")
         if ticks:
             ax.set_xticks(range(len(ticks)), ticks)
+            ax.tick_params("x", labelrotation=25 * (sum(map(len, ticks)) > CHARACTERS))
         elif len(places) <= TICKS:
             ax.set_xticks(apart(list(places.values()), log))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -270,13 +272,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _places(values: list[Any]) -> tuple[dict[str, float], list[str], bool]:
-    """The place of each value (by its repr) on the axis, the texts of the ticks, and whether the axis is
-    logarithmic. Values that an axis of numbers cannot show stand side by side; all others need no texts."""
+def _places(values: list[Any], key: str) -> tuple[dict[str, float], list[str], bool]:
+    """The place of each value of `key` (by its repr) on the axis, the texts of the ticks, and whether the
+    axis is logarithmic. Values that an axis of numbers cannot show stand side by side; all others need no
+    texts."""
     if all(map(_is_number, values)) and (not _is_wide(values) or min(values) > 0):
         return {repr(v): float(v) for v in values}, [], _is_wide(values)
     places = {repr(v): float(i) for i, v in enumerate(values)}
-    return places, [verbatim(typed_value("", v)) for v in values], False
+    return places, [verbatim(typed_value(key, v)) for v in values], False
 
 
 def _is_wide(values: Sequence[float]) -> bool:

@@ -112,8 +112,8 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
     common = [seed for seed in a.seeds if seed in b.seeds]
     if not common:
         raise InputError(
-            f"A has the seeds {_listed(a.seeds)} and B {_listed(b.seeds)}: give runs that share seeds, for"
-            " differences are paired over them"
+            f"A has seeds {_listed(a.seeds)} and B has seeds {_listed(b.seeds)}: give runs that share some,"
+            " for differences are paired over them"
         )
     # What a reader must know of the numbers; times compare only on one machine, by one clock.
     notes = [] if len(common) > 1 else ["One seed in common has no interval: run several, as seed=1,2,3."]
@@ -172,7 +172,7 @@ def text(found: Versus) -> str:
             *(format(value, line.column.digits) for value in (line.a, line.b)),
             format(line.change, f"+{line.column.digits}"),
             "" if line.column.scored else format(line.share, ".3f"),
-            ("not told apart", "A above", "A below")[line.told],
+            ("not told apart", "A above", "A below")[line.told] if line.change.n else "",
         ]
         for line in found.lines
     ]
@@ -183,7 +183,8 @@ def text(found: Versus) -> str:
 
 
 def _side(group: Group) -> str:
+    seeds = f"{'seed' if len(group.seeds) == 1 else 'seeds'} {_listed(group.seeds)}"
     return (
         f"{group.first.name} on {group.dataset}, {counted(group.workers, 'worker')}, {group.partition},"
-        f" {counted(group.epochs, 'epoch')}, seeds {_listed(group.seeds)}"
+        f" {counted(group.epochs, 'epoch')}, {seeds}"
     )
