@@ -3,7 +3,7 @@
 import pytest
 
 from harness.results import track
-from harness.results.report import front, groups
+from harness.results.report import front, groups, style
 from tests import traces
 from tests.reported import run, section_of
 
@@ -70,3 +70,8 @@ def test_a_default_setting_is_joined_to_the_tuned_one_which_has_the_name(tmp_pat
     )
     # Settings are a line of numbers: names are short. A default that is on the front is named too.
     assert {text.get_text() for text in ax.texts} == {"exact", "exact, default", "worse"}
+
+
+def test_of_many_names_a_picture_has_the_first():
+    assert style.listed([str(i) for i in range(21)]) == ", ".join(map(str, range(21)))
+    assert style.listed([str(i) for i in range(30)]).endswith("18, 19, and 10 more")

@@ -17,6 +17,7 @@ from harness.results.report.groups import Group
 from harness.results.report.style import (
     BACKGROUND,
     SCORE_NAMES,
+    listed,
     row_of,
     strokes_of,
     title,
@@ -96,7 +97,7 @@ def draw(
     ax.set_ylim(max(0.0, low), min(100.0, high))
     figure.draw_without_rendering()  # gives the axes their size, on which the room for names depends
     said = {"without a name": _name(ax, names), "sends nothing, so not shown": unshown}
-    if told := "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found):
+    if told := "; ".join(f"{what}: {listed(found)}" for what, found in said.items() if found):
         figure.supxlabel(textwrap.fill(told, LINE), fontsize=8, color=GREY, x=0.01, ha="left")
     return figure
 

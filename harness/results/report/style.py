@@ -4,7 +4,7 @@ import hashlib
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,15 @@ def told_apart(groups: list[Group], without: Collection[str] = ()) -> list[str]:
     without   facts (`FACTS`) to leave out
     """
     return [_joined(group, facts) for group, facts in zip(groups, _facts(groups, without))]
+
+
+LISTED = 20  # names of rows without one beside them that a picture has room for
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row, of many the first `LISTED`."""
+    more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED + 1 else []
+    return ", ".join([*names[: LISTED if more else None], *more])
 
 
 FACTS = ("workers", "partition", "epochs")

@@ -20,6 +20,7 @@ from harness.results.report.style import (
     BACKGROUND,
     SCORE_TITLES,
     Row,
+    listed,
     names_of,
     row_of,
     strokes_of,
@@ -320,7 +321,7 @@ def _legend(figure: Figure, ax: Axes, grey: Collection[str]) -> None:
 
 
 def _others(grey: Collection[str]) -> str:
-    return wrapped(f"others: {', '.join(grey)}", WIDE)
+    return wrapped(f"others: {listed([*grey])}", WIDE)
 
 
 def _with_value(key: str | None, group: Group) -> Group:
