@@ -72,6 +72,12 @@ def test_a_default_setting_is_joined_to_the_tuned_one_which_has_the_name(tmp_pat
     assert {text.get_text() for text in ax.texts} == {"exact", "exact, default", "worse"}
 
 
+def test_accuracy_of_several_labels_per_vertex_is_called_f1(tmp_path):
+    run(tmp_path, "a", 1, 0.6, ran_on={"stats": {"multilabel": True}})
+    (group,), _ = groups.load([tmp_path])
+    assert front.draw([group]).axes[0].get_ylabel() == "test F1, %"
+
+
 def test_of_many_names_a_picture_has_the_first():
     assert style.listed([str(i) for i in range(21)]) == ", ".join(map(str, range(21)))
     assert style.listed([str(i) for i in range(30)]).endswith("18, 19, and 10 more")

@@ -22,7 +22,7 @@ def followed(folder, place):
     conf, mine = folder / "conf", folder / "mine"
     (conf / "system").mkdir(parents=True)
     (conf / "system" / "refresh.yaml").write_text(block("yaml"))
-    export, sweep, table = block("sh").strip().splitlines()
+    export, sweep, table = block("sh").strip().replace(" \\\n  ", " ").splitlines()
     assert export == "export PYTHONPATH=my_ideas"
     (place.folder / "modules" / "refresh.py").write_text(block("python"))  # on the path of this place
     # One seed is enough for what is looked at, and so are the epochs until the third fetch.

@@ -24,10 +24,9 @@ from harness.base.words import key_of, read_value
 from harness.results.identity import PLACE_KEYS
 from harness.results.reader import find_runs
 from harness.results.report import single
-from harness.results.report.columns import LEADING, times
+from harness.results.report.columns import LEADING, leading, named, times
 from harness.results.report.compare import differing, labels
 from harness.results.report.groups import Group, Run, knob
-from harness.results.report.table import leading
 from harness.results.rounds import epochs_of_run
 from harness.results.summary import graph_name
 from harness.run import config as configs
@@ -204,7 +203,8 @@ def _compare(given: argparse.Namespace) -> None:
     clock = "cpu" if any(run.summary["clock"] == "cpu" for run in runs) else "wall"
     for column in (*LEADING[leading([Group(runs)])], *times(clock)):
         results = [column.value(run.summary) for run in runs]
-        table.add_row(column.heading, *("-" if v is None else format(v, column.digits) for v in results))
+        heading = named(column, runs[0].summary["multilabel"]).heading
+        table.add_row(heading, *("-" if v is None else format(v, column.digits) for v in results))
     sizes = [sum(run.summary["bytes_epoch"].values()) / 1e6 for run in runs]
     table.add_row("MB per epoch", *(f"{size:.3f}" for size in sizes))
     table.add_row("losses", *(_losses(run, runs[0]) for run in runs))

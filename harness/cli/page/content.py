@@ -15,10 +15,10 @@ from harness.cli.page.layout import Cell, Picture, Table
 from harness.cli.runs import state
 from harness.results.report import curves, plot, sweep_plots
 from harness.results.report.advice import Advice, advise, comparable
-from harness.results.report.columns import TIMES, Column
+from harness.results.report.columns import TIMES, Column, score_name
 from harness.results.report.compare import differing
 from harness.results.report.groups import Group
-from harness.results.report.style import SCORE_TITLES, STYLE, names_of, strokes_of, told_apart
+from harness.results.report.style import STYLE, names_of, strokes_of, told_apart
 from harness.results.report.table import CLOCKS, Section, estimate_of, sections
 from harness.run import repeat_command
 
@@ -139,7 +139,7 @@ def _part(anchor: str, part: Section, apart: str, environments: Environments) ->
 def _against(name: str, cost: Column, part: Section) -> Picture:
     """The leading score against a cost. Where the pointer rests on a point, its values are shown."""
     score = part.compared[0]
-    what = f"{SCORE_TITLES[part.score]} against {sweep_plots.axis_name(cost)}"
+    what = f"Test {score_name(part.groups)} against {sweep_plots.axis_name(cost)}"
     values = [(estimate_of(group, score), estimate_of(group, cost)) for group in part.groups]
     says = [
         f"{row}: {score.heading} {s:{score.digits}}, {cost.heading} {c:{cost.digits}}"
@@ -165,8 +165,9 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     few = Section(part.dataset, part.clock, part.machine, chosen)
     strokes = strokes_of(part.groups)
     names = names_of(chosen, brief=False)
+    score = score_name(chosen)
     drawn = {
-        f"{SCORE_TITLES[part.score]} over {axis.name}": curves.accuracy_over(axis, few, names, strokes)
+        f"Test {score} over {axis.name}": curves.accuracy_over(axis, few, names, strokes)
         for axis in curves.AXES
     }
     drawn["Where an epoch's time goes"] = plot.breakdown(few, names)

@@ -24,7 +24,8 @@ def read(path: Path) -> ImportedGraph:
     The file is read with weights_only. Raises InputError where it holds more than tensors or no graph."""
     # Heavy, and needed here only.
     data, attributes, storage = (
-        package(f"torch_geometric.{name}", "import") for name in ("data", "data.data", "data.storage")
+        package(f"torch_geometric.{name}", "import", "halobench import pyg")
+        for name in ("data", "data.data", "data.storage")
     )
     classes = [data.Data, attributes.DataEdgeAttr, attributes.DataTensorAttr]
     classes += [getattr(storage, f"{kind}Storage") for kind in ("Base", "Node", "Edge", "Global")]

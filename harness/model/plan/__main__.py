@@ -63,7 +63,6 @@ def main(words: list[str], program: str) -> None:
         check_place("csv", options.csv)
     # The words, checked before anything is planned.
     given, console, plans, rows = parse(options.words, options.dry), unfolded(), [], []
-    cluster = replace(given.cluster, name=given.called)
     if options.grids and given.how.sample is not None:
         raise InputError(
             f"--grids needs the graph itself, and sample={given.how.sample:g} is given: leave one out"
@@ -77,7 +76,7 @@ def main(words: list[str], program: str) -> None:
     # Plan each run, probe it where that is asked for, and collect its rows for the table.
     for asked, run in runs:
         made = plan(run, given.cluster, given.how.sample, given.how.per_host)
-        made.cluster = cluster
+        made.cluster = replace(made.cluster, name=given.called)
         made.notes += given.assumed
         notes |= dict.fromkeys(made.notes)
         found = probe(asked, given) if given.how.probe else None
@@ -100,7 +99,8 @@ def main(words: list[str], program: str) -> None:
         console.say(f"all runs together send {_range(sent, 1e6)} MB{more}")
         console.say(runner.how_long([run for _, run in given.runs]))
     if options.grids:
-        formulas = grid_rows([run for _, run in given.runs], cluster, given.how.per_host)
+        called = replace(given.cluster, name=given.called)
+        formulas = grid_rows([run for _, run in given.runs], called, given.how.per_host)
         console.print(_formulas(formulas))
         rows += formulas
     if options.csv is not None:

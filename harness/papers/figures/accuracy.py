@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from harness.papers.figures.panels import accuracy_panels
+from harness.results.report.columns import leading
 from harness.results.report.curves import band
 from harness.results.report.groups import Group
-from harness.results.report.table import leading
 
 
 def draw(

@@ -10,12 +10,10 @@ from matplotlib.transforms import offset_copy
 
 from harness.papers.figures.panels import knob, line, panels
 from harness.results.report import groups as by_group
-from harness.results.report.columns import LEADING
+from harness.results.report.columns import LEADING, leading, score_name
 from harness.results.report.compare import paired, reference_of
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group
-from harness.results.report.style import SCORE_NAMES
-from harness.results.report.table import leading
 
 
 def draw(
@@ -59,7 +57,7 @@ def draw(
         ax.set_xlabel(label or over)
         ax.set_title(title, loc="left", fontsize=10)
     when = " in the last epoch" if last else ""
-    axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}{when}\nminus exact training's, points")
+    axes[0, 0].set_ylabel(f"test {score_name(groups)}{when}\nminus exact training's, points")
     axes[0, -1].legend(frameon=False)
     return figure
 

@@ -8,10 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.results.report.columns import leading, score_name
 from harness.results.report.curves import AXES, band
 from harness.results.report.groups import Group, Run
-from harness.results.report.style import SCORE_NAMES, row_of, stroke, strokes_of, title
-from harness.results.report.table import leading
+from harness.results.report.style import row_of, stroke, strokes_of, title
 
 INSIDE = 10  # names that fit among the lines; where there are more, they stand beside the panels
 
@@ -80,7 +80,7 @@ def accuracy_panels(
             ax.plot(rows[column], rows["score"], label=label, linewidth=1.7, **style)
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
-    axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}, %")
+    axes[0, 0].set_ylabel(f"test {score_name(groups)}, %")
     last = axes[0, -1]
     if len(groups) <= INSIDE:
         last.legend(frameon=False)

@@ -3,10 +3,10 @@
 from matplotlib.figure import Figure
 
 from harness.papers.figures.panels import MARKED, panels
+from harness.results.report.columns import leading, score_name
 from harness.results.report.curves import AXES, band
 from harness.results.report.groups import Group
-from harness.results.report.style import SCORE_NAMES, row_of, strokes_of
-from harness.results.report.table import leading
+from harness.results.report.style import row_of, strokes_of
 
 
 def draw(groups: list[Group], says: str) -> Figure:
@@ -21,7 +21,7 @@ def draw(groups: list[Group], says: str) -> Figure:
             ax.plot(rows["seconds"], rows[column], label=group.label, linewidth=1.7, **look)
     above, below = axes[:, 0]
     above.set_ylabel("training loss")
-    below.set_ylabel(SCORE_NAMES[score].replace("test", "validation") + ", %")
+    below.set_ylabel(f"validation {score_name(groups)}, %")
     below.set_xlabel(AXES[0].label[groups[0].clock])
     above.legend(frameon=False, fontsize=9)
     return figure

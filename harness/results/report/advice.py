@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from harness.results import track
-from harness.results.report.columns import Column
+from harness.results.report.columns import Column, score_name
 from harness.results.report.compare import (
     PLACES,
     ahead_of_controls,
@@ -24,7 +24,7 @@ from harness.results.report.compare import (
 )
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, among
-from harness.results.report.style import SCORE_NAMES, told_apart
+from harness.results.report.style import told_apart
 from harness.results.report.table import Section, competes, estimate_of
 
 TOLERATED = 1.0  # points that the mean may lie below exact training's
@@ -101,7 +101,7 @@ def advise(section: Section) -> Advice:
     said = [_said(choice, exact, names, ahead[id(choice.best)], score) for choice in choices]
     if len(kept) == 1:  # exact training is always among them
         alone = f"take {names[id(kept[0])]}, exact training itself: no other row keeps its"
-        said = [f"{alone} {SCORE_NAMES[section.score]}"]
+        said = [f"{alone} test {score_name(section.groups)}"]
     lost = [g for g in scored if g not in kept]
     reasons = [
         f"{len(scored)} rows are compared. The score is kept by {len(kept)}: not told to be below exact"
@@ -119,8 +119,8 @@ def advise(section: Section) -> Advice:
             more = ", fewer training vertices or partition=random"
         untold = (
             f"What remote rows are worth on {' and '.join(dict.fromkeys(without))} cannot be told by"
-            f" {SCORE_NAMES[section.score]}: exact training is not told to be ahead of the control, which has"
-            f" none of them. More seeds{more} may show it."
+            f" test {score_name(section.groups)}: exact training is not told to be ahead of"
+            f" the control, which has none of them. More seeds{more} may show it."
         )
         return Advice(False, f"{untold} {taken}", reasons, choices)
     controlled = {group.partition for group in finished if group.first.role == "control"}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.results.report.groups import Group
 from harness.results.summary import PARTS
 
 Summary = dict[str, Any]
@@ -133,6 +134,17 @@ def named(column: Column, multilabel: bool) -> Column:
     """The column with the heading that fits the labels: accuracy of several labels per vertex is micro-F1."""
     several = multilabel and column in (ACCURACY, LAST)
     return replace(column, heading=column.heading.replace(" acc %", " F1 %")) if several else column
+
+
+def leading(groups: list[Group]) -> str:
+    """The score that leads: "auc" where it does so in every run, else "acc"."""
+    return "auc" if all(run.summary["score"] == "auc" for group in groups for run in group.runs) else "acc"
+
+
+def score_name(groups: list[Group]) -> str:
+    """What their leading score is called; of several labels per vertex accuracy is micro-F1."""
+    acc = "F1" if groups[0].first.summary["multilabel"] else "accuracy"
+    return {"acc": acc, "auc": "AUC"}[leading(groups)]
 
 
 def times(clock: str, mini_batches: bool = False) -> tuple[Column, ...]:

@@ -12,14 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
-from harness.results.report.columns import LEADING
+from harness.results.report.columns import LEADING, score_name
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, Run
 from harness.results.report.style import (
     BACKGROUND,
     LETTERS,
-    SCORE_NAMES,
-    SCORE_TITLES,
     Row,
     row_of,
     title,
@@ -150,13 +148,13 @@ def accuracy_over(
     else:
         ax.set_xlim(left=0)
     # The texts come last: names stand at the heights of the lines' ends, which the limits of the axes decide.
-    score = SCORE_NAMES[section.score]
+    score = score_name(section.groups)
     ax.set_xlabel(axis.label[section.clock])
-    ax.set_ylabel(f"{score}, %")
-    meaning = f"value and marker: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    ax.set_ylabel(f"test {score}, %")
+    meaning = f"value and marker: at the best validation {score}"
     if any(len(group.seeds) > 1 for group in section.groups):
         meaning += " of each seed, mean over seeds"
-    what = f"{SCORE_TITLES[section.score]} over {axis.name}"
+    what = f"Test {score} over {axis.name}"
     bands = "bands from the lowest to the highest seed"
     title(figure, what, section.dataset, section.groups, bands, told, meaning)
     _label_ends(figure, ax, axis.column, named)

@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from harness.results import track
-from harness.results.report.columns import ALL
+from harness.results.report.columns import ALL, score_name
 from harness.results.report.compare import change, fixed_of
 from harness.results.report.groups import Group
 from harness.results.report.style import (
     BACKGROUND,
-    SCORE_NAMES,
     listed,
     row_of,
     strokes_of,
@@ -91,7 +90,7 @@ def draw(
         names.insert(0 if telling else len(names), (x.mean, y.mean, name, colour))  # coloured names first
     # Axes, then the names.
     ax.set_xlabel("MB that all workers send in a run; bars are 95 % intervals over seeds")
-    ax.set_ylabel(f"{SCORE_NAMES[section.score]}, %")
+    ax.set_ylabel(f"test {score_name(section.groups)}, %")
     ax.margins(x=0.08, y=0.12)
     low, high = ax.get_ylim()
     ax.set_ylim(max(0.0, low), min(100.0, high))

@@ -40,8 +40,6 @@ STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its p
     "ytick.color": "#444444",
     "axes.labelcolor": "#222222",
 }
-SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
-SCORE_TITLES = {score: f"T{name[1:]}" for score, name in SCORE_NAMES.items()}
 LETTERS, HEADING = 14.0, 8.5  # letters per inch of a line of small text, and of a title
 TITLE = "title"  # the gid of the texts above a picture
 

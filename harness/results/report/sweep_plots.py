@@ -13,12 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from harness.base.errors import InputError, did_you_mean
-from harness.results.report.columns import Column
+from harness.results.report.columns import Column, score_name
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, knob, typed_value
 from harness.results.report.style import (
     BACKGROUND,
-    SCORE_TITLES,
     Row,
     listed,
     names_of,
@@ -178,7 +177,7 @@ def pareto(
             _limit(ax, [x for x, _ in known], [y for _, y in known], log)
     _legend(figure, panels[0], grey)
     if titled:
-        what = f"{SCORE_TITLES[section.score]} against its cost"
+        what = f"Test {score_name(section.groups)} against its cost"
         bars = "bars: 95 % interval over seeds, cut where they leave the panel"
         title(figure, what, section.dataset, section.groups, bars, unsaid(section.groups))
     return figure

@@ -9,7 +9,7 @@ import pandas as pd
 from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.results.report import columns
-from harness.results.report.columns import Column
+from harness.results.report.columns import Column, leading, score_name
 from harness.results.report.compare import ahead_of_controls, cannot_tell, change, fixed_of, reference_of
 from harness.results.report.estimate import Estimate, estimate
 from harness.results.report.groups import Group, Run
@@ -127,13 +127,13 @@ class Section:
         def there(heading: str) -> bool:
             return chosen is None or heading in chosen.text
 
-        name = {"acc": "accuracy", "auc": "AUC"}[self.score]
+        name = score_name(self.groups)
         said = [
             f"Times are {CLOCKS[self.clock]}; they and MB per epoch are means over epochs without the first.",
             (
                 f"Scores are those of the test vertices at the best validation {name}, and {name} in the last"
-                " evaluation; AUC and balanced accuracy are means over classes; majority is the accuracy of"
-                " the most frequent class."
+                " evaluation; AUC and balanced accuracy are means over classes; majority is the score of"
+                " the most frequent class, or labels, for every vertex."
             ),
             "MB (10^6 bytes) are summed over workers.",
         ]
@@ -340,11 +340,6 @@ def metrics(groups: list[Group]) -> list[str]:
     return list(
         dict.fromkeys(name for g in groups for run in g.runs for name in run.summary.get("metrics", ()))
     )
-
-
-def leading(groups: list[Group]) -> str:
-    """The score that leads: "auc" where it does so in every run, else "acc"."""
-    return "auc" if all(run.summary["score"] == "auc" for group in groups for run in group.runs) else "acc"
 
 
 def compared_by(groups: list[Group], clock: str) -> list[Column]:

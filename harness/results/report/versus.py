@@ -9,12 +9,11 @@ from harness.base.errors import InputError
 from harness.base.terminal import counted
 from harness.results.reader import find_runs
 from harness.results.report import groups
-from harness.results.report.columns import Column
+from harness.results.report.columns import Column, score_name
 from harness.results.report.compare import PLACES, change, counts, differing, ratio, repeats
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group
-from harness.results.report.style import SCORE_NAMES
-from harness.results.report.table import compared_by, estimate_of, leading
+from harness.results.report.table import compared_by, estimate_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Versus:
 
     @property
     def score(self) -> str:
-        return SCORE_NAMES[leading([self.a, self.b])]
+        return f"test {score_name([self.a, self.b])}"
 
 
 def side(given: str) -> Group:
