@@ -66,6 +66,18 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed_and_stand_in_a_pictures
         assert np.allclose(found[["x", "y"]].to_numpy(float), b[["seconds", bound]].to_numpy())
 
 
+def test_a_picture_says_that_a_line_ends_with_its_first_seed_where_seeds_differ_in_that(tmp_path):
+    for seed in (1, 2):
+        traces.finished(tmp_path / str(seed), traces.config(seed=seed))
+    section = section_of(tmp_path)
+    names, strokes = style.names_of(section.groups), style.strokes_of(section.groups)
+    for epochs, told in ((5, False), (4, True)):
+        section.groups[0].runs[0].summary["epochs"] = epochs
+        figure = curves.accuracy_over(curves.AXES[0], section, names, strokes)
+        said = " ".join(text.get_text().replace("\n", " ") for text in figure.findobj(Text))
+        assert ("a line ends where its first seed stops" in said) == told
+
+
 def test_plot_draws_four_pictures_a_dataset_whose_names_latex_takes(tmp_path, capsys):
     for seed in (1, 2):
         traces.of(tmp_path / f"a{seed}", "plain", seed=seed, dataset__name="a b.c")

@@ -154,6 +154,8 @@ def accuracy_over(
     meaning = f"value and marker: at the best validation {score}"
     if any(len(group.seeds) > 1 for group in section.groups):
         meaning += " of each seed, mean over seeds"
+    if any(len({run.summary["epochs"] for run in group.runs}) > 1 for group in section.groups):
+        meaning += "; a line ends where its first seed stops"
     what = f"Test {score} over {axis.name}"
     bands = "bands from the lowest to the highest seed"
     title(figure, what, section.dataset, section.groups, bands, told, meaning)
