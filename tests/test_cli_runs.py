@@ -15,6 +15,7 @@ from harness.results.schema import SCORES
 from harness.run import prepare
 from tests import systems, traces
 from tests.launching import losses
+from tests.reported import scored_run
 
 
 def said(capsys, *words: str) -> str:
@@ -28,7 +29,9 @@ def test_list_has_a_line_per_run_with_its_state(tmp_path, capsys):
     traces.prepare(tmp_path / "new")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "config.yaml").write_text("- 1")
+    scored_run(tmp_path / "early", [traces.scored(0.5, 0.5, 0.5)] * 2, traces.config(gpus=1, epochs=4))
     shown = said(capsys, "list", tmp_path)
+    assert re.search(r"early plain cora 1 1 2 of 4 finished ", shown)
     assert re.search(r"done plain bound=1 cora 2 7 5 finished \d\d\.\d\d \d", shown)
     assert re.search(r"half plain bound=2 cora 2 1 5 stopped after epoch 3 ", shown)
     assert re.search(r"new plain cora 2 1 5 not begun", shown) and re.search(r"bad damaged: ", shown)

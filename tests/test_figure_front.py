@@ -54,6 +54,14 @@ def test_rows_of_one_name_are_told_apart_and_one_that_sends_nothing_is_named(tmp
     assert drawn.get_supxlabel() == "sends nothing, so not shown: a metis"
 
 
+def test_the_end_that_all_labels_have_is_left_out_of_names_before_their_partitions(tmp_path):
+    for number, (name, method) in enumerate((("a", "Random"), ("b", "Random"), ("c", "Metis"))):
+        cut = {"partition___target_": f"harness.data.partition.assign.{method}"}
+        run(tmp_path, name, 1, 0.5 + 0.1 * number, size=100 * (number + 1), label=f"{name}, coded", **cut)
+    drawn = front.draw(groups.load([tmp_path])[0], only=", coded")
+    assert {text.get_text() for text in drawn.axes[0].texts} == {"a", "b", "c metis"}
+
+
 def test_a_default_setting_is_joined_to_the_tuned_one_which_has_the_name(tmp_path):
     made = {"exact": {"fixed": 0.6, "tuned": 0.9}, "worse": {"fixed": 0.4, "tuned": 0.5}}
     for system, scores in made.items():

@@ -88,6 +88,10 @@ def test_the_page_needs_nothing_but_itself(path, elements):
     assert "default-src 'none'" in text
 
 
+def test_the_command_for_the_numbers_in_full_reads_the_runs_of_the_page_alone(elements, results):
+    assert f"halobench report table {results} --format csv" in elements.text
+
+
 def test_ids_are_unique_and_links_lead_to_them(elements):
     ids = Counter(attributes["id"] for _, attributes in elements.tags if "id" in attributes)
     assert set(ids.values()) == {1}

@@ -268,8 +268,16 @@ def test_runs_of_one_system_are_told_apart(here, capsys, tmp_path):
     said = capsys.readouterr().out
     rows = re.findall(r"workers model.hidden=(\d+) +yes +[\d.]+ +([\d.]+)", said)
     assert sorted(width for width, _ in rows) == ["16", "64"]
+    assert "2 workers model.hidden=16 on cluster=hosts/10g per_host=1\n" in said
     apart = pd.read_csv(table).groupby("asked").bytes_most.sum() / 1e6
     assert sorted(f"{each:.3f}" for each in apart) == sorted(sent for _, sent in rows)
+
+
+def test_what_is_changed_of_a_cluster_stands_with_its_name(here, capsys, tmp_path):
+    change = "cluster.between.gbytes_per_s=0.001"
+    (row,) = {row["cluster"] for row in planned(["system=vanilla", *SMALL, *APART, change, *here], tmp_path)}
+    assert row == "hosts/10g between.gbytes_per_s=0.001 per_host=1"
+    assert f"on cluster={row}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("system, reads", [("capgnn", True), ("vanilla", False)])

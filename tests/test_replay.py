@@ -17,6 +17,7 @@ from harness.model.replay.times import times_of
 from harness.results import files
 from harness.results.reader import Trace
 from harness.results.report.groups import load
+from tests import traces
 from tests.recorded import APART, MB, recorded, replayed, timed
 
 seconds = st.floats(1e-4, 0.1)
@@ -136,6 +137,18 @@ def test_crossovers_are_where_two_systems_take_the_same_time(crossing, tmp_path,
     assert slow.is_monotonic_decreasing and len(fastest) == 7
 
 
+def test_runs_that_have_not_begun_are_named_and_one_that_has_not_ended_says_so(tmp_path, capsys):
+    run = recorded(tmp_path / "run", [[0.01, 0.01]] * 2)
+    new = traces.prepare(tmp_path / "new")
+    half = traces.prepare(tmp_path / "half")
+    traces.stream(half, range(3))
+    assert main([str(run), str(new), str(half), *APART]) == 0
+    said = capsys.readouterr()
+    assert f"left out {new}: it has not finished an epoch\n" == said.err
+    assert f"2 workers, not finished: 3 epochs so far ({half})" in said.out
+    assert f"2 workers ({run})" in said.out
+
+
 def test_which_is_first_at_a_score(crossing, tmp_path, capsys, refused):
     words, table = [*crossing, "gbytes_per_s=0.1:10:3"], tmp_path / "map.csv"
     assert main([*words, "reaches=55", "epochs=10", "--csv", str(table)]) == 0
@@ -163,7 +176,7 @@ def test_what_is_varied_is_not_given(crossing, refused, given):
 def test_a_link_that_no_message_crosses_is_refused_and_a_place_for_the_picture_first(
     crossing, tmp_path, refused
 ):
-    refused(main, [*crossing, "link=inside"], "no message of these runs crosses links inside on cluster=")
+    refused(main, [*crossing, "link=inside"], "no time depends on links inside on cluster=")
     (tmp_path / "taken").write_text("")
     refused(main, [*crossing, "--out", str(tmp_path / "taken")], "give another --out")
     assert main([*crossing, "cluster.between.broadcast_gbytes_per_s=1"]) == 0

@@ -101,6 +101,13 @@ def test_markdown_marks_the_best_and_escapes_what_would_end_a_cell(folder, capsy
     assert "\n- &ast; marks the best" in text, "a bare star begins a list of its own"
 
 
+def test_all_columns_have_the_difference_to_exact_training_with_one_seed_too(tmp_path, capsys):
+    run(tmp_path, "exact", 1, 0.8, role="reference")
+    run(tmp_path, "other", 1, 0.7)
+    table = printed(capsys, "table", tmp_path, "--all", "--format", "markdown")
+    assert {each["system"]: each["minus exact"] for each in rows(table)} == {"exact": "", "other": "-10.00"}
+
+
 def test_few_columns_say_what_they_say_in_the_whole_table(folder, capsys):
     few = rows(printed(capsys, "table", folder, "--format", "markdown"))
     whole = rows(printed(capsys, "table", folder, "--format", "markdown", "--all"))

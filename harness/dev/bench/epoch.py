@@ -236,10 +236,10 @@ def both_ways(
 
 
 def cpu_peers(
-    shard: Shard, weights, optimiser: Optimiser, called: str = ""
+    shard: Shard, weights, optimiser: Optimiser, prefix: str = ""
 ) -> tuple[dict[str, Peer], list[BenchLine]]:
     """The peers that can run here, and a line for each that is not installed, whose name begins with
-    `called`. PyG's other form, over edge_index, is left out: on a CPU it is many times slower, and in each
+    `prefix`. PyG's other form, over edge_index, is left out: on a CPU it is many times slower, and in each
     layer it keeps three arrays alive with a row per edge."""
     makers: dict[str, Callable[[], Peer | None]] = {
         "PyG": partial(pyg_peer, shard, weights, optimiser, "csr"),
@@ -252,7 +252,7 @@ def cpu_peers(
         except InputError as error:
             peer, why = None, str(error)
         if peer is None:
-            absent.append(BenchLine.absent(f"{called}{name}", "s", why))
+            absent.append(BenchLine.absent(f"{prefix}{name}", "s", why))
         else:
             peers[name] = peer
     return peers, absent

@@ -76,7 +76,7 @@ def main(words: list[str], program: str) -> None:
     # Plan each run, probe it where that is asked for, and collect its rows for the table.
     for asked, run in runs:
         made = plan(run, given.cluster, given.how.sample, given.how.per_host)
-        made.cluster = replace(made.cluster, name=given.called)
+        made.cluster = replace(made.cluster, name=given.cluster_name)
         made.notes += given.assumed
         notes |= dict.fromkeys(made.notes)
         found = probe(asked, given) if given.how.probe else None
@@ -99,8 +99,8 @@ def main(words: list[str], program: str) -> None:
         console.say(f"all runs together send {_range(sent, 1e6)} MB{more}")
         console.say(runner.how_long([run for _, run in given.runs]))
     if options.grids:
-        called = replace(given.cluster, name=given.called)
-        formulas = grid_rows([run for _, run in given.runs], called, given.how.per_host)
+        cluster = replace(given.cluster, name=given.cluster_name)
+        formulas = grid_rows([run for _, run in given.runs], cluster, given.how.per_host)
         console.print(_formulas(formulas))
         rows += formulas
     if options.csv is not None:

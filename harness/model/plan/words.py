@@ -41,14 +41,14 @@ class Given:
     cluster    described
     how        it is planned
     assumed    what was assumed of the cluster, in words
-    called     the cluster's name, with what was changed of it and how many workers each host has
+    cluster_name   as one types it, with what was changed of it and how many workers each host has
     """
 
     runs: list[tuple[list[str], Run]]
     cluster: Cluster
     how: How
     assumed: list[str]
-    called: str
+    cluster_name: str
 
 
 def parse(words: Sequence[str], here: bool = False) -> Given:
@@ -88,9 +88,9 @@ def parse(words: Sequence[str], here: bool = False) -> Given:
     gpus = not here or torch.cuda.is_available()
     if gpus and all(run.settings.device != "cpu" for run in runs):
         cluster, assumed = with_launches(cluster)
-    shared = [] if how.per_host is None else [f"per_host={how.per_host}"]
-    called = " ".join([cluster.name, *([] if here else changes), *shared])
-    return Given(list(zip(lists, runs)), cluster, how, assumed, called)
+    per_host = [] if how.per_host is None else [f"per_host={how.per_host}"]
+    typed_name = " ".join([cluster.name, *([] if here else changes), *per_host])
+    return Given(list(zip(lists, runs)), cluster, how, assumed, typed_name)
 
 
 def _this_machine(runs: Sequence[Run]) -> Cluster:

@@ -3,7 +3,6 @@
 Every number that this prints is modelled, none is measured; docs/replay.md derives each.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -20,7 +19,8 @@ from harness.model.replay.engine import Timeline
 from harness.model.replay.flows import NEAR
 from harness.model.replay.settings import Replayer, parse
 from harness.model.replay.times import Times, critical_path, times_of
-from harness.results.report.groups import Group, Run, load
+from harness.results.report.__main__ import begun
+from harness.results.report.groups import Group, Run
 
 LONGEST = 8  # rows of the critical path that are printed
 DESCRIPTION = """\
@@ -82,7 +82,7 @@ def _replay(words: Sequence[str], table: Path | None) -> None:
     runs, replayer, _ = parse(words)
     console = unfolded()
     rows: list[dict[str, Any]] = []
-    for group in _begun(runs):
+    for group in begun(runs):
         for run in group.runs:
             timeline = replayer.replay(run.trace)
             times = times_of(timeline)
@@ -190,21 +190,13 @@ def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> No
     if out is not None:
         with writing(out, "give another --out"):
             out.mkdir(parents=True, exist_ok=True)
-    found = crossover.search(_begun(runs), replayer, crossover.Grid.of(given))
+    found = crossover.search(begun(runs), replayer, crossover.Grid.of(given))
     console = unfolded()
     console.say(crossover.text(found))
     if table is not None:
         write_csv(table, crossover.rows(found))
     if out is not None:
         console.say(f"written: {crossover.draw(found, out)}")
-
-
-def _begun(runs: Sequence[Path | str]) -> list[Group]:
-    """The runs that have finished an epoch, by row; the others are named on stderr."""
-    groups, empty = load(runs)
-    for path in empty:
-        print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
-    return groups
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]] | pd.DataFrame) -> None:

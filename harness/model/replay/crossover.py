@@ -196,8 +196,8 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
     )
     if (found == found.iloc[0]).all(axis=None):
         raise InputError(
-            f"no message of these runs crosses links {link} on cluster={replayer.display_name}: give"
-            " per_host=N, or vary other links by link=KIND"
+            f"no time depends on links {link} on cluster={replayer.display_name}, so no message crosses them:"
+            " give per_host=N, or vary other links by link=KIND"
         )
     # Where the faster of two systems changes between neighbouring bandwidths, bisect (on the logarithm) for
     # the bandwidth at which both take the same time.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,8 +151,9 @@ def _compare(given: argparse.Namespace) -> None:
     print(printable(versus.text(found)))
 
 
-def _load(given: argparse.Namespace, **how: Any) -> list[groups.Group]:
-    compared, empty = groups.load(given.runs, **how)
+def begun(paths: Iterable[str | Path], **how: Any) -> list[groups.Group]:
+    """The groups that `groups.load` gives; runs that have not finished an epoch are named on stderr."""
+    compared, empty = groups.load(paths, **how)
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
     return compared
@@ -161,7 +162,7 @@ def _load(given: argparse.Namespace, **how: Any) -> list[groups.Group]:
 def _plot(given: argparse.Namespace) -> None:
     from harness.results.report import front, plot, sweep_plots  # matplotlib takes a second to import
 
-    compared, titled = _load(given, x=given.x), not given.no_title
+    compared, titled = begun(given.runs, x=given.x), not given.no_title
 
     def of(section: Section) -> dict[str, Any]:
         made = {}
@@ -187,7 +188,7 @@ def _table(given: argparse.Namespace) -> None:
     names, form = given.columns, given.format
     if names and form not in (None, "markdown"):
         raise InputError(f"--columns is for text and markdown, and {form} has every column: leave it out")
-    compared, console = _load(given, metrics=given.metric), Terminal()
+    compared, console = begun(given.runs, metrics=given.metric), Terminal()
     if names:
         formats.check_columns(names, compared)
     if form == "markdown":

@@ -116,9 +116,8 @@ def markdown(groups: list[Group], names: Names = None) -> str:
     for section in sections(groups):
         title, frame, notes = _view(section, names)
         rows = tables.markdown(*_rows(frame), LEFT)
-        said = "\n".join(
-            f"- {note.replace('*', '&ast;')}" for note in notes
-        )  # or it begins a list of its own
+        # A star at the beginning of an item would begin a list of its own.
+        said = "\n".join(f"- {note.replace('*', '&ast;')}" for note in notes)
         parts.append(f"**{title}**\n\n{rows}\n\n{said}")
     return "\n\n".join(parts)
 

@@ -17,10 +17,11 @@ from harness.results.report.groups import Group
 from harness.results.report.style import (
     BACKGROUND,
     listed,
+    names_of,
     row_of,
     strokes_of,
     title,
-    told_apart,
+    unsaid,
     verbatim,
 )
 from harness.results.report.sweep_plots import whiskers
@@ -55,14 +56,15 @@ def draw(
     """
     more = more or {}
     section = only_section([g for g in groups if g.label.endswith(only) or g.label in more])
-    called = dict(zip(map(id, section.groups), told_apart(section.groups)))
+    usual_names = dict(zip(map(id, section.groups), names_of(section.groups)))
     cost, score = ALL["mb_run"], section.compared[0]
     figure = Figure(figsize=(9.6, 5.6), layout="constrained")
     ax = figure.subplots()
-    title(figure, says, section.dataset, section.groups, "means over seeds")
+    title(figure, says, section.dataset, section.groups, "means over seeds", unsaid(section.groups))
     ax.set_xscale("log")
     strokes, best = strokes_of(section.groups), front(section)
     step = [(estimate_of(group, cost).mean, estimate_of(group, score).mean) for group in best]
+    step = [(sent, scored) for sent, scored in step if sent > 0]
     if step:  # not where every run diverged
         ax.step(*zip(*step), where="post", color="#999999", linewidth=1.2, zorder=1)
     # A point per row that has a score; the names that are to stand beside points are collected.
@@ -73,7 +75,7 @@ def draw(
         if not y.n:
             continue
         if not x.mean > 0:
-            unshown.append(called[id(group)])
+            unshown.append(usual_names[id(group)])
             continue
         if (fixed := fixed_of(group, section.groups)) is not None:
             begun = estimate_of(fixed, cost).mean, estimate_of(fixed, score).mean
@@ -84,8 +86,8 @@ def draw(
                     label=group.label, **style)  # fmt: skip
         if group.first.track == track.FIXED and not telling:
             continue  # the tuned point of this system has the name
-        name = more.get(group.label) or _tuned(group, section.groups) or called[id(group)].removesuffix(only)
-        name = verbatim(name)
+        own = more.get(group.label) or _tuned(group, section.groups)
+        name = verbatim(own) if own else usual_names[id(group)].replace(only, "", 1)
         colour = style["color"] if telling else GREY
         names.insert(0 if telling else len(names), (x.mean, y.mean, name, colour))  # coloured names first
     # Axes, then the names.
