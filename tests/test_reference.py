@@ -300,6 +300,9 @@ def test_the_listing_reads_it(kept, tmp_path, capsys, monkeypatch):
     assert cli.main([*asked, "--paper", "sancus"]) == 0
     said = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert re.search(r"direction holds a is above b here \S+ (± \S+ )?\(small, reference\)", said)
+    monkeypatch.chdir(tmp_path)  # no clone
+    assert cli.main([*asked[:5], "--paper", "sancus"]) == 0
+    assert "nothing is kept in results/reference: give --reference" in capsys.readouterr().err
 
 
 def test_rows_asked_for_by_id_are_their_ids_bytes_over_four_without_what_is_no_layers():

@@ -211,6 +211,13 @@ def test_any_other_difference_makes_another_row_and_stands_in_its_name_or_column
     assert {(r["system"], r["workers"], r["partition"], r["epochs"]) for r in shown} == set(changes)
 
 
+def test_rows_are_ordered_by_the_numbers_in_their_names(tmp_path, capsys):
+    for hidden in (100, 9, 16):
+        traces.finished(tmp_path / str(hidden), traces.config(model__hidden=hidden))
+    named = [row["system"].rpartition("=")[2] for row in rows_of(capsys, tmp_path)]
+    assert named == ["9", "16", "100"]
+
+
 def test_a_twin_says_so_everywhere(tmp_path, capsys):
     twin = {"dataset__name": "reddit", "dataset__source": "twin", "dataset__scale": 0.05}
     run = traces.finished(tmp_path / "twin", traces.config(**twin))

@@ -6,6 +6,7 @@ right: `words` has the headings of the columns that hold words, and is the first
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -80,6 +81,12 @@ def csv(frame: pd.DataFrame, **options: Any) -> str:
     shown = frame.assign(**{name: frame[name].map(_as_text) for name in words}).rename(columns=_as_text)
     made: str = shown.to_csv(index=False, lineterminator="\n", **options)
     return made
+
+
+def natural(value: object) -> list[str | float]:
+    """A sort key of a value's text, by which numbers inside texts are ordered by size."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
+    return [float(part) if at % 2 else part for at, part in enumerate(parts)]
 
 
 def _as_text(cell: object) -> object:

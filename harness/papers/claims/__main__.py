@@ -5,6 +5,7 @@ largest size ("paper", "small", "smoke") of which all its runs are there; where 
 figures --keep` has kept of it stands in, and says so.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,6 +54,9 @@ def main(words: list[str], program: str) -> None:
     for given, usual in ((asked.results, RESULTS), (asked.reference, reference.FOLDER)):
         if given != usual and not given.is_dir():
             raise InputError(f"{given} is no folder: give one that is there")
+    if not asked.reference.is_dir():
+        said = f"nothing is kept in {asked.reference}: give --reference FOLDER, the one of a clone"
+        print(said, file=sys.stderr)
     places = Places(asked.results, asked.results / "cache", Path("data"))
     found = decided(asked.folder, places, asked.reference)
     if asked.paper:

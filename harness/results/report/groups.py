@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.base.errors import InputError, choice
+from harness.base.tables import natural
 from harness.data.config import LABELS_PER_CLASS
 from harness.results import consistency, resolved, track
 from harness.results.identity import identity
@@ -275,9 +276,10 @@ def load(
         raise InputError(f"no run has finished an epoch in {', '.join(map(str, empty))}; let one run longer")
     for name in metrics:
         choice("--metric", name, sorted(recorded) or ["nothing: no run here records any"])
-    groups = [Group(sorted(runs, key=lambda run: str(run.seed))) for runs in together.values()]
+    groups = [Group(sorted(runs, key=lambda run: natural(run.seed))) for runs in together.values()]
     _name(groups, x)
-    return sorted(groups, key=lambda g: (g.dataset, g.workers, g.label, g.partition, not g.finished)), empty
+    order = attrgetter("dataset", "workers", "label", "partition")
+    return sorted(groups, key=lambda g: (*map(natural, order(g)), not g.finished)), empty
 
 
 def among(groups: Iterable[Group]) -> list[Group]:

@@ -1,7 +1,6 @@
 """What all pictures of the report share: colours, titles, names of lines, files."""
 
 import hashlib
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -14,6 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from harness.base.tables import natural
 from harness.base.target import TREE
 from harness.base.terminal import counted
 from harness.results.report.groups import Group
@@ -190,7 +190,8 @@ def strokes_of(groups: Iterable[Group]) -> dict[Row, dict[str, Any]]:
         turns = [(colours[name] + step) % len(COLOURS) for step in range(len(COLOURS))]
         colours[name] = next((colour for colour in turns if colour not in others), colours[name])
     made: dict[Row, dict[str, Any]] = {}
-    places = [(at, name, row) for name in rows for at, row in enumerate(sorted(rows[name], key=_natural))]
+    ordered = {name: sorted(each, key=lambda row: [*map(natural, row)]) for name, each in rows.items()}
+    places = [(at, name, row) for name in rows for at, row in enumerate(ordered[name])]
     for at, name, row in sorted(places, key=lambda place: place[:2]):
         shade = np.linspace(*SHADES, len(rows[name]))[at] if len(rows[name]) > 1 else 0.0
         colour = _mixed(COLOURS[colours[name]], shade)
@@ -207,14 +208,6 @@ def _hash(name: str) -> int:
 
 def _look(number: int) -> tuple[Any, str]:
     return STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)]
-
-
-def _natural(row: Row) -> list[Any]:
-    """A sort key by which numbers inside texts are ordered by size."""
-    return [
-        [float(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+(?:\.\d+)?)", str(each)))]
-        for each in row
-    ]
 
 
 def _mixed(colour: str, shade: float) -> str:
