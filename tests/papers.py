@@ -4,8 +4,9 @@ docs/papers/PAPER.md says by hand what held, what did not and why. docs/papers/v
 here as a whole: a row per part of each published figure, table and claim, one per series of a table's cells,
 and one for all of an entry's parts that lack the same run.
 docs/papers/README.md counts them by paper, verdict and cause, and what became of the verdicts of 0d78676;
-docs/artefact.md has a row for each entry of which runs are kept. Kept pictures of claims are drawn again
-where they say something else than the verdicts; with --pictures all are.
+docs/artefact.md has a row for each entry of which runs are kept. Predicted beside printed seconds are drawn
+into docs/figures. Kept pictures of claims are drawn again where they say something else than the verdicts;
+with --pictures all are.
 """
 
 import itertools
@@ -22,6 +23,7 @@ import pandas as pd
 from PIL import Image
 
 from harness.papers.claims import picture, published, reference, table
+from harness.papers.claims.__main__ import draw_seconds
 from harness.papers.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
 from harness.papers.claims.reference import decided
 from harness.papers.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
@@ -186,15 +188,16 @@ def artefact(found: Sequence[Result]) -> str:
             str(len(made)),
         ]
         rows.append("| " + " | ".join(cells) + " |")
-    return "\n".join(rows)
+    hours = sum(plan.sizes["small"].minutes for plan in plans.values() if "small" in plan.sizes) / 60
+    return "\n".join([*rows, f"| all {len(plans)} experiments, findings too | | {hours:.0f} hours | | |"])
 
 
 WORDS = (*DECIDED, NO_EFFECT, UNKNOWN, CONSTRUCTED, NOT_YET, NOT_RUN)
 
 
 def by_paper(found: Sequence[Result]) -> str:
-    """Parts and cells by paper and verdict, and of what cannot be told or is missed by cause; each
-    measurement once."""
+    """Parts and cells by paper, verdict and cause, and how many of these are misses that are not the paper's
+    doing; each measurement once."""
     once = [each for each in found if not each.own and not each.again and each.verdict.word != COMPARED]
     papers = list(dict.fromkeys(published.entry(each.entry).paper for each in once))
     words = [word for word in WORDS if any(each.verdict.word == word for each in once)]
@@ -202,11 +205,11 @@ def by_paper(found: Sequence[Result]) -> str:
     for word in words:
         of_word = [each for each in once if each.verdict.word == word]
         rows.append(_counted(f"**{word}**", of_word, papers))
-        causes = [cause for cause in CAUSES if any(each.verdict.cause == cause for each in of_word)]
-        rows += [
-            _counted(f"{word}: {cause}", [each for each in of_word if each.verdict.cause == cause], papers)
-            for cause in causes
-        ]
+        for cause in CAUSES:
+            of_cause = [each for each in of_word if each.verdict.cause == cause]
+            missed = [each for each in of_cause if MISSED in each.verdict.why.split("; ")]
+            rows += [_counted(f"{word}: {cause}", of_cause, papers)] if of_cause else []
+            rows += [_counted(f"{word}: {cause}, missed", missed, papers)] if missed else []
     return "\n".join(rows)
 
 
@@ -216,6 +219,7 @@ def _counted(name: str, found: Sequence[Result], papers: Sequence[str]) -> str:
 
 
 THEN = "at 0d78676"
+ENTRIES = "At 0d78676, without the nine abstracts, there were 92: 34 decided whole, 34 in part, 24 not."
 MOVED = "What became of the verdicts of revision 0d78676 ([part by part](verdicts/moved.csv)):"
 GONE = "no part of its own"
 
@@ -247,7 +251,9 @@ def became(parts: pd.DataFrame) -> str:
 
 def index(page: str, found: Sequence[Result], parts: pd.DataFrame) -> str:
     """docs/papers/README.md with its tables replaced."""
-    return with_tables(page, COMMAND, f"{by_paper(found)}\n\n{MOVED}\n\n{became(parts)}")
+    decided_now = f"{table.counts(found)[0]} {ENTRIES}"
+    tables = (by_paper(found), textwrap.fill(decided_now, 110), MOVED, became(parts))
+    return with_tables(page, COMMAND, "\n\n".join(tables))
 
 
 def outcomes(found: Sequence[Result]) -> str:
@@ -316,6 +322,7 @@ def main(root: Path = ROOT, every_picture: bool = False) -> int:
             (path.parent / "verdicts" / path.name).write_text(told)
         else:
             path.write_text(index(page, found, parts))
+    draw_seconds(found, root / "docs" / "figures")
     path = root / "docs" / "artefact.md"
     path.write_text(with_tables(path.read_text(), COMMAND, artefact(found)))
     path = root / "README.md"

@@ -89,6 +89,9 @@ class Rate:
     high: float | None = number(None, above=True)
 
 
+UNFITTED = "could not be fitted to"  # what is said where a fit misses
+
+
 @dataclass
 class Fit:
     """What a testbed reached on a graph, fitted to one row that its paper prints (`halobench cluster fit`).

@@ -19,7 +19,7 @@ from harness.base.bounds import number, word
 from harness.base.errors import InputError, did_you_mean, typed
 from harness.base.places import CONF
 from harness.base.words import check_digits, key_of, key_value, key_values, read_value
-from harness.core.cluster import Cluster, Fit
+from harness.core.cluster import UNFITTED, Cluster, Fit
 from harness.model.replay import rounds
 from harness.model.replay.collectives import BROADCASTS
 from harness.model.replay.engine import Timeline
@@ -183,7 +183,7 @@ class Replayer:
             )
         if fit.missed_by != 1:
             raise InputError(
-                f"cluster={self.described.name} could not be fitted to {graph}: with any rate of its"
+                f"cluster={self.described.name} {UNFITTED} {graph}: with any rate of its"
                 f" links seconds are {fit.missed_by:g} times those of {fit.source}; give fit=none with"
                 " efficiency and rates of links"
             )

@@ -62,7 +62,7 @@ def main(words: list[str], program: str) -> None:
     if asked.paper:
         found = [each for each in found if published.entry(each.entry).paper == asked.paper]
     if asked.seconds:
-        _seconds(found, asked.seconds)
+        draw_seconds(found, asked.seconds)
     if asked.format == "csv":
         print(tables.csv(table.frame(found)), end="")
     elif asked.format:
@@ -73,7 +73,8 @@ def main(words: list[str], program: str) -> None:
         print(table.plain(found))
 
 
-def _seconds(found: Sequence[Result], folder: Path) -> None:
+def draw_seconds(found: Sequence[Result], folder: Path) -> None:
+    """Per paper a picture of predicted beside printed seconds, predicted_PAPER.png, and its table."""
     import matplotlib
 
     from harness.papers.claims import seconds

@@ -15,6 +15,7 @@ import numpy as np
 from harness.base import yaml_text
 from harness.base.errors import InputError
 from harness.base.words import key_values
+from harness.core.cluster import UNFITTED
 from harness.papers.claims import cells, published
 from harness.papers.claims.claim import Claim
 from harness.papers.claims.experiment import FOLDER, SIZES, Experiment
@@ -23,6 +24,7 @@ from harness.papers.claims.verdict import (
     FAILS,
     NO_EFFECT,
     SEEDS,
+    TIME_MODEL,
     TWIN,
     UNKNOWN,
     Verdict,
@@ -235,8 +237,10 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
     if claim.compared:
         return Verdict(COMPARED, measured.lost or claim.by_construction)
     if measured.lost:
-        why = "; ".join(filter(None, [measured.lost, "" if own else claim.because]))
-        return Verdict(UNKNOWN, why, cause="" if own else claim.cause)
+        # Without a fit nothing is modelled, whatever would have been the cause of what is.
+        cause, because = (TIME_MODEL, "") if UNFITTED in measured.lost else (claim.cause, claim.because)
+        why = "; ".join(filter(None, [measured.lost, "" if own else because]))
+        return Verdict(UNKNOWN, why, cause="" if own else cause)
     found = measured.order
     if found is None:
         assert measured.ours is not None

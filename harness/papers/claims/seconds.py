@@ -31,9 +31,10 @@ def table(results: Sequence[Result]) -> pd.DataFrame:
     """
     rows = []
     for result in results:
-        if result.verdict.word != COMPARED or result.ours is None:
-            continue
         claim = result.claim
+        # Ratios and bytes that are compared are no seconds.
+        if result.verdict.word != COMPARED or result.ours is None or claim.compare != "value":
+            continue
         model = CALIBRATED if "fit=printed" in repr(claim.measure) else BEFORE
         if model == CALIBRATED and claim.by_construction:
             model = FITTED

@@ -43,8 +43,8 @@ NO_EFFECT, FAILS, UNKNOWN = "no effect here", "does not hold", "cannot tell"
 KEPT = (HOLDS, WEAKER, STRONGER, DIRECTION)  # verdicts on the paper's side
 DECIDED = (*KEPT, FAILS)
 # What a verdict other than "holds" may be owed to.
-PAPER, SEEDS, TWIN = "paper", "seeds", "twin"
-CAUSES = (PAPER, "setting not printed", TWIN, SEEDS, "time model", "hardware assumed", "our implementation")
+PAPER, SEEDS, TWIN, TIME_MODEL = "paper", "seeds", "twin", "time model"
+CAUSES = (PAPER, "setting not printed", TWIN, SEEDS, TIME_MODEL, "hardware assumed", "our implementation")
 LEAST, MOST = 0.5, 2.0  # share between which an effect is as strong as printed
 TOLERANCE = 0.1  # share of our mean by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
