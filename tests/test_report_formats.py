@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from harness.base import tables
 from harness.base.terminal import counted
 from harness.results import files
 from harness.results.reader import Trace
@@ -213,6 +216,19 @@ def test_on_a_terminal_no_figure_is_cut_whatever_the_names(tmp_path, width):
     assert "staleness=variation_gap" in text
     few = [part for part in formats.rich_tables(compared, width, ()) if hasattr(part, "title")]
     assert max(len(line) for part in few for line in rendered(part, width).splitlines()) <= width
+
+
+@given(
+    rows=st.lists(st.tuples(*[st.from_regex(r"[a-z]{1,9}( [a-z/]{1,30}){0,3}", fullmatch=True)] * 3)),
+    numbers=st.booleans(),
+    width=st.integers(40, 120),
+)
+def test_on_a_terminal_no_word_is_broken(rows, numbers, width):
+    headings = ["run", "state of it", "MB"]
+    shown = rendered(tables.shown(headings, rows, words=headings[: 2 if numbers else 3]), width)
+    assert max(map(len, shown.splitlines()), default=0) <= width
+    told = set(shown.replace(",", " ").split())
+    assert {word for row in rows for cell in row for word in cell.split()} <= told
 
 
 @pytest.mark.parametrize("width", [40, 400])

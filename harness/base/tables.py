@@ -7,11 +7,16 @@ right: `words` has the headings of the columns that hold words, and is the first
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from harness.base.terminal import Terminal
 
@@ -23,13 +28,48 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spr
 Row = Sequence[object]
 
 
+class Fitted(Table):
+    """A table for a terminal, whose cells are folded between words alone. Where that needs more room than the
+    terminal has, a row is its first cell and, below it, each other cell behind its heading."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        least, full = [], []
+        for column in self.columns:
+            column.width = None  # of an earlier terminal
+            cells = [line for cell in column.cells for line in str(cell).split("\n")]
+            whole = cells if column.no_wrap else [word for line in cells for word in line.split()]
+            least.append(max(map(cell_len, [*str(column.header).split(), *whole]), default=0))
+            full.append(max(map(cell_len, [*str(column.header).split("\n"), *cells])))
+        needed = Measurement.get(console, options.update_width(UNLIMITED), self).maximum
+        slack = options.max_width - needed + sum(full) - sum(least)  # of lines between columns, too
+        if slack < 0:
+            yield from self._below(options)
+        else:
+            for column, shortest, longest in zip(self.columns, least, full):
+                column.width = min(longest, shortest + slack)
+                slack -= column.width - shortest
+            yield from super().__rich_console__(console, options)
+
+    def _below(self, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        if self.title:
+            yield Text(str(self.title), style=self.title_style or "")
+        for row, cells in zip(self.rows, zip(*(column.cells for column in self.columns))):
+            first, *others = (" ".join(str(cell).split()) for cell in cells)
+            named = zip(self.columns[1:], others)
+            told = ", ".join(f"{column.header} {cell}".strip() for column, cell in named if cell)
+            yield Text(first, style=row.style or "", overflow="fold")
+            for line in textwrap.wrap(told, max(width - 2, 1), break_on_hyphens=False):
+                yield Text(f"  {line}", style=row.style or "")
+
+
 def shown(
     headings: Row, rows: Iterable[Row] = (), words: Collection[object] | None = None, **options: Any
 ) -> Table:
     """A table for a terminal. Where a line is too long, words are folded and numbers are not. `options`:
     those of rich's Table."""
     looks = {"box": SIMPLE_HEAD, "pad_edge": False, "title_justify": "left", "title_style": "bold"}
-    table = Table(**{**looks, **options})
+    table = Fitted(**{**looks, **options})
     for heading, side in zip(headings, _sides(headings, words)):
         table.add_column(str(heading), justify=side, no_wrap=side == "right", overflow="fold")
     for row in rows:
