@@ -215,12 +215,15 @@ def test_the_axis_of_one_row_has_room_around_its_point(value):
     assert low < value < high
 
 
-def test_a_picture_is_as_high_as_the_names_beside_it():
-    names = [f"a system of the number {number}" for number in range(60)]
-    figure, (ax,) = sweep_plots._panels(1, names, names[3:])
+@pytest.mark.parametrize("coloured", [3, 15])
+def test_a_picture_is_as_high_as_the_names_beside_it(coloured):
+    names = [f"a system of the number {number} and what else its name has to say" for number in range(60)]
+    grey = names[coloured:]
+    figure, (ax,) = sweep_plots._panels(1, names, grey)
     for name in names:
         ax.plot([1], [1], label=name)
-    sweep_plots._legend(figure, ax, names[3:])
+    sweep_plots._legend(figure, ax, grey)
     figure.draw_without_rendering()
     (legend,) = figure.legends
     assert legend.get_window_extent().height < figure.bbox.height
+    assert legend.texts[-1].get_text() == f"{len(grey)} other rows"

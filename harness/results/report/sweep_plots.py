@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from harness.base.errors import InputError, did_you_mean
+from harness.base.terminal import counted
 from harness.results.report.columns import Column, score_name
 from harness.results.report.estimate import Estimate
 from harness.results.report.groups import Group, knob, typed_value
@@ -33,6 +34,7 @@ from harness.results.report.table import Section, competes, estimate_of
 
 MANY = 7  # with more rows than this, those that do not `matter` are grey
 SPAN = 30.0  # an axis is logarithmic where its largest value is more than so many times its least
+TOLD = 12  # lines of names in a legend, of rows that lie behind the others
 WIDE = 26  # characters per line of a name
 CHARACTERS = 36  # of words below an axis that fit side by side
 TICKS = 8  # with more values than this, the ticks of an axis are round numbers instead of the values
@@ -195,6 +197,7 @@ def _limit(ax: Axes, costs: list[Estimate], scores: list[Estimate], log: bool) -
         ax.set_xlim(max(low, least / 1.3), high)
     else:
         ax.set_xlim(max(0.0, low), high)
+        ax.locator_params("x", nbins=4)  # numbers of small seconds are wide
 
 
 def _reach(values: list[Estimate]) -> tuple[float, float]:
@@ -304,8 +307,9 @@ def _draw(ax: Axes, points: list[tuple[float, Estimate]], name: str, style: dict
 
 def _panels(count: int, names: Collection[str], grey: Collection[str]) -> tuple[Figure, list[Axes]]:
     """So many panels side by side, and room for their names as `_legend` writes them."""
-    lines = 2 * (len(names) - len(grey)) + len(_others(grey).splitlines())
-    figure = Figure(figsize=(3.4 * count + 2.4, max(3.9, 0.15 * lines + 1.2)), layout="constrained")
+    told = [wrapped(name, WIDE) for name in names if name not in grey] + [_others(grey)]
+    lines = sum(name.count("\n") + 1.4 for name in told)
+    figure = Figure(figsize=(3.4 * count + 2.4, max(3.9, 0.15 * lines + 0.6)), layout="constrained")
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
@@ -320,7 +324,9 @@ def _legend(figure: Figure, ax: Axes, grey: Collection[str]) -> None:
 
 
 def _others(grey: Collection[str]) -> str:
-    return wrapped(f"others: {listed([*grey])}", WIDE)
+    """The names of what is grey; where these would take more than TOLD lines, how many they are."""
+    told = wrapped(f"others: {listed([*grey])}", WIDE)
+    return told if told.count("\n") < TOLD else counted(len(grey), "other row")
 
 
 def _with_value(key: str | None, group: Group) -> Group:
