@@ -11,8 +11,8 @@ from harness import cli
 from harness.cli import runs
 from harness.results import files
 from harness.results.reader import Trace
-from harness.results.schema import SCORES
-from harness.run import prepare
+from harness.results.schema import LOCK, SCORES
+from harness.run.config import shard_folder
 from tests import systems, traces
 from tests.launching import losses
 from tests.reported import scored_run
@@ -35,7 +35,7 @@ def test_list_has_a_line_per_run_with_its_state(tmp_path, capsys):
     assert re.search(r"done plain bound=1 cora 2 7 5 finished \d\d\.\d\d \d", shown)
     assert re.search(r"half plain bound=2 cora 2 1 5 stopped after epoch 3 ", shown)
     assert re.search(r"new plain cora 2 1 5 not begun", shown) and re.search(r"bad damaged: ", shown)
-    with FileLock(tmp_path / "half" / prepare.LOCK):
+    with FileLock(tmp_path / "half" / LOCK):
         assert "going on" in said(capsys, "list", tmp_path / "half")
 
 
@@ -83,8 +83,8 @@ def test_compare_counts_the_epochs_of_an_asynchronous_run_and_not_its_rounds(tmp
 def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys, refused):
     one, two = (traces.finished(tmp_path / name) for name in ("one", "two"))
     assert "would remove" in said(capsys, "remove", tmp_path) and one.exists() and two.exists()
-    assert not (one / prepare.LOCK).exists()
-    with FileLock(two / prepare.LOCK):
+    assert not (one / LOCK).exists()
+    with FileLock(two / LOCK):
         assert f"in use, kept: {two}" in said(capsys, "remove", tmp_path, "--yes")
     assert not one.exists() and two.exists()
     refused(cli.main, ["runs", "remove", one], "does not exist")
@@ -96,8 +96,8 @@ def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys, refused
 def test_remove_takes_a_run_whose_lock_is_none_and_not_what_it_points_to(tmp_path, capsys):
     linked, folder = (traces.unsummarised(traces.finished(tmp_path / name)) for name in ("linked", "folder"))
     (tmp_path / "mine").write_text("mine")
-    (linked / prepare.LOCK).symlink_to(tmp_path / "mine")
-    (folder / prepare.LOCK).mkdir()
+    (linked / LOCK).symlink_to(tmp_path / "mine")
+    (folder / LOCK).mkdir()
     assert "going on" not in said(capsys, "list", tmp_path)
     assert said(capsys, "remove", tmp_path).count("would remove") == 2
     assert said(capsys, "remove", tmp_path, "--yes").count("removed") == 2
@@ -108,10 +108,10 @@ def test_a_run_whose_lock_may_not_be_opened_is_not_said_to_go_on_or_to_be_in_use
     tmp_path, capsys, monkeypatch
 ):
     run = traces.unsummarised(traces.finished(tmp_path / "run"))
-    (run / prepare.LOCK).touch()
+    (run / LOCK).touch()
 
     def open_lock(lock, timeout):
-        if lock == run / prepare.LOCK:
+        if lock == run / LOCK:
             raise PermissionError(errno.EACCES, "Permission denied", str(lock))
         return FileLock(lock, timeout)
 
@@ -120,14 +120,14 @@ def test_a_run_whose_lock_may_not_be_opened_is_not_said_to_go_on_or_to_be_in_use
     other = traces.finished(tmp_path / "other")
     assert cli.main(["runs", "remove", str(run), str(other), "--yes"]) == 1
     assert run.exists() and not other.exists()
-    assert capsys.readouterr().err == f"error: {run / prepare.LOCK} cannot be used: Permission denied\n"
+    assert capsys.readouterr().err == f"error: {run / LOCK} cannot be used: Permission denied\n"
 
 
 def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
     assert place.run("launch=prepare", "seed=1", "partition=random").code == 0
     assert place.run("epochs=1", "seed=2", "partition=random").code == 0
     cache, (unfinished, _) = place.folder / "cache", sorted(place.runs(), key=lambda p: Trace(p).finished)
-    kept = prepare.configs.shard_folder(unfinished)
+    kept = shard_folder(unfinished)
     for kind in ("costs", "tilings"):  # of a machine; what a run began with is in its own folder
         (cache / kind / "measured").mkdir(parents=True)
     before = {path for kind in runs.KINDS for path in (cache / kind).glob("*[!k]")}

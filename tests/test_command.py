@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from harness import cli
 from harness.comm.recorder import cpu_count
 from harness.results.reader import Trace
-from harness.run.prepare import LOCK
+from harness.results.schema import LOCK
 from tests.launching import ROOT
 from tests.memory import exchanges_through_memory
 

@@ -11,7 +11,8 @@ from filelock import FileLock
 from pandas.testing import assert_frame_equal
 
 from harness.results.reader import Trace
-from harness.run import launch, prepare
+from harness.results.schema import LOCK
+from harness.run import launch
 from tests.launching import losses
 from tests.memory import exchanges_through_memory, shared_memory
 
@@ -163,7 +164,7 @@ def test_a_sweep_waits_for_a_run_that_another_process_has_and_shows_it(place):
     assert place.run("epochs=2", "seed=1").code == 0
     (other,) = place.runs()
     whole = (other / "summary.json").read_bytes()
-    with FileLock(other / prepare.LOCK):
+    with FileLock(other / LOCK):
         (other / "summary.json").unlink()  # as if it were going on
         sweep = place.start("-m", "epochs=2", "seed=1,2")
         sweep.until(lambda: f"{other} is in use" in sweep.told())

@@ -18,8 +18,8 @@ from harness.model.replay.settings import cluster_of
 from harness.papers.claims import experiment
 from harness.results import files, kinds, writer
 from harness.results.reader import Trace
+from harness.results.schema import LOCK
 from harness.run import config, extend, overrides, prepare, runner
-from harness.run.prepare import LOCK
 from tests import systems, traces
 
 BOMB = "a: &a [x, x]\n" + "".join(

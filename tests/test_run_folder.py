@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from harness.base.errors import InputError
 from harness.results import files
+from harness.results.schema import LOCK
 from harness.run import config, prepare, secret
 from harness.run.process import RunFailed
 from tests import systems
@@ -87,7 +88,7 @@ def test_another_run_is_refused_and_set_aside_where_asked(tmp_path, capsys):
 @pytest.mark.parametrize("more", [(), ("fresh=true",)], ids=["goes-on", "fresh"])
 def test_a_run_that_is_going_on_is_left_where_it_is(tmp_path, more):
     folder = hold(tmp_path / "a", run_in(tmp_path / "a"))
-    with FileLock(folder / prepare.LOCK), pytest.raises(InputError, match="is in use: the same run is"):
+    with FileLock(folder / LOCK), pytest.raises(InputError, match="is in use: the same run is"):
         claim(run_in(folder, *more))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 

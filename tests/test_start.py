@@ -45,13 +45,14 @@ def test_no_start_waits_for_what_comes_later(tmp_path):
 
 WITHOUT_TORCH = """
 import sys
+import harness.cli.runs
 import harness.model.replay.__main__
 from harness.results.report import compare, perfetto, plot, single, table
 print("torch" in sys.modules)
 """
 
 
-def test_reports_and_replays_start_without_torch():
+def test_reports_replays_and_listings_start_without_torch():
     """Importing it would be more than half of the CPU time of a table of a few runs."""
     assert fresh_python(WITHOUT_TORCH).stdout == "False\n"
 

@@ -28,9 +28,8 @@ from harness.results.report.columns import LEADING, leading, named, times
 from harness.results.report.compare import differing, labels
 from harness.results.report.groups import Group, Run, knob
 from harness.results.rounds import epochs_of_run
+from harness.results.schema import LOCK
 from harness.results.summary import graph_name
-from harness.run import config as configs
-from harness.run import extend, jobs, prepare, repeat_command
 from harness.run.process import RunFailed, until_stopped
 
 LINES, WIDTH = 25, 110  # the most lines that `show` prints of a run, and the most characters of one
@@ -128,7 +127,7 @@ def _line(run: Run) -> list[str]:
 def state(run: Run) -> str:
     """The state of a run in words: finished, or how far it has come."""
     if not run.finished:
-        with contextlib.suppress(OSError), _held(run.path / prepare.LOCK) as ours:  # OSError: not known
+        with contextlib.suppress(OSError), _held(run.path / LOCK) as ours:  # OSError: not known
             if not ours:
                 return "going on"
     if run.trace.epochs.empty:
@@ -165,6 +164,8 @@ def _keys(run: Run) -> str:
     first = ("system.", "dataset", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
     # The word `dataset=` replaces the keys that it sets.
     keys = {**_dataset(run), **{key: value for key, value in run.keys.items() if key not in _dataset(run)}}
+    from harness.run import repeat_command  # imports torch, which takes as long as all else of a command
+
     order = sorted(keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first)))
     made = {f"system.{name}": value for name, value in (run.trace.resolved or {}).get("knobs", {}).items()}
     left = {key: f"{key}=null ({made[key]})" for key in order if key in made and keys[key] is None}
@@ -230,7 +231,7 @@ def _losses(run: Run, first: Run) -> str:
 
 
 def _remove(given: argparse.Namespace) -> None:
-    _discard([(path, path / prepare.LOCK) for path in find_runs(given.runs)], given.yes)
+    _discard([(path, path / LOCK) for path in find_runs(given.runs)], given.yes)
 
 
 def _extend(given: argparse.Namespace) -> None:
@@ -245,11 +246,15 @@ def _extend(given: argparse.Namespace) -> None:
         raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
     if own := own_config():
         trust_folder(own)
+    from harness.run import extend, jobs
+
     # The absolute path, since the run may have been started from another working directory.
     jobs.run_job(extend.longer(given.run.resolve(), epochs, **keys).composed)
 
 
 def _clean(given: argparse.Namespace) -> None:
+    from harness.run import config as configs
+
     used = set()
     for path in (config.parent for config in given.results.rglob("config.yaml")):
         with contextlib.suppress(InputError):

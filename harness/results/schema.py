@@ -15,6 +15,7 @@ from harness.comm.work import Work
 SCHEMA_VERSION = 5
 VERSION_KEY = b"halobench_schema"
 AGAIN = "run it again with fresh=true"
+LOCK = "running.lock"  # the file of a run folder that whoever trains the run holds
 AUTO = ("device", "threads", "transport", "kernel")  # the keys that may be `auto`
 RUN = -1  # stands for the worker in rows that are epochs of an asynchronous run
 UPDATE = "update"  # the metric of a round of such a run: the number of the update of the weights that it made

@@ -29,12 +29,11 @@ from harness.data.partition.cache import Cache, shards_for, took
 from harness.results import files, resolved
 from harness.results.environment import environment
 from harness.results.reader import Trace
+from harness.results.schema import LOCK
 from harness.run import config as configs
 from harness.run import products, progress, secret
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking, killed, limit_memory
-
-LOCK = "running.lock"
 
 
 @contextlib.contextmanager
