@@ -391,9 +391,7 @@ def test_communication_is_a_workers_bytes_over_its_share_of_the_narrowest_link(h
 def test_a_plan_has_them_beside_the_systems_once_for_each_graph(here, tmp_path, capsys):
     small = [word for word in SMALL if not word.startswith(("workers", "epochs"))]
     words = ["system=zero_halo,local", *small, "workers=4", "epochs=1", "cluster=hosts/10g", *here, "--grids"]
-    assert main([*words, "--csv", str(tmp_path / "plan.csv")]) == 0
-    with open(tmp_path / "plan.csv") as file:
-        rows = [row for row in csv.DictReader(file) if "formula" in row["system"]]
+    rows = [row for row in planned(words, tmp_path) if "formula" in row["system"]]
     assert [row["note"] for row in rows] == ["", *["4 workers are no cube"] * 2]
     assert float(rows[0]["bytes_least"]) > 0 and float(rows[0]["communication_s"]) > 0
     assert rows[1]["bytes_least"] == rows[1]["communication_s"] == ""

@@ -161,11 +161,12 @@ def _show(given: argparse.Namespace) -> None:
 def _keys(run: Run) -> str:
     """The run's keys as one would type them, with those that most tables are about first. A key that is null
     is left out, or shown with the value that the system chose for it."""
+    # Here, since it brings in torch, which takes longer than a list of runs.
+    from harness.run import repeat_command
+
     first = ("system.", "dataset", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
     # The word `dataset=` replaces the keys that it sets.
     keys = {**_dataset(run), **{key: value for key, value in run.keys.items() if key not in _dataset(run)}}
-    from harness.run import repeat_command  # imports torch, which takes as long as all else of a command
-
     order = sorted(keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first)))
     made = {f"system.{name}": value for name, value in (run.trace.resolved or {}).get("knobs", {}).items()}
     left = {key: f"{key}=null ({made[key]})" for key in order if key in made and keys[key] is None}
